@@ -1,0 +1,70 @@
+# The front door. Everything a developer or CI runs has one name here; meson and tools/ do the work.
+
+SEED ?= 1
+SEEDS ?= 5000
+SWARM ?=
+SECONDS ?= 60
+ARGS ?=
+PREFIX ?= /usr/local
+
+.PHONY: all help run test check sim mutants fuzz coverage lint fmt asan tsan install clean
+.DEFAULT_GOAL := all
+
+all:                  ## build
+	@tools/setup run
+	@ninja -C $$(tools/configure gcc)
+
+help:                 ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run:                  ## build and start the server; ARGS="--data DIR ..."
+	@tools/setup run
+	@ninja --quiet -C $$(tools/configure gcc) tarry
+	build/tarry serve $(ARGS)
+
+test:                 ## everything CI runs: lint, gcc, clang, sanitizers, simulation, system
+	@tools/setup test
+	@tools/test-all all
+
+check:                ## the quick part before a commit: lint, unit tests, short simulation
+	@tools/setup test
+	@tools/test-all check
+
+sim: all              ## long simulation; SEED=first SEEDS=how many SWARM=name
+	build/tarry-sim $(SEED) $(SEEDS) $(SWARM)
+
+mutants:              ## does the simulator find every fault we plant? SWARM=name
+	@tools/setup run
+	@ninja -C $$(tools/configure mutants) tarry-sim-mutants
+	build-mutants/tarry-sim-mutants $(SWARM)
+
+fuzz:                 ## fuzz each parser; SECONDS=each NAME=one
+	@tools/setup test
+	@tools/fuzz $(SECONDS) $(NAME)
+
+coverage:             ## branches of the engine that unit tests and simulation reach
+	@tools/setup test
+	@tools/coverage
+
+lint:                 ## layers, purity, headers, shape, clang-format, clang-tidy, cppcheck
+	@tools/setup test
+	@tools/test-all lint
+
+fmt:                  ## rewrite to the house format
+	@tools/setup test
+	@tools/check-format --fix
+
+asan:                 ## tests under address and undefined-behaviour sanitizers, slow checks on
+	@tools/setup test
+	@tools/test-all asan
+
+tsan:                 ## tests under the thread sanitizer
+	@tools/setup test
+	@tools/test-all tsan
+
+install: all          ## install under PREFIX (/usr/local), DESTDIR is honoured
+	meson configure build -Dprefix=$(PREFIX)
+	meson install -C build
+
+clean:                ## remove the build folders
+	rm -rf build build-asan build-clang build-cov build-mutants build-tsan
