@@ -1,0 +1,52 @@
+#ifndef TR_BASE_MUTANTS_H
+#define TR_BASE_MUTANTS_H
+
+/* The deliberate bugs, by rule; see base/mutant.h. R28 and R30 come with run files. */
+
+/* clang-format off */
+#define TR_MUTANT_LIST(X) \
+    X(ACK_BEFORE_SYNC, "R1", "every other batch is answered without its sync", "log.c:write_rest", "generic", 200) \
+    X(SHARED_SECTOR, "R2", "a batch begins in the block where the one before ends", "log.c:written", "generic", 2000) \
+    X(SYNC_CLAIMS_LATER, "R3", "a sync counts for what was written while it ran", "log.c:sync_done", "weak", 2000) \
+    X(NO_SEGMENT_CHECK, "R4", "any good frame is taken for the next one", "scan.c:tr_scan_frame", "generic", 2000) \
+    X(NO_NONCE, "R4", "all segments have the same nonce", "log.c:roll", "crash", 20000) \
+    X(NO_SEAL, "R5", "no SEAL is written", "log.c:tr_log_seal", "rot", 5000) \
+    X(HEADER_ONLY, "R6", "a slot is known by its header only", "scan.c:add_frame", "rot", 5000) \
+    X(NO_HEADER_REPAIR, "R6", "a tail known by its frames goes on without a header", "replay.c:repair_header", "rot", 20000) \
+    X(UNSYNCED_RECOVERY, "R7", "recovery reads without syncing first", "recover.c:sync_file", "crash", 2000) \
+    X(CACHED_RECOVERY, "R7", "recovery trusts the page cache", "recover.c:read_file", "fault", 5000) \
+    X(RETRY_SYNC, "R8", "a failed sync of the log is tried again", "log.c:tr_log_io_done", "fault", 2000) \
+    X(RETRY_MANIFEST, "R8", "a failed sync of the manifest is tried again", "meta.c:manifest_part_done", "fault", 5000) \
+    X(KEEP_BAD_CHECKPOINT, "R9", "a checkpoint whose sync failed is used", "meta.c:tr_meta_io_done", "fault", 5000) \
+    X(NO_DIRSYNC, "R10", "a new slot is used before its name is durable", "space.c:tr_space_io_done", "generic", 2000) \
+    X(FREED_EARLY, "R10", "a slot is free before the manifest is durable", "meta.c:list_slots", "generic", 2000) \
+    X(FREE_UNCHECKPOINTED, "R11", "a slot is freed that no checkpoint contains", "space.c:tr_space_freeable", "generic", 2000) \
+    X(MANIFEST_IN_PLACE, "R12", "every manifest goes to the same file", "meta.c:man_file", "generic", 5000) \
+    X(OLD_MANIFEST, "R12", "an older manifest is used though frames know a newer one", "recover.c:check_generation", "manifest", 5000) \
+    X(SKIP_BAD_FRAME, "R13", "a frame with a bad payload is passed over", "replay.c:walk_segment", "rot", 5000) \
+    X(NEW_SEGMENT, "R14", "each start begins a new segment", "replay.c:end_log", "crash", 5000) \
+    X(MEET_SETS_BIT, "R15", "an old record brings its job back", "state.c:tr_state_meet", "generic", 500) \
+    X(FREE_AFTER_ONE, "R16", "a slot is freed when one checkpoint contains it", "meta.c:tr_meta_oldest", "rot", 10000) \
+    X(RELOG_OLD_FIELDS, "R17", "RELOG writes a due time that was changed since", "space.c:append", "generic", 2000) \
+    X(RIDS_AGAIN, "R18", "rids that were lost with the tail are used again", "recover.c:replay", "weak", 2000) \
+    X(IGNORE_RID_LIMIT, "R18", "rids are used beyond the durable limit", "change.c:push", "weak", 5000) \
+    X(MANIFEST_FIRST, "R19", "the manifest does not wait for the log", "meta.c:tr_meta_step", "weak", 2000) \
+    X(ALWAYS_DAMAGE, "R20", "whatever is found after the end is called damage", "replay.c:end_log", "weak", 500) \
+    X(NEVER_DAMAGE, "R20", "a durable batch that is bad is called the end", "replay.c:end_log", "rot", 2000) \
+    X(NOT_ZEROED, "R20", "what comes after the end stays there", "replay.c:zero", "weak", 5000) \
+    X(HOLD_TIME, "R21", "T stands still when the clock is set back", "clock.c:tr_clock_update", "clock", 500) \
+    X(UNGATED_NEGATIVE, "R22", "a negative answer does not wait for the log", "engine.c:tr_engine_finish", "generic", 2000) \
+    X(UNGATED_HANDOUT, "R22", "a hand-out does not wait for its push", "handout.c:handed", "generic", 2000) \
+    X(MOVE_KEEPS_OLD, "R23", "MOVE does not kill the old rid", "state.c:apply_move", "generic", 500) \
+    X(EMPTIED_UNSYNCED, "R24", "a slot is freed on the word of kills that are not durable", "space.c:tr_space_freeable", "generic", 5000) \
+    X(APPLIED_TWICE, "R25", "the checkpoint's last batch is applied again", "replay.c:apply", "generic", 500) \
+    X(NOT_FROZEN, "R25", "pages are made when they are written", "meta.c:tr_meta_step", "generic", 2000) \
+    X(NO_RESERVE, "R26", "pushes may use the last slot", "space.c:tr_space_push_ok", "full", 2000) \
+    X(LATE_ALLOCATION, "R26", "room for a checkpoint is not asked for before the change", "meta.c:tr_meta_room", "full", 5000) \
+    X(LEASE_IS_ATTEMPT, "R27", "the attempt count is the lease number", "handout.c:new_lease", "generic", 2000) \
+    X(ANY_LEASE, "R27", "any lease number is accepted", "handout.c:tr_handout_held_by", "generic", 500) \
+    X(NO_PAYLOAD_CRC, "R29", "the payload's crc is not checked", "scan.c:payload_ok", "rot", 5000) \
+    X(NO_RECORD_CRC, "R29", "a record's crc is not checked when it is read", "read.c:good", "rot", 5000)
+/* clang-format on */
+
+#endif
