@@ -1,0 +1,265 @@
+/*
+ * Threads between the loop and the system calls.
+ *
+ *     submit -> lane LOG  -> 1 thread  \
+ *            -> lane READ -> 2 threads  > files_linux.c -> done list -> wake -> take_done
+ *            -> lane BACK -> 1 thread  /
+ *
+ * One thread is what makes LOG and BACK strict: it takes the next request when the last one has
+ * ended. A lane has its own mutex and condition; a thread with nothing to do sleeps in the
+ * condition, so an idle disk never wakes up. The done list has a mutex of its own; only the
+ * completion that makes it non-empty calls wake, so a burst costs the loop one wake-up.
+ *
+ * Invariant: a request is in exactly one place: a lane, a worker's hands, the done list, its owner.
+ *
+ * It follows: whoever holds it may write its fields; the mutexes between the places order that.
+ *
+ * Workers block all signals: those are for the main thread.
+ */
+#define _GNU_SOURCE 1
+#include "os/disk_linux.h"
+
+#include "base/err.h"
+#include "os/files_linux.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+enum { READERS = 2, WORKERS = READERS + 2 };
+
+struct list {
+    struct tr_io *first;
+    struct tr_io *last;
+    size_t count;
+};
+
+struct lane {
+    pthread_mutex_t lock;
+    pthread_cond_t more;
+    struct list todo;
+    bool stop;
+};
+
+struct worker {
+    struct tr_disk_linux *disk;
+    struct lane *lane;
+    pthread_t thread;
+};
+
+struct tr_disk_linux {
+    struct tr_files_linux files;
+    struct lane lanes[TR_LANE_COUNT];
+    struct worker workers[WORKERS];
+    unsigned worker_count; /* threads that run */
+    pthread_mutex_t done_lock;
+    struct list done;
+    void (*wake)(void *ctx);
+    void *ctx;
+};
+
+static void append(struct list *l, struct tr_io *io)
+{
+    io->next = NULL;
+    if (l->last != NULL) {
+        l->last->next = io;
+    } else {
+        l->first = io;
+    }
+    l->last = io;
+    l->count++;
+}
+
+static struct tr_io *take_first(struct list *l)
+{
+    struct tr_io *io = l->first;
+
+    if (io != NULL) {
+        l->first = io->next;
+        l->last = io->next != NULL ? l->last : NULL;
+        l->count--;
+        io->next = NULL;
+    }
+    return io;
+}
+
+static void complete(struct tr_disk_linux *d, struct tr_io *io)
+{
+    bool first;
+
+    pthread_mutex_lock(&d->done_lock);
+    first = d->done.count == 0;
+    append(&d->done, io);
+    pthread_mutex_unlock(&d->done_lock);
+    if (first && d->wake != NULL) {
+        d->wake(d->ctx);
+    }
+}
+
+/* The next request of the lane; NULL when the lane is to end and is empty. */
+static struct tr_io *wait_for(struct lane *l)
+{
+    struct tr_io *io;
+
+    pthread_mutex_lock(&l->lock);
+    while (l->todo.count == 0 && !l->stop) {
+        pthread_cond_wait(&l->more, &l->lock);
+    }
+    io = take_first(&l->todo);
+    pthread_mutex_unlock(&l->lock);
+    return io;
+}
+
+static void *work(void *arg)
+{
+    struct worker *w = arg;
+    struct tr_io *io;
+
+    while ((io = wait_for(w->lane)) != NULL) {
+        tr_files_linux_do(&w->disk->files, io);
+        complete(w->disk, io);
+    }
+    return NULL;
+}
+
+static void submit(void *ctx, struct tr_io *io)
+{
+    struct tr_disk_linux *d = ctx;
+    struct lane *l;
+    bool full;
+
+    TR_CHECK((unsigned)io->lane < TR_LANE_COUNT);
+    l = &d->lanes[io->lane];
+    pthread_mutex_lock(&l->lock);
+    full = l->todo.count >= TR_DISK_LINUX_QUEUE_MAX;
+    if (!full) {
+        append(&l->todo, io);
+        pthread_cond_signal(&l->more);
+    }
+    pthread_mutex_unlock(&l->lock);
+    if (full) {
+        io->got = 0;
+        io->status = TARRY_EFULL;
+        complete(d, io);
+    }
+}
+
+static int run(void *ctx, struct tr_io *io)
+{
+    struct tr_disk_linux *d = ctx;
+
+    tr_files_linux_do(&d->files, io);
+    return io->status;
+}
+
+static const struct tr_disk_ops ops = {.submit = submit, .run = run};
+
+struct tr_disk tr_disk_linux_port(struct tr_disk_linux *d)
+{
+    return (struct tr_disk){.ops = &ops, .ctx = d};
+}
+
+struct tr_io *tr_disk_linux_take_done(struct tr_disk_linux *d)
+{
+    struct tr_io *io;
+
+    pthread_mutex_lock(&d->done_lock);
+    io = d->done.first;
+    d->done = (struct list){0};
+    pthread_mutex_unlock(&d->done_lock);
+    return io;
+}
+
+static bool start_workers(struct tr_disk_linux *d)
+{
+    static const enum tr_lane lanes[WORKERS] = {TR_LANE_LOG, TR_LANE_BACK, TR_LANE_READ,
+                                                TR_LANE_READ};
+    static const char *const names[TR_LANE_COUNT] = {"tarry-log", "tarry-read", "tarry-back"};
+    sigset_t all;
+    sigset_t before;
+    bool ok = true;
+    int err;
+
+    sigfillset(&all);
+    err = pthread_sigmask(SIG_SETMASK, &all, &before); /* threads inherit it */
+    TR_CHECK(err == 0);
+    for (unsigned i = 0; i < WORKERS && ok; i++) {
+        struct worker *w = &d->workers[i];
+
+        w->disk = d;
+        w->lane = &d->lanes[lanes[i]];
+        ok = pthread_create(&w->thread, NULL, work, w) == 0;
+        if (ok) {
+            (void)pthread_setname_np(w->thread, names[lanes[i]]);
+            d->worker_count++;
+        }
+    }
+    err = pthread_sigmask(SIG_SETMASK, &before, NULL);
+    TR_CHECK(err == 0);
+    return ok;
+}
+
+static void init_locks(struct tr_disk_linux *d)
+{
+    int err = pthread_mutex_init(&d->done_lock, NULL);
+
+    TR_CHECK(err == 0);
+    for (unsigned i = 0; i < TR_LANE_COUNT; i++) {
+        err = pthread_mutex_init(&d->lanes[i].lock, NULL);
+        TR_CHECK(err == 0);
+        err = pthread_cond_init(&d->lanes[i].more, NULL);
+        TR_CHECK(err == 0);
+    }
+}
+
+int tr_disk_linux_open(struct tr_disk_linux **out, const char *dir, void (*wake)(void *ctx),
+                       void *ctx)
+{
+    struct tr_disk_linux *d = calloc(1, sizeof *d);
+    int status;
+
+    *out = NULL;
+    if (d == NULL) {
+        return TARRY_EFULL;
+    }
+    status = tr_files_linux_init(&d->files, dir);
+    if (status != TARRY_OK) {
+        free(d);
+        return status;
+    }
+    d->wake = wake;
+    d->ctx = ctx;
+    init_locks(d);
+    if (!start_workers(d)) {
+        tr_disk_linux_close(d);
+        return TARRY_EFULL;
+    }
+    *out = d;
+    return TARRY_OK;
+}
+
+void tr_disk_linux_close(struct tr_disk_linux *d)
+{
+    if (d == NULL) {
+        return;
+    }
+    for (unsigned i = 0; i < TR_LANE_COUNT; i++) {
+        pthread_mutex_lock(&d->lanes[i].lock);
+        d->lanes[i].stop = true;
+        pthread_cond_broadcast(&d->lanes[i].more);
+        pthread_mutex_unlock(&d->lanes[i].lock);
+    }
+    for (unsigned i = 0; i < d->worker_count; i++) {
+        int err = pthread_join(d->workers[i].thread, NULL);
+
+        TR_CHECK(err == 0);
+    }
+    for (unsigned i = 0; i < TR_LANE_COUNT; i++) {
+        pthread_mutex_destroy(&d->lanes[i].lock);
+        pthread_cond_destroy(&d->lanes[i].more);
+    }
+    pthread_mutex_destroy(&d->done_lock);
+    tr_files_linux_fini(&d->files);
+    free(d);
+}

@@ -1,0 +1,35 @@
+#ifndef TR_OS_DISK_LINUX_H
+#define TR_OS_DISK_LINUX_H
+
+/*
+ * One directory of the real disk, behind port/disk.h. See disk_linux.c for the threads,
+ * files_linux.c for the system calls.
+ *
+ * Threads: one loop thread calls everything here; workers do the requests. `wake` is called from
+ * a worker when the first completion waits (and from inside submit when a lane is full): it must
+ * only make the loop thread call tr_disk_linux_take_done soon, as uv_async_send does.
+ */
+
+#include "base/check.h"
+#include "port/disk.h"
+
+struct tr_disk_linux;
+
+enum { TR_DISK_LINUX_QUEUE_MAX = 16384 }; /* requests waiting in a lane; more: TARRY_EFULL */
+
+/*
+ * Opens dir, which is made if it is not there (its parent must be). TARRY_EPERM, TARRY_ENOTFOUND
+ * (no parent, or not a directory), TARRY_ENOSPC, TARRY_EFULL (no more threads or files), TARRY_EIO.
+ */
+TR_MUST_USE int tr_disk_linux_open(struct tr_disk_linux **d, const char *dir,
+                                   void (*wake)(void *ctx), void *ctx);
+
+/* Finishes what is queued, ends the threads, closes all files. d may be NULL. */
+void tr_disk_linux_close(struct tr_disk_linux *d);
+
+struct tr_disk tr_disk_linux_port(struct tr_disk_linux *d);
+
+/* All completed requests since the last call, linked by next, oldest first; or NULL. */
+struct tr_io *tr_disk_linux_take_done(struct tr_disk_linux *d);
+
+#endif

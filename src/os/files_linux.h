@@ -1,0 +1,30 @@
+#ifndef TR_OS_FILES_LINUX_H
+#define TR_OS_FILES_LINUX_H
+
+/*
+ * The system calls behind each request of port/disk.h, for one directory. See files_linux.c.
+ * Threads: any number may do requests at the same time; init and fini alone.
+ */
+
+#include "base/check.h"
+#include "port/disk.h"
+
+#include <pthread.h>
+
+struct tr_files_linux {
+    int dir;                       /* file descriptor */
+    pthread_mutex_t lock;          /* of the two below */
+    char (*names)[TR_IO_NAME_MAX]; /* of the open files, by file descriptor; empty: not ours */
+    int names_room;
+};
+
+/* As tr_disk_linux_open. */
+TR_MUST_USE int tr_files_linux_init(struct tr_files_linux *f, const char *dir);
+
+/* Closes all files. */
+void tr_files_linux_fini(struct tr_files_linux *f);
+
+/* Does the request and sets status and got. */
+void tr_files_linux_do(struct tr_files_linux *f, struct tr_io *io);
+
+#endif

@@ -1,0 +1,150 @@
+#ifndef TR_PORT_REQUEST_H
+#define TR_PORT_REQUEST_H
+
+/*
+ * What the ports ask of an engine, and what it answers. The embedded engine takes requests by
+ * tr_engine_submit; the engine on Redis will answer the same struct.
+ *
+ * A request belongs to its maker, who does not touch it between submit and `done`. `done` is
+ * called once, perhaps from inside submit, when the request has taken effect in memory; it may
+ * submit and abandon other requests. Its
+ * answer may be told to the outside only when the engine's durable batch has reached `gate`;
+ * 0 means at once. What `out` points to (body, names, topic name) is valid during `done` only.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TR_WAIT_FOREVER UINT64_MAX
+#define TR_DELAY_MAX_US (UINT64_C(137) * 365 * 86400 * 1000000)
+
+enum tr_op {
+    TR_OP_PUSH,        /* topic, body, delay_us or at_us, priority, ttr_us -> job */
+    TR_OP_RESERVE,     /* topics, topic_count, order, wait_us, holder -> job */
+    TR_OP_RESERVE_JOB, /* id, holder: whatever its state but reserved -> job */
+    TR_OP_DELETE,      /* id, holder or lease, force: ack or cancel -> job (state it had) */
+    TR_OP_RELEASE,     /* id, holder or lease, priority, delay_us */
+    TR_OP_RETURN,      /* id, holder or lease: as if it had never been handed out */
+    TR_OP_BURY,        /* id, holder or lease, priority */
+    TR_OP_TOUCH,       /* id, holder or lease */
+    TR_OP_KICK,     /* topic, count: dead ones first, delayed ones if there was no dead -> number */
+    TR_OP_KICK_JOB, /* id: dead or delayed */
+    TR_OP_FIRE,     /* id: delayed, due now */
+    TR_OP_EDIT,     /* id, edit mask: delay_us/at_us, priority, ttr_us, body -> job */
+    TR_OP_PAUSE,    /* topic, wait_us: no hand-outs for so long; 0 resumes */
+    TR_OP_PEEK,     /* id -> job with body */
+    TR_OP_PEEK_FIRST, /* topic, state (ready, delayed or dead), order -> job with body */
+    TR_OP_STAT_JOB,   /* id -> job without body */
+    TR_OP_STAT_TOPIC, /* topic -> stat */
+    TR_OP_STAT,       /* -> total */
+    TR_OP_HOLD_TOPIC, /* name -> topic: makes it if need be, keeps it while held */
+    TR_OP_FIND_TOPIC, /* name -> topic; TARRY_ENOTFOUND when there is none */
+    TR_OP_DROP_TOPIC, /* topic: undoes one HOLD_TOPIC */
+    TR_OP_NEXT_TOPIC, /* topic: the next one by number after it (0: the first) -> topic, name */
+    TR_OP_CLOSE,      /* holder: is gone; what it holds is ready again */
+    TR_OP_COUNT
+};
+
+enum tr_job_state { TR_DELAYED = 1, TR_READY, TR_RESERVED, TR_DEAD };
+
+/* Both orders begin with the priority. */
+enum tr_order {
+    TR_ORDER_DUE, /* then due, then id: SPEC §1 */
+    TR_ORDER_ID,  /* then id: beanstalk */
+    TR_ORDER_COUNT
+};
+
+enum tr_edit { TR_EDIT_DUE = 1, TR_EDIT_PRIORITY = 2, TR_EDIT_TTR = 4, TR_EDIT_BODY = 8 };
+
+/* A job as others see it. */
+struct tr_job_view {
+    uint64_t id;
+    uint32_t topic;
+    enum tr_job_state state;
+    uint32_t priority;
+    uint64_t due_us;
+    uint64_t created_us;
+    uint64_t delay_us; /* as last given */
+    uint64_t ttr_us;
+    uint64_t left_us; /* until due, or until the lease ends; else 0 */
+    uint64_t late_us; /* became ready - due; ready and reserved only */
+    uint64_t lease;   /* reserved only */
+    uint32_t reserves;
+    uint32_t timeouts;
+    uint32_t releases;
+    uint32_t buries;
+    uint32_t kicks;
+    uint32_t body_len;
+    const uint8_t *body; /* where the request says so */
+};
+
+struct tr_topic_stat {
+    uint64_t delayed;
+    uint64_t ready;
+    uint64_t urgent; /* ready with a priority < 1024 */
+    uint64_t reserved;
+    uint64_t dead;
+    uint64_t pushed;  /* since the start */
+    uint64_t deleted; /* since the start */
+    uint64_t holds;   /* HOLD_TOPICs */
+    uint64_t waiting; /* reserves that wait here */
+    uint64_t pauses;
+    uint64_t pause_us;      /* as given */
+    uint64_t pause_left_us; /* 0: not paused */
+};
+
+struct tr_req;
+typedef void tr_req_done_fn(struct tr_req *r);
+
+struct tr_req {
+    enum tr_op op;
+    tr_req_done_fn *done;
+    void *ctx; /* the maker's */
+
+    /* What is asked. */
+    uint32_t topic;         /* by number, from HOLD_TOPIC or FIND_TOPIC */
+    const uint32_t *topics; /* RESERVE; not needed after submit */
+    unsigned topic_count;
+    const char *name; /* HOLD_TOPIC, FIND_TOPIC */
+    size_t name_len;
+    uint64_t id;
+    uint64_t holder; /* a connection, not 0; or 0: a lease that outlives connections and restarts */
+    uint64_t lease;
+    uint64_t delay_us;
+    uint64_t at_us; /* not 0: absolute, instead of delay_us; the past means now */
+    uint64_t wait_us;
+    uint64_t ttr_us; /* 1 to TR_DELAY_MAX_US; RESERVE and TOUCH of a lease: 0 is the job's own */
+    const uint8_t *body;
+    size_t body_len;
+    uint64_t count;
+    uint32_t priority;
+    enum tr_order order;
+    enum tr_job_state state;
+    unsigned edit; /* enum tr_edit */
+    bool force;
+    bool beanstalk; /* PUSH: made on that port */
+
+    /* What is answered. */
+    struct {
+        int status;    /* TARRY_OK, or why not */
+        uint64_t gate; /* tell it only when this batch is durable */
+        uint64_t number;
+        uint32_t topic;
+        const char *name;
+        size_t name_len;
+        struct tr_job_view job; /* with TARRY_ESTATE: the state that was in the way */
+        struct tr_topic_stat stat;
+    } out;
+
+    /* The engine's. */
+    struct tr_req *next;
+    struct tr_req *prev;
+    void *own;
+    uint64_t start_wall_us;
+    uint64_t progress;
+    bool busy;    /* submitted and not yet done */
+    bool stalled; /* in the list of those that are tried again */
+};
+
+#endif
