@@ -1,0 +1,515 @@
+/*
+ * Requests that change jobs.
+ *
+ * Each change goes the same way: make room in the log, so that nothing after it can fail; take the
+ * job out of lists and wheels; apply the record to the state; append it to the open batch; put the
+ * job where its new fields want it. The reply then waits for the batch (its gate).
+ *
+ * A change of due, or to or from dead, is a MOVE: a whole record under a new rid, which kills the
+ * old one. It is an ALTER, which leaves the record where it is and a row in the checkpoint, when
+ * the body is long or not in memory, when space is short, or when no rid is to be had: then
+ * nothing big is written. Changes of priority and counters alone are always ALTERs.
+ *
+ * Not done here: who may get a job (handout.c), whether there is space (space.c, meta.c).
+ */
+
+#include "base/err.h"
+#include "base/mutant.h"
+#include "engine/inner.h"
+
+#include <string.h>
+
+void tr_change_schedule(struct tr_engine *e, struct tr_job *job)
+{
+    struct tr_topic *t = job->topic;
+
+    if (job->dead_seq != 0) {
+        tr_topic_enter(t, job, TR_DEAD);
+    } else if (job->due_us <= e->clock.t_us) {
+        job->ready_us = e->clock.t_us;
+        tr_topic_enter(t, job, TR_READY);
+        tr_handout_mark(e, t);
+    } else {
+        tr_topic_enter(t, job, TR_DELAYED);
+        tr_wheel_arm(&e->due, &job->timer, job->due_us);
+    }
+}
+
+void tr_change_unschedule(struct tr_engine *e, struct tr_job *job)
+{
+    switch (job->state) {
+    case TR_DELAYED:
+        tr_wheel_disarm(&e->due, &job->timer);
+        break;
+    case TR_RESERVED:
+        tr_wheel_disarm(&e->leases, &job->timer);
+        break;
+    default:
+        break;
+    }
+    if (job->state == TR_RESERVED) {
+        tr_list_remove(&job->link);
+        tr_handout_unhold(e, job);
+        job->handing = false;
+        job->undoing = false;
+    }
+    tr_topic_leave(job->topic, job);
+}
+
+void tr_change_drop_topic(struct tr_engine *e, struct tr_topic *t)
+{
+    if (t->jobs == 0 && t->holds == 0 && t->waiting == 0) {
+        tr_wheel_disarm(&e->pauses, &t->pause);
+        tr_topics_remove(&e->state.topics, t);
+    }
+}
+
+/* Due jobs become ready. */
+unsigned tr_change_fire_due(struct tr_engine *e)
+{
+    struct tr_timer *timer;
+    unsigned fired = 0;
+
+    while ((timer = tr_wheel_pop(&e->due, e->clock.t_us, &e->work)) != NULL) {
+        struct tr_job *job = TR_CONTAINER_OF(timer, struct tr_job, timer);
+
+        TR_CHECK(job->state == TR_DELAYED);
+        TR_CHECK(job->due_us <= e->clock.t_us);
+        tr_topic_leave(job->topic, job);
+        tr_change_schedule(e, job);
+        fired++;
+    }
+    return fired;
+}
+
+static bool can_move(const struct tr_engine *e, const struct tr_job *job)
+{
+    return job->body != NULL && job->body_len <= e->config.move_body_max &&
+           e->state.next_rid < e->rid_limit && tr_space_push_ok(e);
+}
+
+/* Writes the job again under a new rid, with the changes of rec. */
+static int move(struct tr_engine *e, struct tr_job *job, const struct tr_record *rec,
+                struct tr_bytes body)
+{
+    struct tr_job next = *job;
+    struct tr_record mv;
+    struct tr_job *same;
+    int err;
+
+    tr_state_set_fields(&next, rec);
+    tr_state_describe(&next, TR_REC_MOVE, &mv);
+    mv.mask |= TR_FIELD(OLD) | TR_FIELD(ID);
+    mv.rid = e->state.next_rid;
+    mv.id = job->id;
+    mv.old = (struct tr_kill){.rid = job->rid,
+                              .due_us = job->due_us,
+                              .topic = job->topic->number,
+                              .was_dead = job->dead_seq != 0};
+    mv.body = body;
+    err = tr_state_apply(&e->state, &mv, e->log.open.no, &same);
+    if (err == TARRY_OK) {
+        TR_CHECK(same == job);
+        tr_log_append(&e->log, &mv, tr_engine_base(e), true);
+    }
+    return err;
+}
+
+static void alter(struct tr_engine *e, struct tr_job *job, struct tr_record *rec, bool gated)
+{
+    struct tr_job *same;
+
+    rec->type = TR_REC_ALTER;
+    rec->rid = job->rid;
+    TR_CHECK(tr_state_apply(&e->state, rec, e->log.open.no, &same) == TARRY_OK);
+    TR_CHECK(same == job);
+    tr_log_append(&e->log, rec, tr_engine_base(e), gated);
+}
+
+int tr_change_revise(struct tr_engine *e, struct tr_job *job, struct tr_record *rec, bool gated)
+{
+    bool moves = (rec->mask & (TR_FIELD(DUE) | TR_FIELD(DEAD))) != 0 && can_move(e, job);
+    size_t bytes = (size_t)2 * TR_RECORD_HEAD_MAX + (moves ? job->body_len : 0);
+    int err = tr_log_reserve(&e->log, bytes, 2);
+
+    if (err != TARRY_OK) {
+        return err;
+    }
+    tr_change_unschedule(e, job);
+    if (!moves || move(e, job, rec, (struct tr_bytes){job->body, job->body_len}) != TARRY_OK) {
+        alter(e, job, rec, gated);
+    }
+    if (gated || moves) {
+        job->gate = e->log.open.no;
+    }
+    tr_change_schedule(e, job);
+    tr_engine_touch_log(e);
+    return TARRY_OK;
+}
+
+/* The moment that a request names; a relative delay counts from its arrival. */
+static uint64_t due_of(const struct tr_engine *e, const struct tr_req *r)
+{
+    uint64_t due_us = r->at_us != 0 ? r->at_us : r->start_wall_us + r->delay_us;
+
+    if ((r->at_us == 0 && r->delay_us == 0) || due_us < e->clock.t_us) {
+        return e->clock.t_us;
+    }
+    return due_us;
+}
+
+static bool due_ok(const struct tr_req *r)
+{
+    return r->delay_us <= TR_DELAY_MAX_US && r->at_us <= r->start_wall_us + TR_DELAY_MAX_US;
+}
+
+/* The end of a request whose change came to err. */
+static enum tr_verdict end(struct tr_engine *e, struct tr_req *r, int err)
+{
+    return err == TARRY_EFULL ? TR_STALL : tr_engine_finish(e, r, err);
+}
+
+static void log_topic(struct tr_engine *e, struct tr_topic *t)
+{
+    struct tr_record rec = {
+        .type = TR_REC_TOPIC, .topic = t->number, .name = {(const uint8_t *)t->name, t->name_len}};
+
+    if (!t->logged) {
+        tr_log_append(&e->log, &rec, tr_engine_base(e), true);
+        t->logged = true;
+    }
+}
+
+static int push_job(struct tr_engine *e, struct tr_req *r, struct tr_topic *t)
+{
+    struct tr_record rec = {.type = TR_REC_PUSH,
+                            .mask = TR_FIELD(DUE) | TR_FIELD(CREATED) | TR_FIELD(TOPIC) |
+                                    TR_FIELD(PRIORITY) | TR_FIELD(TTR) | TR_FIELD(BODY),
+                            .rid = e->state.next_rid,
+                            .due_us = due_of(e, r),
+                            .created_us = e->clock.t_us,
+                            .topic = t->number,
+                            .priority = r->priority,
+                            .ttr_us = r->ttr_us,
+                            .delay_us = r->delay_us,
+                            .body = {r->body, r->body_len}};
+    uint8_t *copy = tr_jobs_copy_body(&e->state.jobs, r->body, (uint32_t)r->body_len);
+    struct tr_job *job;
+    int err;
+
+    if (copy == NULL) {
+        return TARRY_ENOMEM;
+    }
+    rec.mask |= r->delay_us != 0 ? TR_FIELD(DELAY) : 0;
+    rec.mask |= r->beanstalk ? TR_FIELD(FLAGS) : 0;
+    rec.flags = r->beanstalk ? TR_RF_BEANSTALK : 0;
+    err = tr_state_apply(&e->state, &rec, e->log.open.no, &job);
+    if (err != TARRY_OK) {
+        tr_jobs_free_body(&e->state.jobs, copy, (uint32_t)r->body_len);
+        return err;
+    }
+    tr_jobs_give_body(&e->state.jobs, job, copy, (uint32_t)r->body_len);
+    log_topic(e, t);
+    tr_log_append(&e->log, &rec, tr_engine_base(e), true);
+    job->gate = e->log.open.no;
+    t->pushed++;
+    tr_change_schedule(e, job);
+    tr_engine_touch_log(e);
+    tr_view_fill(e, job, &r->out.job);
+    return TARRY_OK;
+}
+
+static enum tr_verdict push(struct tr_engine *e, struct tr_req *r)
+{
+    struct tr_topic *t = tr_topics_by_number(&e->state.topics, r->topic);
+    int err;
+
+    if (t == NULL || !due_ok(r) || r->ttr_us == 0 || r->ttr_us > TR_DELAY_MAX_US) {
+        return tr_engine_finish(e, r, TARRY_EINVAL);
+    }
+    if (r->body_len > e->config.body_max) {
+        return tr_engine_finish(e, r, TARRY_EFULL);
+    }
+    if (e->draining) {
+        return tr_engine_finish(e, r, TARRY_EDRAINING);
+    }
+    if (!tr_space_push_ok(e) || !tr_meta_room(e, 1)) {
+        e->refusing = true;
+        return tr_space_hope(e) ? TR_STALL : tr_engine_finish(e, r, TARRY_ENOSPC);
+    }
+    if (e->state.next_rid >= e->rid_limit && !TR_MUTANT(IGNORE_RID_LIMIT)) {
+        e->meta.want_manifest = true;
+        return TR_STALL;
+    }
+    err = tr_log_reserve(&e->log, r->body_len + (size_t)2 * TR_RECORD_HEAD_MAX, 2);
+    if (err == TARRY_OK) {
+        err = push_job(e, r, t);
+    }
+    return end(e, r, err);
+}
+
+/* The job that a request names by id, if it is in a state that will do; else the request ends. */
+static struct tr_job *find(struct tr_engine *e, struct tr_req *r, bool held_only)
+{
+    struct tr_job *job = tr_jobs_by_id(&e->state.jobs, r->id);
+
+    if (job == NULL) {
+        (void)tr_engine_finish(e, r, TARRY_ENOTFOUND);
+        return NULL;
+    }
+    if (held_only ? !tr_handout_held_by(job, r) : job->state == TR_RESERVED) {
+        tr_view_fill(e, job, &r->out.job);
+        (void)tr_engine_finish(e, r, TARRY_ESTATE);
+        return NULL;
+    }
+    return job;
+}
+
+static enum tr_verdict delete_job(struct tr_engine *e, struct tr_req *r)
+{
+    struct tr_job *job = tr_jobs_by_id(&e->state.jobs, r->id);
+    bool held = job != NULL && tr_handout_held_by(job, r);
+    int err;
+
+    if (job == NULL || (job->state == TR_RESERVED && !held && !r->force)) {
+        return find(e, r, false) == NULL ? TR_DONE : TR_STALL;
+    }
+    if (r->lease != 0 && !held && !r->force) { /* an ack by a lease that was lost */
+        tr_view_fill(e, job, &r->out.job);
+        return tr_engine_finish(e, r, TARRY_ESTATE);
+    }
+    err = tr_log_reserve(&e->log, TR_RECORD_HEAD_MAX, 1);
+    if (err != TARRY_OK) {
+        return end(e, r, err);
+    }
+    tr_view_fill(e, job, &r->out.job);
+
+    struct tr_topic *t = job->topic;
+    struct tr_kill kill = {
+        .rid = job->rid, .due_us = job->due_us, .topic = t->number, .was_dead = job->dead_seq != 0};
+
+    tr_log_kill(&e->log, kill, held ? TR_WHY_ACKED : TR_WHY_CANCELLED, tr_engine_base(e), true);
+    tr_change_unschedule(e, job);
+    TR_CHECK(tr_state_kill(&e->state, kill.rid, e->log.open.no));
+    t->deleted++;
+    tr_engine_touch_log(e);
+    tr_change_drop_topic(e, t);
+    return tr_engine_finish(e, r, TARRY_OK);
+}
+
+static enum tr_verdict release(struct tr_engine *e, struct tr_req *r)
+{
+    struct tr_record rec = {.mask = TR_FIELD(PRIORITY) | TR_FIELD(COUNTERS) | TR_FIELD(LEASE) |
+                                    TR_FIELD(DELAY),
+                            .priority = r->priority,
+                            .delay_us = r->delay_us};
+    struct tr_job *job = find(e, r, true);
+
+    if (job == NULL) {
+        return TR_DONE;
+    }
+    if (!due_ok(r)) {
+        return tr_engine_finish(e, r, TARRY_EINVAL);
+    }
+    if (r->delay_us != 0 || r->at_us != 0) {
+        rec.mask |= TR_FIELD(DUE);
+        rec.due_us = due_of(e, r);
+    }
+    rec.counters = job->counters;
+    rec.counters.releases++;
+
+    int err = tr_change_revise(e, job, &rec, true);
+
+    if (err == TARRY_OK) {
+        tr_view_fill(e, job, &r->out.job);
+    }
+    return end(e, r, err);
+}
+
+static enum tr_verdict bury(struct tr_engine *e, struct tr_req *r)
+{
+    struct tr_job *job = find(e, r, true);
+    struct tr_record rec = {.mask = TR_FIELD(PRIORITY) | TR_FIELD(COUNTERS) | TR_FIELD(LEASE) |
+                                    TR_FIELD(DEAD),
+                            .priority = r->priority};
+
+    if (job == NULL) {
+        return TR_DONE;
+    }
+    rec.counters = job->counters;
+    rec.counters.buries++;
+    rec.dead.reason = TR_WHY_BURIED;
+    rec.dead.seq = job->topic->next_dead_seq;
+    rec.dead.at_us = e->clock.t_us;
+    return end(e, r, tr_change_revise(e, job, &rec, true));
+}
+
+/* Makes a dead or delayed job due now. */
+static int wake(struct tr_engine *e, struct tr_job *job, bool kick)
+{
+    struct tr_record rec = {.mask = TR_FIELD(DUE), .due_us = e->clock.t_us};
+
+    if (job->dead_seq != 0) {
+        rec.mask |= TR_FIELD(DEAD);
+    }
+    if (kick) {
+        rec.mask |= TR_FIELD(COUNTERS);
+        rec.counters = job->counters;
+        rec.counters.kicks++;
+    }
+    return tr_change_revise(e, job, &rec, true);
+}
+
+static enum tr_verdict wake_job(struct tr_engine *e, struct tr_req *r)
+{
+    struct tr_job *job = find(e, r, false);
+    bool kick = r->op == TR_OP_KICK_JOB;
+
+    if (job == NULL) {
+        return TR_DONE;
+    }
+    if (job->state == TR_READY || (job->state == TR_DEAD && !kick)) {
+        tr_view_fill(e, job, &r->out.job);
+        return tr_engine_finish(e, r, TARRY_ESTATE);
+    }
+
+    int err = wake(e, job, kick);
+
+    if (err == TARRY_OK) {
+        tr_view_fill(e, job, &r->out.job);
+    }
+    return end(e, r, err);
+}
+
+enum { KICK_DEAD = 1, KICK_DELAYED };
+
+/* In slices: progress says which kind was chosen when it began, out.number how many are done. */
+static enum tr_verdict kick(struct tr_engine *e, struct tr_req *r)
+{
+    struct tr_topic *t = tr_topics_by_number(&e->state.topics, r->topic);
+    int err = TARRY_OK;
+
+    if (t == NULL) {
+        return tr_engine_finish(e, r, r->progress != 0 ? TARRY_OK : TARRY_ENOTFOUND);
+    }
+    if (r->progress == 0) {
+        r->progress = t->count[TR_DEAD] != 0 ? KICK_DEAD : KICK_DELAYED;
+    }
+    while (r->out.number < r->count && err == TARRY_OK) {
+        struct tr_job *job = NULL;
+
+        if (r->progress == KICK_DEAD) {
+            job = tr_topic_first_dead(t);
+        } else {
+            err = tr_topic_first(t, TR_HEAP_DELAYED, &job);
+        }
+        if (job == NULL) {
+            break;
+        }
+        if (!tr_engine_spend(e)) {
+            return TR_STALL;
+        }
+        err = wake(e, job, true);
+        r->out.number += err == TARRY_OK;
+    }
+    return end(e, r, r->out.number != 0 && err != TARRY_EFULL ? TARRY_OK : err);
+}
+
+static int edit_body(struct tr_engine *e, struct tr_job *job, const struct tr_record *rec,
+                     const struct tr_req *r)
+{
+    uint8_t *copy;
+    int err;
+
+    if (!tr_space_push_ok(e)) {
+        e->refusing = true;
+        return tr_space_hope(e) ? TARRY_EFULL : TARRY_ENOSPC;
+    }
+    if (e->state.next_rid >= e->rid_limit) {
+        e->meta.want_manifest = true;
+        return TARRY_EFULL;
+    }
+    err = tr_log_reserve(&e->log, r->body_len + (size_t)2 * TR_RECORD_HEAD_MAX, 2);
+    if (err != TARRY_OK) {
+        return err;
+    }
+    copy = tr_jobs_copy_body(&e->state.jobs, r->body, (uint32_t)r->body_len);
+    if (copy == NULL) {
+        return TARRY_ENOMEM;
+    }
+    tr_change_unschedule(e, job);
+
+    uint8_t *old = job->body;
+    uint32_t old_len = job->body_len;
+
+    err = move(e, job, rec, (struct tr_bytes){copy, r->body_len});
+    if (err == TARRY_OK) {
+        job->body_len = old_len; /* give_body counts the old one off by it */
+        job->body = old;
+        tr_jobs_give_body(&e->state.jobs, job, copy, (uint32_t)r->body_len);
+        job->gate = e->log.open.no;
+        tr_engine_touch_log(e);
+    } else {
+        tr_jobs_free_body(&e->state.jobs, copy, (uint32_t)r->body_len);
+    }
+    tr_change_schedule(e, job);
+    return err;
+}
+
+static enum tr_verdict edit(struct tr_engine *e, struct tr_req *r)
+{
+    struct tr_record rec = {.priority = r->priority, .ttr_us = r->ttr_us};
+    struct tr_job *job = find(e, r, false);
+    int err;
+
+    if (job == NULL) {
+        return TR_DONE;
+    }
+    if (job->state == TR_DEAD) {
+        tr_view_fill(e, job, &r->out.job);
+        return tr_engine_finish(e, r, TARRY_ESTATE);
+    }
+    if (r->edit == 0 || !due_ok(r) || r->ttr_us > TR_DELAY_MAX_US ||
+        ((r->edit & TR_EDIT_TTR) && r->ttr_us == 0)) {
+        return tr_engine_finish(e, r, TARRY_EINVAL);
+    }
+    if ((r->edit & TR_EDIT_BODY) && r->body_len > e->config.body_max) {
+        return tr_engine_finish(e, r, TARRY_EFULL);
+    }
+    if (r->edit & TR_EDIT_DUE) {
+        rec.mask |= TR_FIELD(DUE) | TR_FIELD(DELAY);
+        rec.due_us = due_of(e, r);
+        rec.delay_us = r->delay_us;
+    }
+    rec.mask |= r->edit & TR_EDIT_PRIORITY ? TR_FIELD(PRIORITY) : 0;
+    rec.mask |= r->edit & TR_EDIT_TTR ? TR_FIELD(TTR) : 0;
+    err =
+        r->edit & TR_EDIT_BODY ? edit_body(e, job, &rec, r) : tr_change_revise(e, job, &rec, true);
+    if (err == TARRY_OK) {
+        tr_view_fill(e, job, &r->out.job);
+    }
+    return end(e, r, err);
+}
+
+enum tr_verdict tr_change_execute(struct tr_engine *e, struct tr_req *r)
+{
+    switch (r->op) {
+    case TR_OP_PUSH:
+        return push(e, r);
+    case TR_OP_DELETE:
+        return delete_job(e, r);
+    case TR_OP_RELEASE:
+        return release(e, r);
+    case TR_OP_BURY:
+        return bury(e, r);
+    case TR_OP_KICK:
+        return kick(e, r);
+    case TR_OP_KICK_JOB:
+    case TR_OP_FIRE:
+        return wake_job(e, r);
+    case TR_OP_EDIT:
+        return edit(e, r);
+    default:
+        return tr_engine_finish(e, r, TARRY_EINVAL);
+    }
+}

@@ -1,0 +1,512 @@
+/*
+ * The engine's loop.
+ *
+ *     submit ----> execute ----> done, with a gate
+ *                     |  \-----> waits (handout.c, read.c)
+ *                     \--------> stalled: tried again each turn, in order
+ *     turn   ----> clock, due jobs, leases, stalled requests, waiters, metadata, space, commit
+ *     io_done ---> log, read, meta or space, by the owner of the io
+ *
+ * Everything takes effect in memory at once and is answered with the number of the batch that
+ * must be durable before the answer may be seen (R22). One thread, no waiting.
+ *
+ * A turn does at most `slice` units of work and says when it wants to be called again; nothing is
+ * periodic: every timer is a one-shot deadline that some change has armed.
+ */
+
+#include "engine/engine.h"
+
+#include "base/err.h"
+#include "base/mutant.h"
+#include "base/text.h"
+#include "engine/inner.h"
+
+#include <stdarg.h>
+
+void tr_engine_config_init(struct tr_engine_config *c, struct tr_mem *mem)
+{
+    *c = (struct tr_engine_config){
+        .mem = mem,
+        .sync = TR_SYNC_ALWAYS,
+        .sync_us = 50000,
+        .slot_bytes = UINT64_C(16) << 20,
+        .slots_max = 128,
+        .batch_bytes = UINT64_C(4) << 20,
+        .body_max = 1 << 20,
+        .body_cache_bytes = UINT64_C(256) << 20,
+        .move_body_max = 4096,
+        .rid_block = 1 << 20,
+        .slice = 1000,
+        .checkpoint_slack = UINT64_C(4) << 20,
+        .seal_us = 50000,
+        .lazy_us = 100000,
+        .checkpoint_us = 30000000,
+        .idle_us = 10000000,
+    };
+}
+
+void tr_engine_note(const struct tr_engine *e, enum tr_notice kind, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+
+    if (e->config.notice == NULL) {
+        return;
+    }
+    va_start(args, format);
+    tr_text_list(text, sizeof text, format, args);
+    va_end(args);
+    e->config.notice(e->config.ctx, kind, text);
+}
+
+struct tr_base tr_engine_base(const struct tr_engine *e)
+{
+    return (struct tr_base){.rid = e->state.next_rid, .clock_us = e->clock.t_us};
+}
+
+bool tr_engine_spend(struct tr_engine *e)
+{
+    if (e->work == 0) {
+        return false;
+    }
+    e->work--;
+    return true;
+}
+
+static void arm(uint64_t *deadline, uint64_t at_us)
+{
+    if (*deadline == TR_NEVER) {
+        *deadline = at_us;
+    }
+}
+
+void tr_engine_touch_log(struct tr_engine *e)
+{
+    arm(&e->lazy_at, e->now.boot_us + e->config.lazy_us);
+    arm(&e->checkpoint_at, e->now.boot_us + e->config.checkpoint_us);
+    e->idle_at = e->now.boot_us + e->config.idle_us;
+    e->space.idle = false;
+}
+
+/* ---- requests ---- */
+
+enum tr_verdict tr_engine_finish(struct tr_engine *e, struct tr_req *r, int status)
+{
+    r->out.status = e->failed ? TARRY_EIO : status;
+    r->out.gate = e->failed ? 0 : tr_log_gate(&e->log);
+    if (TR_MUTANT(UNGATED_NEGATIVE) && status != TARRY_OK) {
+        r->out.gate = 0;
+    }
+    r->busy = false;
+    r->done(r);
+    return TR_DONE;
+}
+
+void tr_engine_stall(struct tr_engine *e, struct tr_req *r)
+{
+    r->next = NULL;
+    r->prev = e->stalled_last;
+    *(e->stalled_last != NULL ? &e->stalled_last->next : &e->stalled_first) = r;
+    e->stalled_last = r;
+    r->stalled = true;
+}
+
+static void unstall(struct tr_engine *e, struct tr_req *r)
+{
+    *(r->prev != NULL ? &r->prev->next : &e->stalled_first) = r->next;
+    *(r->next != NULL ? &r->next->prev : &e->stalled_last) = r->prev;
+    r->stalled = false;
+}
+
+static enum tr_verdict execute(struct tr_engine *e, struct tr_req *r)
+{
+    switch (r->op) {
+    case TR_OP_PUSH:
+    case TR_OP_DELETE:
+    case TR_OP_RELEASE:
+    case TR_OP_BURY:
+    case TR_OP_KICK:
+    case TR_OP_KICK_JOB:
+    case TR_OP_FIRE:
+    case TR_OP_EDIT:
+        return tr_change_execute(e, r);
+    case TR_OP_RESERVE:
+    case TR_OP_RESERVE_JOB:
+    case TR_OP_TOUCH:
+    case TR_OP_RETURN:
+    case TR_OP_PAUSE:
+    case TR_OP_CLOSE:
+        return tr_handout_execute(e, r);
+    default:
+        return tr_view_execute(e, r);
+    }
+}
+
+/* Brings the clock up to date and tells when it was set. */
+static void set_now(struct tr_engine *e, struct tr_now now)
+{
+    uint64_t was = e->clock.t_us;
+
+    e->now = now;
+    switch (tr_clock_update(&e->clock, now)) {
+    case TR_CLOCK_STEPPED_BACK:
+        tr_engine_note(e, TR_NOTE_WARNING,
+                       "The clock was set back by %.3f s: jobs will be late by that much.",
+                       (double)(was - e->clock.t_us) / 1e6);
+        break;
+    case TR_CLOCK_STEPPED_FORWARD:
+        tr_engine_note(e, TR_NOTE_WARNING, "The clock was set forward by %.3f s.",
+                       (double)(e->clock.t_us - was) / 1e6);
+        break;
+    case TR_CLOCK_RUNS:
+        break;
+    }
+}
+
+void tr_engine_submit(struct tr_engine *e, struct tr_req *r, struct tr_now now)
+{
+    set_now(e, now);
+    r->start_wall_us = now.wall_us;
+    r->progress = 0;
+    r->own = NULL;
+    r->busy = true;
+    r->stalled = false;
+    r->out.status = TARRY_OK;
+    r->out.gate = 0;
+    r->out.number = 0;
+    r->out.stat = (struct tr_topic_stat){0};
+    r->out.job = (struct tr_job_view){0};
+    if (e->failed) {
+        (void)tr_engine_finish(e, r, TARRY_EIO);
+        return;
+    }
+    if (!e->turning) { /* else it comes from inside `done`, and shares the turn's slice */
+        e->work = e->config.slice;
+    }
+    if (execute(e, r) == TR_STALL) {
+        tr_engine_stall(e, r);
+    }
+}
+
+void tr_engine_abandon(struct tr_engine *e, struct tr_req *r, struct tr_now now)
+{
+    set_now(e, now);
+    if (!r->busy) {
+        return;
+    }
+    if (r->stalled) {
+        unstall(e, r);
+    }
+    for (struct tr_list *n = e->reads.next; n != &e->reads; n = n->next) {
+        struct tr_read *read = TR_CONTAINER_OF(n, struct tr_read, link);
+        struct tr_job *job = tr_jobs_by_rid(&e->state.jobs, read->rid);
+
+        if (read->req != r) {
+            continue;
+        }
+        read->req = NULL;
+        if (job != NULL && read->lease != 0) {
+            tr_handout_undo(e, job->id, read->lease);
+        }
+    }
+    tr_handout_cancel_wait(e, r);
+    r->busy = false;
+}
+
+/* Tries each stalled request once, in order: what one waits for another may not need. */
+static void run_stalled(struct tr_engine *e)
+{
+    struct tr_req *last = e->stalled_last;
+    struct tr_req *r = NULL;
+
+    while (r != last && e->stalled_first != NULL && tr_engine_spend(e)) {
+        r = e->stalled_first;
+        unstall(e, r);
+        if (execute(e, r) == TR_STALL) {
+            tr_engine_stall(e, r);
+        }
+    }
+}
+
+void tr_engine_fail(struct tr_engine *e, const char *why)
+{
+    if (e->failed) {
+        return;
+    }
+    e->failed = true;
+    tr_engine_note(e, TR_NOTE_FATAL, "%s Nothing more is accepted; restart to recover.", why);
+    while (e->stalled_first != NULL) {
+        struct tr_req *r = e->stalled_first;
+
+        unstall(e, r);
+        tr_handout_cancel_wait(e, r);
+        (void)tr_engine_finish(e, r, TARRY_EIO);
+    }
+}
+
+/* ---- the log ---- */
+
+/* The batch in flight is on its slot: its records have a place now. */
+static void place_written(struct tr_engine *e)
+{
+    struct tr_batch *b = &e->log.flight;
+    uint64_t payload_off = e->log.flight_off + TR_FRAME_HEAD;
+
+    for (size_t i = 0; i < b->placed_count; i++) {
+        struct tr_job *job = tr_jobs_by_rid(&e->state.jobs, b->placed[i].rid);
+
+        if (job == NULL) {
+            continue; /* dead or moved before it was written */
+        }
+        tr_job_unplace(job, b->no); /* a RELOG takes the place of the old record */
+        tr_job_place(job, e->log.tail, payload_off + b->placed[i].off, b->placed[i].len);
+        if (e->state.jobs.body_bytes > e->config.body_cache_bytes) {
+            tr_jobs_drop_body(&e->state.jobs, job);
+        }
+    }
+}
+
+static void tell_durable(struct tr_engine *e)
+{
+    if (e->log.durable > e->told_durable) {
+        e->told_durable = e->log.durable;
+        if (e->config.durable != NULL) {
+            e->config.durable(e->config.ctx, e->told_durable);
+        }
+    }
+}
+
+static void log_done(struct tr_engine *e, struct tr_io *io)
+{
+    enum tr_log_event event = tr_log_io_done(&e->log, io);
+
+    if (e->failed) {
+        return; /* nothing is answered any more, not even what made it to the disk */
+    }
+    switch (event) {
+    case TR_LOG_WRITTEN:
+        place_written(e);
+        if (e->config.sync == TR_SYNC_INTERVAL) {
+            arm(&e->sync_at, e->now.boot_us + e->config.sync_us);
+        }
+        e->seal_at = e->now.boot_us + e->config.seal_us;
+        tell_durable(e);
+        break;
+    case TR_LOG_SYNCED:
+        e->seal_at = e->now.boot_us + e->config.seal_us;
+        break;
+    case TR_LOG_FAILED:
+        tr_engine_fail(e, "The log could not be written.");
+        break;
+    case TR_LOG_NOTHING:
+        break;
+    }
+}
+
+/* Starts what the log is to do now: commit, sync, seal. */
+static void commit(struct tr_engine *e)
+{
+    uint64_t now = e->now.boot_us;
+
+    if (!tr_log_open_empty(&e->log) && !e->log.writing &&
+        (e->log.open.gated || e->lazy_at <= now || e->stalled_first != NULL ||
+         !tr_list_empty(&e->dirty) || e->meta.want_checkpoint)) {
+        if (tr_log_start(&e->log)) {
+            e->lazy_at = TR_NEVER;
+            e->meta.want_checkpoint |= e->log.rolled;
+        }
+    }
+    if (e->sync_at <= now && !e->log.syncing) {
+        e->sync_at = TR_NEVER;
+        tr_log_sync(&e->log);
+    }
+    if (e->seal_at <= now) {
+        e->seal_at = TR_NEVER;
+        tr_log_seal(&e->log);
+    }
+}
+
+/* ---- turns ---- */
+
+static uint64_t min(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t next_turn(const struct tr_engine *e)
+{
+    uint64_t at = tr_clock_boot_at(&e->clock, tr_wheel_next(&e->due));
+
+    if (e->failed) {
+        return TR_NEVER;
+    }
+    if (e->work == 0) {
+        return e->now.boot_us;
+    }
+    if (e->blocked || e->stalled_first != NULL) { /* what is in flight makes room; else ask again */
+        at = min(at, tr_engine_busy(e) ? TR_NEVER : e->now.boot_us + TR_RETRY_US);
+    } else {
+        at = min(at, tr_list_empty(&e->dirty) ? TR_NEVER : e->now.boot_us);
+    }
+    at = min(at, e->blocked ? TR_NEVER : tr_wheel_next(&e->leases));
+    at = min(at, tr_wheel_next(&e->waits));
+    at = min(at, tr_wheel_next(&e->pauses));
+    if (!e->log.writing) {
+        at = min(at, tr_log_open_empty(&e->log) ? TR_NEVER : e->lazy_at);
+        at = min(at, e->seal_at);
+    }
+    at = min(at, e->log.syncing ? TR_NEVER : e->sync_at);
+    at = min(at, e->checkpoint_at);
+    if (e->meta.want_checkpoint && e->meta.retry_at != 0) {
+        at = min(at, e->meta.retry_at);
+    }
+    at = min(at, e->idle_at);
+    return min(at, e->space.retry_at);
+}
+
+uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
+{
+    set_now(e, now);
+    if (e->failed) {
+        return TR_NEVER;
+    }
+    e->turning = true;
+    e->blocked = false;
+    e->work = e->config.slice;
+    (void)tr_change_fire_due(e);
+    tr_handout_expire(e);
+    run_stalled(e);
+    tr_handout_serve(e);
+    if (e->checkpoint_at <= now.boot_us) {
+        e->checkpoint_at = TR_NEVER;
+        e->meta.want_checkpoint = true;
+    }
+    if (e->idle_at <= now.boot_us) {
+        e->idle_at = TR_NEVER;
+        e->space.idle = true;
+    }
+    tr_space_step(e);
+    commit(e);
+    tr_meta_step(e);
+    if (e->config.slice - e->work > e->work_max) {
+        e->work_max = e->config.slice - e->work;
+    }
+    TR_SLOW_CHECK(tr_engine_ok(e));
+    e->turning = false;
+    return next_turn(e);
+}
+
+void tr_engine_io_done(struct tr_engine *e, struct tr_io *io, struct tr_now now)
+{
+    set_now(e, now);
+    e->work = e->config.slice;
+    if (io == &e->log.io || io == &e->log.sync_io) {
+        log_done(e, io);
+    } else if (io == &e->meta.io || io == &e->meta.grow_io) {
+        tr_meta_io_done(e, io);
+    } else if (io == &e->space.io) {
+        tr_space_io_done(e, io);
+    } else {
+        tr_read_done(e, io->owner);
+    }
+}
+
+bool tr_engine_busy(const struct tr_engine *e)
+{
+    return tr_log_busy(&e->log) || tr_meta_busy(e) || tr_space_busy(e) || e->read_count != 0;
+}
+
+bool tr_engine_failed(const struct tr_engine *e)
+{
+    return e->failed;
+}
+
+void tr_engine_drain(struct tr_engine *e)
+{
+    e->draining = true;
+}
+
+void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s)
+{
+    const struct tr_topics *ts = &e->state.topics;
+
+    *s = (struct tr_engine_stat){
+        .jobs = e->state.jobs.count,
+        .topics = ts->count,
+        .durable_batch = e->log.durable,
+        .synced_batch = e->log.synced,
+        .closed_batch = e->log.open.no - 1,
+        .slots_free = e->log.free_count,
+        .checkpoints = e->meta.made,
+        .relogged = e->space.relogged,
+        .clock_steps = e->clock.steps,
+        .work_max = e->work_max,
+        .replayed = e->replayed,
+        .next_rid = e->state.next_rid,
+        .epoch = e->epoch,
+        .refusing = e->refusing,
+    };
+    for (const struct tr_list *n = ts->all.next; n != &ts->all; n = n->next) {
+        const struct tr_topic *t = TR_CONTAINER_OF(n, struct tr_topic, link);
+
+        s->delayed += t->count[TR_DELAYED];
+        s->ready += t->count[TR_READY];
+        s->reserved += t->count[TR_RESERVED];
+        s->dead += t->count[TR_DEAD];
+    }
+    for (uint32_t i = 0; i < e->log.slots_max; i++) {
+        s->slots += e->log.slots[i].state != TR_SLOT_ABSENT;
+        s->log_live_bytes += e->log.slots[i].live_bytes;
+    }
+}
+
+void tr_engine_facts(const struct tr_engine *e, tr_fact_fn *fn, void *ctx)
+{
+    const struct tr_job *job;
+    size_t at = 0;
+
+    while ((job = tr_jobs_next(&e->state.jobs, &at)) != NULL) {
+        struct tr_job_fact fact = {
+            .rid = job->rid,
+            .id = job->id,
+            .due_us = job->due_us,
+            .created_us = job->created_us,
+            .delay_us = job->delay_us,
+            .ttr_us = job->ttr_us,
+            .topic = job->topic->name,
+            .topic_len = job->topic->name_len,
+            .priority = job->priority,
+            .body_len = job->body_len,
+            .reserves = job->counters.reserves,
+            .timeouts = job->counters.timeouts,
+            .releases = job->counters.releases,
+            .buries = job->counters.buries,
+            .kicks = job->counters.kicks,
+            .dead_seq = job->dead_seq,
+            .lease = job->lease_end_us != 0 ? job->lease : 0,
+            .lease_end_us = job->lease_end_us,
+            .body = job->body,
+        };
+
+        fn(ctx, &fact);
+    }
+}
+
+bool tr_engine_ok(const struct tr_engine *e)
+{
+    const struct tr_job *job;
+    uint64_t live = 0;
+    size_t at = 0;
+
+    while ((job = tr_jobs_next(&e->state.jobs, &at)) != NULL) {
+        if (job->state == 0 || (job->slot == NULL && job->body == NULL) ||
+            job->timer.armed != (job->state == TR_DELAYED || job->state == TR_RESERVED)) {
+            return false;
+        }
+        live += job->slot != NULL;
+    }
+    for (uint32_t i = 0; i < e->log.slots_max; i++) {
+        live -= e->log.slots[i].live;
+    }
+    return live == 0 && tr_state_ok(&e->state) && tr_wheel_ok(&e->due) && tr_wheel_ok(&e->leases);
+}

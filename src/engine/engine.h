@@ -1,0 +1,132 @@
+#ifndef TR_ENGINE_ENGINE_H
+#define TR_ENGINE_ENGINE_H
+
+/*
+ * The embedded engine: requests in, completions out; all durable state behind a struct tr_disk.
+ * doc/engine.md tells how it works; engine.c how a turn goes.
+ *
+ * Pure: it reads no clock, has no thread and makes no system call. One thread calls it. None of
+ * these functions waits for the disk but tr_engine_open and tr_engine_close.
+ */
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "port/clock.h"
+#include "port/disk.h"
+#include "port/request.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct tr_engine;
+
+enum tr_sync { TR_SYNC_ALWAYS, TR_SYNC_INTERVAL, TR_SYNC_NEVER };
+
+/* Things an operator should hear of. `text` is a whole sentence, valid during the call. */
+enum tr_notice { TR_NOTE_INFO, TR_NOTE_WARNING, TR_NOTE_DAMAGE, TR_NOTE_FATAL };
+typedef void tr_notice_fn(void *ctx, enum tr_notice kind, const char *text);
+
+struct tr_engine_config {
+    struct tr_mem *mem;
+    enum tr_sync sync;
+    uint64_t sync_us;          /* TR_SYNC_INTERVAL */
+    uint64_t slot_bytes;       /* of a new store; an old one keeps its own */
+    uint32_t slots_max;        /* ring length at most */
+    uint64_t batch_bytes;      /* a batch is closed at this size */
+    uint32_t body_max;         /* <= TR_BODY_MAX, and far below slot_bytes */
+    uint64_t body_cache_bytes; /* bodies kept in memory */
+    uint32_t move_body_max;    /* a longer body is not written again by a change of due */
+    uint32_t rid_block;        /* rids are promised to the manifest in blocks of so many */
+    uint32_t slice;            /* work units per turn */
+    uint64_t checkpoint_slack; /* bytes that checkpoint files have beyond what is needed now */
+    uint64_t seal_us;          /* idle time before a SEAL */
+    uint64_t lazy_us;          /* an ATTEMPT waits at most so long for company */
+    uint64_t checkpoint_us;    /* after the first change */
+    uint64_t idle_us;          /* before the ring is made smaller */
+    void *ctx;
+    void (*durable)(void *ctx, uint64_t batch); /* all replies gated by up to this one may go */
+    void (*closed)(void *ctx, uint64_t batch);  /* a batch was closed: memory is exact at its end */
+    tr_notice_fn *notice;
+};
+
+void tr_engine_config_init(struct tr_engine_config *c, struct tr_mem *mem);
+
+/*
+ * Opens the store in d, or makes one in an empty directory. Blocks. `seed` gives nonces and ids of
+ * stores. TARRY_ELOCKED, EVERSION, EDAMAGED (told by notices), EIO, ENOSPC, ENOMEM. On failure *e
+ * is NULL.
+ */
+TR_MUST_USE int tr_engine_open(struct tr_engine **e, const struct tr_engine_config *c,
+                               struct tr_disk d, uint64_t seed, struct tr_now now);
+
+/*
+ * Commits everything, says CLEAN in the manifest, closes the files. Blocks; no io may be in flight
+ * (tr_engine_busy). Whatever it gives, only tr_engine_free may follow.
+ */
+TR_MUST_USE int tr_engine_close(struct tr_engine *e, struct tr_now now);
+
+/* Drops all memory without a word to the disk: what a crash would do. NULL is fine. */
+void tr_engine_free(struct tr_engine *e);
+
+void tr_engine_submit(struct tr_engine *e, struct tr_req *r, struct tr_now now);
+
+/* The maker is gone: r will not be completed and may be freed. A hand-out in the making is undone.
+ */
+void tr_engine_abandon(struct tr_engine *e, struct tr_req *r, struct tr_now now);
+
+/* Does one slice of what is due, and starts the writing. When to call again, in boot time: a
+ * moment <= now.boot_us means at once, UINT64_MAX only when something happens. */
+uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now);
+
+/* An io that the engine had submitted is done. Call tr_engine_turn afterwards. */
+void tr_engine_io_done(struct tr_engine *e, struct tr_io *io, struct tr_now now);
+
+/* True while an io of the engine's is queued or in flight. */
+bool tr_engine_busy(const struct tr_engine *e);
+
+/* True after a failure that is final: nothing is answered with success any more. */
+bool tr_engine_failed(const struct tr_engine *e);
+
+void tr_engine_drain(struct tr_engine *e); /* no new jobs from now on */
+
+struct tr_engine_stat {
+    uint64_t jobs;
+    uint64_t topics;
+    uint64_t delayed, ready, reserved, dead;
+    uint64_t durable_batch;
+    uint64_t synced_batch; /* what a power cut cannot take, also with weak sync */
+    uint64_t closed_batch;
+    uint64_t slots;
+    uint64_t slots_free;
+    uint64_t log_live_bytes;
+    uint64_t checkpoints;
+    uint64_t relogged;
+    uint64_t clock_steps;
+    uint64_t work_max; /* most work units in one turn */
+    uint64_t replayed; /* records read at the start */
+    uint64_t next_rid;
+    uint64_t epoch;
+    bool refusing; /* pushes are refused for lack of space */
+};
+
+void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s);
+
+/* Every job in no order, for tests, the simulator and check: durable facts only. */
+struct tr_job_fact {
+    uint64_t rid, id, due_us, created_us, delay_us, ttr_us;
+    const char *topic;
+    size_t topic_len;
+    uint32_t priority, body_len;
+    uint32_t reserves, timeouts, releases, buries, kicks;
+    uint64_t dead_seq; /* 0: not dead */
+    uint64_t lease;    /* a lease that outlives a restart, or 0 */
+    uint64_t lease_end_us;
+    const uint8_t *body; /* NULL: not in memory */
+};
+typedef void tr_fact_fn(void *ctx, const struct tr_job_fact *fact);
+void tr_engine_facts(const struct tr_engine *e, tr_fact_fn *fn, void *ctx);
+
+/* Checks all invariants; for TR_SLOW_CHECK and tests. */
+bool tr_engine_ok(const struct tr_engine *e);
+
+#endif

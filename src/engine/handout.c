@@ -1,0 +1,654 @@
+/*
+ * Handing jobs out, and getting them back.
+ *
+ *     reserve --> a ready job? --yes--> lease, ATTEMPT (lazy) --> body in memory? --> answer
+ *                      | no                                          | no: read it first
+ *                      v
+ *               waits in the line of each of its topics --> the first in line gets the job in the
+ *                                                           turn in which it becomes ready
+ *
+ * Never early, whatever the clock does: a ready job whose due time lies ahead of T again (the
+ * clock was set back) goes back to the delayed ones when it is met here.
+ *
+ * A lease number is (epoch, counter) and never repeats (R27); a job is held by whoever names the
+ * connection or the lease number under which it is reserved right now.
+ *
+ * ATTEMPT is lazy: it gates nobody, and is written with the next batch or after lazy_us. So a
+ * crash may forget the last hand-outs, which then are repeated: at least once.
+ */
+
+#include "base/err.h"
+#include "base/mutant.h"
+#include "engine/inner.h"
+
+bool tr_handout_held_by(const struct tr_job *job, const struct tr_req *r)
+{
+    if (job->state != TR_RESERVED) {
+        return false;
+    }
+    return (r->holder != 0 && job->holder == r->holder) ||
+           (r->lease != 0 && (job->lease == r->lease || TR_MUTANT(ANY_LEASE)));
+}
+
+/* ---- holders ---- */
+
+static struct tr_holder *holder_get(struct tr_engine *e, uint64_t number)
+{
+    struct tr_holder *h = tr_map_find(&e->holders, number);
+
+    if (h != NULL) {
+        return h;
+    }
+    h = tr_mem_alloc(e->mem, sizeof *h);
+    if (h == NULL) {
+        return NULL;
+    }
+    h->number = number;
+    tr_list_init(&h->jobs);
+    if (tr_map_put(&e->holders, number, h) != TARRY_OK) {
+        tr_mem_free(e->mem, h, sizeof *h);
+        return NULL;
+    }
+    return h;
+}
+
+static void drop_empty(struct tr_engine *e, uint64_t number)
+{
+    struct tr_holder *h = tr_map_find(&e->holders, number);
+
+    if (h != NULL && h->count == 0) {
+        TR_CHECK(tr_map_take(&e->holders, number) == h);
+        tr_mem_free(e->mem, h, sizeof *h);
+    }
+}
+
+void tr_handout_unhold(struct tr_engine *e, struct tr_job *job)
+{
+    struct tr_holder *h = tr_map_find(&e->holders, job->holder);
+
+    TR_CHECK(h != NULL);
+    h->count--;
+    drop_empty(e, job->holder);
+    job->holder = 0;
+}
+
+/* The boot time so long after now. */
+static uint64_t boot_after(const struct tr_engine *e, uint64_t wait_us)
+{
+    uint64_t most = TR_WHEEL_NEVER - 1 - e->now.boot_us;
+
+    return e->now.boot_us + (wait_us < most ? wait_us : most);
+}
+
+static void hold(struct tr_engine *e, struct tr_holder *h, struct tr_job *job, uint64_t ttr_us)
+{
+    tr_topic_enter(job->topic, job, TR_RESERVED);
+    job->holder = h->number;
+    h->count++;
+    tr_list_append(&h->jobs, &job->link);
+    tr_wheel_arm(&e->leases, &job->timer, boot_after(e, ttr_us));
+}
+
+void tr_handout_restore(struct tr_engine *e, struct tr_job *job)
+{
+    uint64_t left = job->lease_end_us > e->clock.t_us ? job->lease_end_us - e->clock.t_us : 0;
+    struct tr_holder *h = holder_get(e, 0);
+
+    if (h == NULL) {
+        tr_change_schedule(e, job); /* no memory: it is handed out again instead */
+        return;
+    }
+    hold(e, h, job, left < job->ttr_us ? left : job->ttr_us);
+}
+
+/* ---- waiting ---- */
+
+/* Remembers the topics of a reserve that cannot be answered at once. */
+static int remember(struct tr_engine *e, struct tr_req *r)
+{
+    struct tr_wait *w;
+
+    if (r->own != NULL) {
+        return TARRY_OK;
+    }
+    w = tr_mem_alloc(e->mem, sizeof *w + r->topic_count * sizeof w->waiters[0]);
+    if (w == NULL) {
+        return TARRY_ENOMEM;
+    }
+    w->req = r;
+    w->count = r->topic_count;
+    w->until_us = r->wait_us < TR_NEVER - e->now.boot_us ? e->now.boot_us + r->wait_us : TR_NEVER;
+    tr_timer_init(&w->timer);
+    for (unsigned i = 0; i < w->count; i++) {
+        struct tr_waiter *waiter = &w->waiters[i];
+
+        waiter->wait = w;
+        tr_list_init(&waiter->link);
+        waiter->topic = tr_topics_by_number(&e->state.topics, r->topics[i]);
+        if (waiter->topic != NULL) {
+            waiter->topic->waiting++;
+        }
+    }
+    r->own = w;
+    return TARRY_OK;
+}
+
+static void leave_lines(struct tr_engine *e, struct tr_wait *w)
+{
+    tr_wheel_disarm(&e->waits, &w->timer);
+    for (unsigned i = 0; i < w->count; i++) {
+        tr_list_remove(&w->waiters[i].link);
+    }
+}
+
+void tr_handout_free_wait(struct tr_engine *e, struct tr_req *r)
+{
+    struct tr_wait *w = r->own;
+
+    if (w != NULL) {
+        leave_lines(e, w);
+        tr_mem_free(e->mem, w, sizeof *w + w->count * sizeof w->waiters[0]);
+        r->own = NULL;
+    }
+}
+
+void tr_handout_cancel_wait(struct tr_engine *e, struct tr_req *r)
+{
+    struct tr_wait *w = r->own;
+
+    if (w == NULL) {
+        return;
+    }
+    leave_lines(e, w);
+    for (unsigned i = 0; i < w->count; i++) {
+        struct tr_topic *t = w->waiters[i].topic;
+
+        if (t != NULL) {
+            t->waiting--;
+            tr_change_drop_topic(e, t);
+        }
+    }
+    tr_handout_free_wait(e, r);
+}
+
+static enum tr_verdict join_lines(struct tr_engine *e, struct tr_req *r)
+{
+    struct tr_wait *w = r->own;
+
+    for (unsigned i = 0; i < w->count; i++) {
+        if (w->waiters[i].topic != NULL) {
+            tr_list_append(&w->waiters[i].topic->waiters, &w->waiters[i].link);
+        }
+    }
+    if (w->until_us != TR_NEVER) {
+        tr_wheel_arm(&e->waits, &w->timer, w->until_us);
+    }
+    return TR_WAITS;
+}
+
+static enum tr_verdict finish(struct tr_engine *e, struct tr_req *r, int status)
+{
+    tr_handout_cancel_wait(e, r);
+    return tr_engine_finish(e, r, status);
+}
+
+static enum tr_verdict stall(struct tr_engine *e, struct tr_req *r)
+{
+    return remember(e, r) == TARRY_OK ? TR_STALL : finish(e, r, TARRY_ENOMEM);
+}
+
+/* ---- the hand-out itself ---- */
+
+static enum tr_verdict handed(struct tr_engine *e, struct tr_req *r, const struct tr_job *job,
+                              const uint8_t *body)
+{
+    bool gated = e->config.sync == TR_SYNC_ALWAYS && job->gate > e->log.durable;
+
+    if (e->failed) {
+        return finish(e, r, TARRY_EIO);
+    }
+    tr_handout_cancel_wait(e, r);
+    tr_view_fill(e, job, &r->out.job);
+    r->out.job.body = body;
+    r->out.status = TARRY_OK;
+    r->out.gate = gated && !TR_MUTANT(UNGATED_HANDOUT) ? job->gate : 0;
+    r->busy = false;
+    r->done(r);
+    return TR_DONE;
+}
+
+static uint64_t new_lease(struct tr_engine *e, const struct tr_job *job)
+{
+    if (TR_MUTANT(LEASE_IS_ATTEMPT)) {
+        return job->counters.reserves + 1;
+    }
+    return e->epoch << TR_LEASE_BITS | ++e->next_lease;
+}
+
+/* Logs that the job is out under this lease; room was made. end_us: 0 with a connection. */
+static void log_attempt(struct tr_engine *e, struct tr_job *job, uint64_t lease, uint64_t end_us,
+                        struct tr_counters counters)
+{
+    struct tr_record rec = {.type = TR_REC_ATTEMPT,
+                            .mask = TR_FIELD(COUNTERS) | TR_FIELD(LEASE),
+                            .rid = job->rid,
+                            .counters = counters};
+    struct tr_job *same;
+
+    rec.lease.epoch = (uint32_t)(lease >> TR_LEASE_BITS);
+    rec.lease.number = lease & ((UINT64_C(1) << TR_LEASE_BITS) - 1);
+    rec.lease.end_us = end_us;
+    TR_CHECK(tr_state_apply(&e->state, &rec, e->log.open.no, &same) == TARRY_OK);
+    tr_log_append(&e->log, &rec, tr_engine_base(e), false);
+    tr_engine_touch_log(e);
+}
+
+static uint64_t ttr_of(const struct tr_req *r, const struct tr_job *job)
+{
+    return r->holder == 0 && r->ttr_us != 0 ? r->ttr_us : job->ttr_us;
+}
+
+/* Gives a ready job to r. Room for the ATTEMPT was made. */
+static enum tr_verdict give(struct tr_engine *e, struct tr_req *r, struct tr_job *job)
+{
+    uint64_t ttr_us = ttr_of(r, job);
+    struct tr_counters counters = job->counters;
+    struct tr_holder *h;
+    int err;
+
+    h = holder_get(e, r->holder);
+    if (h == NULL) {
+        return finish(e, r, TARRY_ENOMEM);
+    }
+    counters.reserves++;
+    tr_change_unschedule(e, job);
+    hold(e, h, job, ttr_us);
+    log_attempt(e, job, new_lease(e, job), r->holder == 0 ? e->clock.t_us + ttr_us : 0, counters);
+    if (job->body != NULL) {
+        return handed(e, r, job, job->body);
+    }
+    err = r->op == TR_OP_RESERVE ? remember(e, r) : TARRY_OK;
+    if (err == TARRY_OK) {
+        err = tr_read_start(e, job, r, false);
+    }
+    if (err != TARRY_OK) {
+        tr_handout_undo(e, job->id, job->lease);
+        return err == TARRY_EFULL ? TR_STALL : finish(e, r, err);
+    }
+    job->handing = true;
+    return TR_WAITS;
+}
+
+static bool before(const struct tr_job *a, const struct tr_job *b, enum tr_order order)
+{
+    if (a->priority != b->priority) {
+        return a->priority < b->priority;
+    }
+    if (order == TR_ORDER_DUE && a->due_us != b->due_us) {
+        return a->due_us < b->due_us;
+    }
+    return a->id < b->id;
+}
+
+/* The first of t that is really due; others go back to the delayed ones. */
+static int first_due(struct tr_engine *e, struct tr_topic *t, enum tr_order order,
+                     struct tr_job **job)
+{
+    int err;
+
+    while ((err = tr_topic_first(t, order, job)) == TARRY_OK && *job != NULL &&
+           (*job)->due_us > e->clock.t_us) {
+        tr_change_unschedule(e, *job);
+        tr_change_schedule(e, *job);
+    }
+    return err;
+}
+
+/* The least ready job of all topics that r waits for, or NULL. */
+static int pick(struct tr_engine *e, const struct tr_req *r, struct tr_job **best)
+{
+    const struct tr_wait *w = r->own;
+    unsigned count = w != NULL ? w->count : r->topic_count;
+
+    *best = NULL;
+    for (unsigned i = 0; i < count; i++) {
+        struct tr_topic *t =
+            w != NULL ? w->waiters[i].topic : tr_topics_by_number(&e->state.topics, r->topics[i]);
+        struct tr_job *job = NULL;
+        int err;
+
+        if (t == NULL || t->pause.armed) {
+            continue;
+        }
+        err = first_due(e, t, r->order, &job);
+        if (err != TARRY_OK) {
+            return err;
+        }
+        if (job != NULL && (*best == NULL || before(job, *best, r->order))) {
+            *best = job;
+        }
+    }
+    return TARRY_OK;
+}
+
+static enum tr_verdict reserve(struct tr_engine *e, struct tr_req *r)
+{
+    struct tr_job *job;
+    int err;
+
+    if ((r->topic_count == 0 && r->own == NULL) || r->order >= TR_ORDER_COUNT ||
+        r->ttr_us > TR_DELAY_MAX_US) {
+        return finish(e, r, TARRY_EINVAL);
+    }
+    err = tr_log_reserve(&e->log, TR_RECORD_HEAD_MAX, 1);
+    if (err == TARRY_EFULL) {
+        return stall(e, r);
+    }
+    if (err == TARRY_OK) {
+        err = pick(e, r, &job);
+    }
+    if (err != TARRY_OK) {
+        return finish(e, r, err);
+    }
+    if (job != NULL) {
+        return give(e, r, job);
+    }
+    if (r->wait_us == 0 ||
+        (r->own != NULL && ((struct tr_wait *)r->own)->until_us <= e->now.boot_us)) {
+        return finish(e, r, TARRY_ETIMEOUT);
+    }
+    return remember(e, r) == TARRY_OK ? join_lines(e, r) : finish(e, r, TARRY_ENOMEM);
+}
+
+/* All that the change and the hand-out need: log and holder, before anything is changed. */
+static int prepare(struct tr_engine *e, const struct tr_req *r, const struct tr_job *job)
+{
+    if (holder_get(e, r->holder) == NULL) {
+        return TARRY_ENOMEM;
+    }
+    return tr_log_reserve(&e->log, (size_t)3 * TR_RECORD_HEAD_MAX + job->body_len, 3);
+}
+
+static enum tr_verdict reserve_job(struct tr_engine *e, struct tr_req *r)
+{
+    struct tr_job *job = tr_jobs_by_id(&e->state.jobs, r->id);
+    struct tr_record rec = {.mask = TR_FIELD(DUE), .due_us = e->clock.t_us};
+    int err = TARRY_OK;
+
+    if (r->ttr_us > TR_DELAY_MAX_US) {
+        return finish(e, r, TARRY_EINVAL);
+    }
+    if (job == NULL) {
+        return finish(e, r, TARRY_ENOTFOUND);
+    }
+    if (job->state == TR_RESERVED) {
+        tr_view_fill(e, job, &r->out.job);
+        return finish(e, r, TARRY_ESTATE);
+    }
+    /* A reserved job is always due and not dead: what it was is over, by the client's own word. */
+    if (job->dead_seq != 0) {
+        rec.mask |= TR_FIELD(DEAD);
+    }
+    err = prepare(e, r, job);
+    if (err == TARRY_OK && (job->state != TR_READY || job->due_us > e->clock.t_us)) {
+        err = tr_change_revise(e, job, &rec, true);
+    }
+    if (err != TARRY_OK) {
+        drop_empty(e, r->holder);
+        return err == TARRY_EFULL ? TR_STALL : finish(e, r, err);
+    }
+    return give(e, r, job);
+}
+
+void tr_handout_mark(struct tr_engine *e, struct tr_topic *t)
+{
+    if (!tr_list_empty(&t->waiters) && tr_list_empty(&t->dirty)) {
+        tr_list_append(&e->dirty, &t->dirty);
+    }
+}
+
+/* Gives ready jobs to those who wait, first come first. */
+void tr_handout_serve(struct tr_engine *e)
+{
+    while (!tr_list_empty(&e->dirty) && tr_engine_spend(e)) {
+        struct tr_topic *t = TR_CONTAINER_OF(e->dirty.next, struct tr_topic, dirty);
+        struct tr_waiter *first = TR_CONTAINER_OF(t->waiters.next, struct tr_waiter, link);
+        struct tr_job *job = NULL;
+
+        if (tr_list_empty(&t->waiters) || t->pause.armed || t->count[TR_READY] == 0) {
+            tr_list_remove(&t->dirty);
+            continue;
+        }
+        if (tr_log_reserve(&e->log, TR_RECORD_HEAD_MAX, 1) != TARRY_OK ||
+            pick(e, first->wait->req, &job) != TARRY_OK) {
+            e->blocked = true; /* later: it stays marked */
+            return;
+        }
+        if (job == NULL) {
+            tr_list_remove(&t->dirty);
+            continue;
+        }
+        leave_lines(e, first->wait);
+        if (give(e, first->wait->req, job) == TR_STALL) {
+            tr_engine_stall(e, first->wait->req);
+        }
+    }
+}
+
+/* ---- coming back ---- */
+
+/* The job is not out any more; without a due time in the record it goes where it belongs. */
+static int take_back(struct tr_engine *e, struct tr_job *job, struct tr_counters counters,
+                     bool gated)
+{
+    struct tr_record rec = {.mask = TR_FIELD(COUNTERS) | TR_FIELD(LEASE), .counters = counters};
+
+    return tr_change_revise(e, job, &rec, gated);
+}
+
+void tr_handout_undo(struct tr_engine *e, uint64_t id, uint64_t lease)
+{
+    struct tr_job *job = tr_jobs_by_id(&e->state.jobs, id);
+    struct tr_counters counters;
+
+    if (job == NULL || job->state != TR_RESERVED || job->lease != lease) {
+        return;
+    }
+    counters = job->counters;
+    counters.reserves--;
+    if (take_back(e, job, counters, false) != TARRY_OK) {
+        job->handing = false; /* cannot be logged now: the lease ends at once, uncounted */
+        job->undoing = true;
+        tr_wheel_disarm(&e->leases, &job->timer);
+        tr_wheel_arm(&e->leases, &job->timer, e->now.boot_us);
+    }
+}
+
+/* Its time is up: it gets what became ready since the last turn, or nothing. */
+static void end_wait(struct tr_engine *e, struct tr_wait *w)
+{
+    struct tr_req *r = w->req;
+
+    leave_lines(e, w);
+    if (reserve(e, r) == TR_STALL) {
+        tr_engine_stall(e, r);
+    }
+}
+
+void tr_handout_expire(struct tr_engine *e)
+{
+    struct tr_timer *timer;
+
+    while ((timer = tr_wheel_pop(&e->leases, e->now.boot_us, &e->work)) != NULL) {
+        struct tr_job *job = TR_CONTAINER_OF(timer, struct tr_job, timer);
+        struct tr_counters counters = job->counters;
+
+        if (job->handing) { /* nobody has it yet: the disk is slow, not the consumer */
+            tr_wheel_arm(&e->leases, timer, boot_after(e, job->ttr_us));
+            continue;
+        }
+        if (job->undoing) {
+            counters.reserves--;
+        } else {
+            counters.timeouts++;
+        }
+        if (take_back(e, job, counters, false) != TARRY_OK) {
+            tr_wheel_arm(&e->leases, timer, e->now.boot_us);
+            e->blocked = true;
+            break;
+        }
+    }
+    while ((timer = tr_wheel_pop(&e->waits, e->now.boot_us, &e->work)) != NULL) {
+        end_wait(e, TR_CONTAINER_OF(timer, struct tr_wait, timer));
+    }
+    while ((timer = tr_wheel_pop(&e->pauses, e->now.boot_us, &e->work)) != NULL) {
+        tr_handout_mark(e, TR_CONTAINER_OF(timer, struct tr_topic, pause));
+    }
+}
+
+static enum tr_verdict give_back(struct tr_engine *e, struct tr_req *r, struct tr_job *job)
+{
+    struct tr_counters counters = job->counters;
+    int err;
+
+    counters.reserves--;
+    err = take_back(e, job, counters, true);
+    return err == TARRY_EFULL ? TR_STALL : tr_engine_finish(e, r, err);
+}
+
+static enum tr_verdict touch(struct tr_engine *e, struct tr_req *r, struct tr_job *job)
+{
+    uint64_t ttr_us = r->ttr_us != 0 && job->lease_end_us != 0 ? r->ttr_us : job->ttr_us;
+    int err = r->ttr_us <= TR_DELAY_MAX_US ? tr_log_reserve(&e->log, TR_RECORD_HEAD_MAX, 1)
+                                           : TARRY_EINVAL;
+
+    if (err != TARRY_OK) {
+        return err == TARRY_EFULL ? TR_STALL : tr_engine_finish(e, r, err);
+    }
+    tr_wheel_disarm(&e->leases, &job->timer);
+    tr_wheel_arm(&e->leases, &job->timer, boot_after(e, ttr_us));
+    if (job->lease_end_us != 0) {
+        log_attempt(e, job, job->lease, e->clock.t_us + ttr_us, job->counters);
+    }
+    tr_view_fill(e, job, &r->out.job);
+    return tr_engine_finish(e, r, TARRY_OK);
+}
+
+static enum tr_verdict with_lease(struct tr_engine *e, struct tr_req *r)
+{
+    struct tr_job *job = tr_jobs_by_id(&e->state.jobs, r->id);
+
+    if (job == NULL) {
+        return tr_engine_finish(e, r, TARRY_ENOTFOUND);
+    }
+    if (!tr_handout_held_by(job, r)) {
+        tr_view_fill(e, job, &r->out.job);
+        return tr_engine_finish(e, r, TARRY_ESTATE);
+    }
+    return r->op == TR_OP_TOUCH ? touch(e, r, job) : give_back(e, r, job);
+}
+
+/* A connection is gone: its jobs are ready again at once, uncounted and unlogged. */
+static enum tr_verdict close_holder(struct tr_engine *e, struct tr_req *r)
+{
+    struct tr_holder *h;
+
+    if (r->holder == 0) {
+        return tr_engine_finish(e, r, TARRY_EINVAL);
+    }
+    while ((h = tr_map_find(&e->holders, r->holder)) != NULL) {
+        struct tr_job *job = TR_CONTAINER_OF(h->jobs.next, struct tr_job, link);
+
+        if (!tr_engine_spend(e)) {
+            return TR_STALL;
+        }
+        if (job->undoing) {
+            struct tr_counters counters = job->counters;
+
+            counters.reserves--;
+            if (take_back(e, job, counters, false) != TARRY_OK) {
+                return TR_STALL;
+            }
+            continue;
+        }
+        tr_change_unschedule(e, job);
+        tr_change_schedule(e, job);
+        r->out.number++;
+    }
+    return tr_engine_finish(e, r, TARRY_OK);
+}
+
+static enum tr_verdict pause_topic(struct tr_engine *e, struct tr_req *r)
+{
+    struct tr_topic *t = tr_topics_by_number(&e->state.topics, r->topic);
+
+    if (t == NULL) {
+        return tr_engine_finish(e, r, TARRY_ENOTFOUND);
+    }
+    tr_wheel_disarm(&e->pauses, &t->pause);
+    t->pauses++;
+    t->pause_us = r->wait_us;
+    if (r->wait_us == 0) {
+        tr_handout_mark(e, t);
+    } else {
+        tr_wheel_arm(&e->pauses, &t->pause, boot_after(e, r->wait_us));
+    }
+    return tr_engine_finish(e, r, TARRY_OK);
+}
+
+/* Its body cannot be read: dead, where it can be looked at, and not in anybody's way. */
+static void put_aside(struct tr_engine *e, struct tr_job *job)
+{
+    struct tr_record rec = {.mask = TR_FIELD(DEAD) | TR_FIELD(LEASE)};
+
+    rec.dead.reason = TR_WHY_DAMAGED;
+    rec.dead.seq = job->topic->next_dead_seq;
+    rec.dead.at_us = e->clock.t_us;
+    if (tr_change_revise(e, job, &rec, true) != TARRY_OK) {
+        tr_handout_undo(e, job->id, job->lease);
+    }
+}
+
+/*
+ * A body was read for a hand-out; `same` is NULL when the record is not there any more. If the job
+ * is still out under this lease, its record was only written again: it is read from there.
+ */
+void tr_handout_body(struct tr_engine *e, struct tr_read *read, struct tr_job *same, int status)
+{
+    struct tr_req *r = read->req;
+    struct tr_job *job = tr_jobs_by_rid(&e->state.jobs, read->rid);
+
+    if (job == NULL || job->state != TR_RESERVED || job->lease != read->lease) {
+        tr_engine_stall(e, r); /* starts over */
+    } else if (same == NULL) {
+        if (tr_read_start(e, job, r, false) != TARRY_OK) {
+            tr_handout_undo(e, job->id, job->lease);
+            tr_engine_stall(e, r);
+        }
+    } else if (status != TARRY_OK) {
+        put_aside(e, job);
+        tr_engine_stall(e, r);
+    } else { /* the lease counts from now */
+        job->handing = false;
+        tr_wheel_disarm(&e->leases, &job->timer);
+        tr_wheel_arm(&e->leases, &job->timer, boot_after(e, ttr_of(r, job)));
+        (void)handed(e, r, job, read->buf + read->len - job->body_len);
+    }
+}
+
+enum tr_verdict tr_handout_execute(struct tr_engine *e, struct tr_req *r)
+{
+    switch (r->op) {
+    case TR_OP_RESERVE:
+        return reserve(e, r);
+    case TR_OP_RESERVE_JOB:
+        return reserve_job(e, r);
+    case TR_OP_TOUCH:
+    case TR_OP_RETURN:
+        return with_lease(e, r);
+    case TR_OP_CLOSE:
+        return close_holder(e, r);
+    default:
+        return pause_topic(e, r);
+    }
+}

@@ -1,0 +1,251 @@
+#ifndef TR_ENGINE_INNER_H
+#define TR_ENGINE_INNER_H
+
+/*
+ * The inside of struct tr_engine, for the files that together are the engine's loop:
+ *
+ *     engine.c    requests, turns, completions: who is called when
+ *     change.c    requests that change jobs: record, log, state, schedule
+ *     handout.c   reserve, waiters, leases
+ *     view.c      requests that only look
+ *     read.c      bodies that are not in memory
+ *     meta.c      checkpoints and manifests
+ *     space.c     the ring: growing, freeing, writing live records again
+ *     recover.c   opening and closing
+ *
+ * Everything below them (job, topic, state, log, wheel, clock, codecs) does not know this header.
+ */
+
+#include "base/map.h"
+#include "base/rng.h"
+#include "engine/checkpoint.h"
+#include "engine/clock.h"
+#include "engine/engine.h"
+#include "engine/log.h"
+#include "engine/manifest.h"
+#include "engine/state.h"
+#include "engine/wheel.h"
+
+#define TR_NEVER UINT64_MAX
+
+enum {
+    TR_SLOTS_BASE = 4,  /* tail and three free ones: what an idle store keeps */
+    TR_RETRY_US = 2000, /* what could not be logged now is tried again so much later */
+};
+
+/* Who holds reserved jobs: a connection, or (number 0) the leases that outlive connections. */
+struct tr_holder {
+    uint64_t number;
+    uint64_t count;
+    struct tr_list jobs;
+};
+
+/* One topic that a waiting reserve waits for. */
+struct tr_waiter {
+    struct tr_list link; /* of topic->waiters */
+    struct tr_topic *topic;
+    struct tr_wait *wait;
+};
+
+/* A waiting reserve. */
+struct tr_wait {
+    struct tr_req *req;
+    struct tr_timer timer; /* armed for until_us while it stands in line */
+    uint64_t until_us;     /* its time-out, boot time, or TR_NEVER */
+    unsigned count;
+    struct tr_waiter waiters[];
+};
+
+/* A record being read for a request, or to be written again. */
+struct tr_read {
+    struct tr_io io;
+    struct tr_list link; /* of engine->reads */
+    struct tr_req *req;  /* NULL: for space.c, or abandoned */
+    bool relog;
+    bool direct;
+    struct tr_slot *slot;
+    uint64_t rid;
+    uint64_t lease; /* of the hand-out that waits for the body, or 0 */
+    uint64_t off;
+    uint8_t *buf;
+    uint32_t len;
+};
+
+enum tr_meta_step {
+    TR_META_IDLE,
+    TR_META_WAIT_LOG, /* the log must be durable up to what is to be written (R19) */
+    TR_META_PAGES,
+    TR_META_PAGES_SYNC,
+    TR_META_MANIFEST,
+};
+
+/* Checkpoints and manifests; see meta.c. */
+struct tr_meta {
+    enum tr_meta_step step;
+    struct tr_io io;
+    struct tr_piece piece;
+    struct tr_manifest now;  /* what is durable */
+    struct tr_manifest next; /* what is being written */
+    int man_file[2];
+    int ckpt_file[2];
+    int lock_file;
+    uint8_t *man_buf;
+    uint64_t done_bytes;
+    unsigned copy;         /* of the manifest being written */
+    struct tr_pages pages; /* frozen, to be written */
+    bool with_pages;       /* this round writes a checkpoint */
+    uint64_t batch;        /* what it is exact at */
+    bool want_checkpoint;
+    bool want_manifest;
+    uint64_t ckpt_room[2]; /* bytes allocated */
+    bool growing;          /* an ALLOCATE for ckpt_file[grow_file] is out */
+    bool grow_failed;
+    unsigned grow_file;
+    struct tr_io grow_io;
+    uint64_t grow_bytes;
+    uint64_t made;
+    uint64_t retry_at; /* boot: no checkpoint is begun before */
+    bool failing;      /* the last checkpoint could not be written */
+};
+
+enum tr_space_step {
+    TR_SPACE_IDLE,
+    TR_SPACE_OPEN,
+    TR_SPACE_ALLOCATE,
+    TR_SPACE_ZERO,
+    TR_SPACE_SYNC,
+    TR_SPACE_DIRSYNC,
+    TR_SPACE_CLOSE,
+    TR_SPACE_UNLINK
+};
+
+/* The ring's housekeeping; see space.c. */
+struct tr_space {
+    enum tr_space_step step;
+    struct tr_io io;
+    struct tr_slot *slot;   /* being made or removed */
+    bool no_room;           /* the disk refused a new slot */
+    uint64_t retry_at;      /* boot */
+    struct tr_slot *victim; /* its live records are being written again */
+    unsigned reads;         /* in flight for it */
+    uint64_t relogged;
+    uint64_t relogged_bytes;
+    bool idle; /* nothing happened for a while: make the ring small */
+};
+
+struct tr_engine {
+    struct tr_engine_config config;
+    struct tr_mem *mem;
+    struct tr_disk disk;
+    struct tr_rng rng;
+    struct tr_state state;
+    struct tr_log log;
+    struct tr_meta meta;
+    struct tr_space space;
+    struct tr_clock clock;
+    struct tr_now now;
+
+    struct tr_wheel due;    /* delayed jobs, by T */
+    struct tr_wheel leases; /* reserved jobs, by boot time */
+    struct tr_wheel waits;  /* waiting reserves, by boot time */
+    struct tr_wheel pauses; /* paused topics, by boot time */
+    struct tr_map holders;
+    struct tr_list dirty; /* topics in which a waiter may get something */
+    struct tr_list reads;
+    unsigned read_count;
+    struct tr_req *stalled_first; /* requests that wait for the log, the disk or their next slice */
+    struct tr_req *stalled_last;
+
+    uint64_t epoch;
+    uint64_t next_lease;
+    uint64_t rid_limit; /* rids below it are promised by a durable manifest (R18) */
+    uint64_t told_durable;
+    unsigned work; /* units left in this slice */
+    uint64_t work_max;
+    uint64_t replayed;
+    bool turning; /* inside tr_engine_turn */
+    bool blocked; /* something due could not be logged in this turn */
+    bool failed;
+    bool draining;
+    bool refusing; /* for lack of space, since some push */
+
+    uint64_t lazy_at; /* boot times of one-shot deadlines, or TR_NEVER */
+    uint64_t seal_at;
+    uint64_t sync_at;
+    uint64_t checkpoint_at;
+    uint64_t idle_at;
+};
+
+/* What executing a request came to. */
+enum tr_verdict {
+    TR_DONE,  /* completed */
+    TR_WAITS, /* somebody else has it now */
+    TR_STALL, /* cannot go on before the next turn */
+};
+
+/* engine.c */
+enum tr_verdict tr_engine_finish(struct tr_engine *e, struct tr_req *r, int status);
+void tr_engine_stall(struct tr_engine *e, struct tr_req *r);
+void tr_engine_fail(struct tr_engine *e, const char *why);
+void tr_engine_note(const struct tr_engine *e, enum tr_notice kind, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+struct tr_base tr_engine_base(const struct tr_engine *e);
+void tr_engine_touch_log(struct tr_engine *e); /* something was appended: arm the deadlines */
+bool tr_engine_spend(struct tr_engine *e);     /* one unit of work; false: none is left */
+
+/* change.c */
+enum tr_verdict tr_change_execute(struct tr_engine *e, struct tr_req *r);
+void tr_change_schedule(struct tr_engine *e, struct tr_job *job); /* by its durable fields and T */
+void tr_change_unschedule(struct tr_engine *e, struct tr_job *job); /* out of lists and wheels */
+void tr_change_drop_topic(struct tr_engine *e,
+                          struct tr_topic *t); /* if nothing needs it any more */
+/* Changes what rec names. TARRY_EFULL: not now. */
+TR_MUST_USE int tr_change_revise(struct tr_engine *e, struct tr_job *job, struct tr_record *rec,
+                                 bool gated);
+unsigned tr_change_fire_due(struct tr_engine *e);
+
+/* handout.c */
+enum tr_verdict tr_handout_execute(struct tr_engine *e, struct tr_req *r);
+bool tr_handout_held_by(const struct tr_job *job, const struct tr_req *r);
+void tr_handout_unhold(struct tr_engine *e, struct tr_job *job);
+void tr_handout_mark(struct tr_engine *e, struct tr_topic *t);
+void tr_handout_serve(struct tr_engine *e);
+void tr_handout_expire(struct tr_engine *e);
+void tr_handout_cancel_wait(struct tr_engine *e, struct tr_req *r);
+void tr_handout_free_wait(struct tr_engine *e, struct tr_req *r); /* the engine ends: memory only */
+void tr_handout_undo(struct tr_engine *e, uint64_t id, uint64_t lease);
+void tr_handout_restore(struct tr_engine *e, struct tr_job *job); /* a lease found at the start */
+void tr_handout_body(struct tr_engine *e, struct tr_read *read, struct tr_job *same, int status);
+
+/* view.c */
+enum tr_verdict tr_view_execute(struct tr_engine *e, struct tr_req *r);
+void tr_view_fill(const struct tr_engine *e, const struct tr_job *job, struct tr_job_view *v);
+void tr_view_body(struct tr_engine *e, struct tr_read *read, struct tr_job *job, int status);
+
+/* read.c */
+TR_MUST_USE int tr_read_start(struct tr_engine *e, struct tr_job *job, struct tr_req *r,
+                              bool relog);
+void tr_read_done(struct tr_engine *e, struct tr_read *read);
+void tr_read_free_all(struct tr_engine *e);
+
+/* meta.c */
+void tr_meta_step(struct tr_engine *e);
+void tr_meta_io_done(struct tr_engine *e, struct tr_io *io);
+/* The checkpoint files have room for so many more (R26); if not, they are made to grow. */
+bool tr_meta_room(struct tr_engine *e, uint64_t more_jobs);
+TR_MUST_USE int tr_meta_write_now(struct tr_engine *e, bool checkpoint, uint32_t flags);
+uint64_t tr_meta_oldest(const struct tr_engine *e); /* batch that both checkpoints contain */
+void tr_meta_fini(struct tr_engine *e);
+bool tr_meta_busy(const struct tr_engine *e);
+
+/* space.c */
+void tr_space_step(struct tr_engine *e);
+void tr_space_io_done(struct tr_engine *e, struct tr_io *io);
+void tr_space_relog(struct tr_engine *e, struct tr_read *read, struct tr_job *job, int status);
+bool tr_space_push_ok(const struct tr_engine *e);
+bool tr_space_hope(const struct tr_engine *e); /* space for pushes is on its way */
+bool tr_space_freeable(const struct tr_engine *e, const struct tr_slot *slot);
+TR_MUST_USE int tr_space_make_now(struct tr_engine *e, uint32_t number);
+bool tr_space_busy(const struct tr_engine *e);
+
+#endif

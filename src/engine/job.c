@@ -1,0 +1,265 @@
+/*
+ * The table of jobs.
+ *
+ *     rid  --by_rid-->  job  <--moved--  id, where id != rid
+ *
+ * A job that was never moved has rid == id, so by_rid finds it by either; only moved ones need a
+ * second entry. Jobs live in chunks that never move; dead ones wait in `spare`.
+ *
+ * Invariant: L[rid] is set exactly for the rids in by_rid, and goes from 1 to 0 only (R15): it is
+ * set by tr_jobs_add and tr_jobs_rename with a rid that was never used, by nothing else.
+ *
+ * Cost: O(1) each, an allocation per 64 jobs. About 300 bytes a job; the near window of
+ * ENGINE.md §6 will hold fewer of them, not smaller ones.
+ *
+ * Not done here: lists, timers and heaps of a job's state; those belong to change.c.
+ */
+
+#include "engine/job.h"
+
+#include "base/err.h"
+#include "base/mutant.h"
+#include "engine/slot.h"
+
+#include <string.h>
+
+enum { CHUNK_JOBS = 64 };
+
+void tr_jobs_init(struct tr_jobs *js, struct tr_mem *mem)
+{
+    *js = (struct tr_jobs){.mem = mem};
+    tr_bitmap_init(&js->alive, mem);
+    tr_map_init(&js->by_rid, mem);
+    tr_map_init(&js->moved, mem);
+    tr_list_init(&js->spare);
+}
+
+void tr_jobs_fini(struct tr_jobs *js)
+{
+    size_t at = 0;
+    struct tr_job *job;
+
+    if (js->mem == NULL) {
+        return;
+    }
+    while ((job = tr_jobs_next(js, &at)) != NULL) {
+        tr_jobs_drop_body(js, job);
+    }
+    for (size_t i = 0; i < js->chunk_count; i++) {
+        tr_mem_free(js->mem, js->chunks[i], CHUNK_JOBS * sizeof(struct tr_job));
+    }
+    tr_mem_free(js->mem, js->chunks, js->chunk_room * sizeof(struct tr_job *));
+    tr_bitmap_fini(&js->alive);
+    tr_map_fini(&js->by_rid);
+    tr_map_fini(&js->moved);
+    *js = (struct tr_jobs){0};
+}
+
+static int add_chunk(struct tr_jobs *js)
+{
+    struct tr_job *chunk;
+
+    if (js->chunk_count == js->chunk_room) {
+        size_t room = js->chunk_room == 0 ? 16 : js->chunk_room * 2;
+        struct tr_job **chunks =
+            tr_mem_resize(js->mem, js->chunks, js->chunk_room * sizeof(struct tr_job *),
+                          room * sizeof(struct tr_job *));
+
+        if (chunks == NULL) {
+            return TARRY_ENOMEM;
+        }
+        js->chunks = chunks;
+        js->chunk_room = room;
+    }
+    chunk = tr_mem_alloc(js->mem, CHUNK_JOBS * sizeof(struct tr_job));
+    if (chunk == NULL) {
+        return TARRY_ENOMEM;
+    }
+    js->chunks[js->chunk_count++] = chunk;
+    for (size_t i = 0; i < CHUNK_JOBS; i++) {
+        tr_list_append(&js->spare, &chunk[i].link);
+    }
+    return TARRY_OK;
+}
+
+int tr_jobs_add(struct tr_jobs *js, uint64_t rid, uint64_t id, struct tr_job **out)
+{
+    struct tr_job *job;
+    uint32_t stamp;
+
+    TR_CHECK(rid != 0);
+    if (tr_list_empty(&js->spare) && add_chunk(js) != TARRY_OK) {
+        return TARRY_ENOMEM;
+    }
+    job = TR_CONTAINER_OF(js->spare.next, struct tr_job, link);
+    if (tr_map_reserve(&js->by_rid, 1) != TARRY_OK ||
+        (rid != id && tr_map_reserve(&js->moved, 1) != TARRY_OK) ||
+        (!tr_bitmap_test(&js->alive, rid) && tr_bitmap_set(&js->alive, rid) != TARRY_OK)) {
+        return TARRY_ENOMEM;
+    }
+    TR_CHECK(tr_map_find(&js->by_rid, rid) == NULL);
+    tr_list_remove(&job->link);
+    stamp = job->stamp;
+    *job = (struct tr_job){.rid = rid, .id = id, .stamp = stamp + 1};
+    tr_timer_init(&job->timer);
+    tr_list_init(&job->link);
+    tr_list_init(&job->in_slot);
+    TR_CHECK(tr_map_put(&js->by_rid, rid, job) == TARRY_OK);
+    if (rid != id) {
+        TR_CHECK(tr_map_put(&js->moved, id, job) == TARRY_OK);
+    }
+    js->count++;
+    *out = job;
+    return TARRY_OK;
+}
+
+void tr_jobs_remove(struct tr_jobs *js, struct tr_job *job)
+{
+    uint32_t stamp = job->stamp;
+
+    TR_CHECK(tr_list_empty(&job->link));
+    TR_CHECK(!job->timer.armed);
+    TR_CHECK(job->slot == NULL);
+    tr_jobs_set_altered(js, job, false);
+    tr_jobs_drop_body(js, job);
+    TR_CHECK(tr_bitmap_clear(&js->alive, job->rid));
+    TR_CHECK(tr_map_take(&js->by_rid, job->rid) == job);
+    if (job->rid != job->id) {
+        TR_CHECK(tr_map_take(&js->moved, job->id) == job);
+    }
+    *job = (struct tr_job){.stamp = stamp + 1};
+    tr_list_append(&js->spare, &job->link);
+    js->count--;
+}
+
+int tr_jobs_rename(struct tr_jobs *js, struct tr_job *job, uint64_t rid)
+{
+    TR_CHECK(rid > job->rid);
+    if (tr_map_reserve(&js->by_rid, 1) != TARRY_OK || tr_map_reserve(&js->moved, 1) != TARRY_OK ||
+        tr_bitmap_set(&js->alive, rid) != TARRY_OK) {
+        return TARRY_ENOMEM;
+    }
+    TR_CHECK(tr_map_take(&js->by_rid, job->rid) == job);
+    TR_CHECK(tr_map_put(&js->by_rid, rid, job) == TARRY_OK);
+    TR_CHECK(tr_map_put(&js->moved, job->id, job) == TARRY_OK);
+    TR_CHECK(tr_bitmap_clear(&js->alive, job->rid));
+    job->rid = rid;
+    return TARRY_OK;
+}
+
+struct tr_job *tr_jobs_by_rid(const struct tr_jobs *js, uint64_t rid)
+{
+    return tr_map_find(&js->by_rid, rid);
+}
+
+struct tr_job *tr_jobs_by_id(const struct tr_jobs *js, uint64_t id)
+{
+    struct tr_job *job = tr_map_find(&js->by_rid, id);
+
+    return job != NULL && job->id == id ? job : tr_map_find(&js->moved, id);
+}
+
+void tr_jobs_set_altered(struct tr_jobs *js, struct tr_job *job, bool on)
+{
+    if (job->altered != on) {
+        job->altered = on;
+        js->altered += on ? 1 : UINT64_MAX;
+    }
+}
+
+static size_t body_size(uint32_t len)
+{
+    return len == 0 ? 1 : len;
+}
+
+uint8_t *tr_jobs_copy_body(struct tr_jobs *js, const uint8_t *body, uint32_t len)
+{
+    uint8_t *copy = tr_mem_alloc(js->mem, body_size(len));
+
+    if (copy != NULL && len != 0) {
+        memcpy(copy, body, len);
+    }
+    return copy;
+}
+
+void tr_jobs_free_body(struct tr_jobs *js, uint8_t *copy, uint32_t len)
+{
+    tr_mem_free(js->mem, copy, body_size(len));
+}
+
+void tr_jobs_give_body(struct tr_jobs *js, struct tr_job *job, uint8_t *copy, uint32_t len)
+{
+    tr_jobs_drop_body(js, job);
+    job->body = copy;
+    job->body_len = len;
+    js->body_bytes += len;
+}
+
+void tr_jobs_drop_body(struct tr_jobs *js, struct tr_job *job)
+{
+    if (job->body != NULL) {
+        js->body_bytes -= job->body_len;
+        tr_jobs_free_body(js, job->body, job->body_len);
+        job->body = NULL;
+    }
+}
+
+void tr_job_place(struct tr_job *job, struct tr_slot *slot, uint64_t off, uint32_t len)
+{
+    TR_CHECK(job->slot == NULL);
+    job->slot = slot;
+    job->relogging = false;
+    job->record_off = off;
+    job->record_len = len;
+    tr_list_append(&slot->jobs, &job->in_slot);
+    slot->live++;
+    slot->live_bytes += len;
+}
+
+void tr_job_unplace(struct tr_job *job, uint64_t batch)
+{
+    struct tr_slot *slot = job->slot;
+
+    if (slot == NULL) {
+        return;
+    }
+    tr_list_remove(&job->in_slot);
+    slot->live--;
+    slot->live_bytes -= job->record_len;
+    if (slot->emptied_by < batch) {
+        slot->emptied_by = batch;
+    }
+    job->slot = NULL;
+}
+
+struct tr_job *tr_jobs_next(const struct tr_jobs *js, size_t *at)
+{
+    while (*at < js->chunk_count * CHUNK_JOBS) {
+        struct tr_job *job = &js->chunks[*at / CHUNK_JOBS][*at % CHUNK_JOBS];
+
+        (*at)++;
+        if (job->rid != 0) {
+            return job;
+        }
+    }
+    return NULL;
+}
+
+bool tr_jobs_ok(const struct tr_jobs *js)
+{
+    size_t at = 0;
+    uint64_t count = 0;
+    uint64_t altered = 0;
+    struct tr_job *job;
+
+    while ((job = tr_jobs_next(js, &at)) != NULL) {
+        count++;
+        altered += job->altered;
+        if (!tr_bitmap_test(&js->alive, job->rid) || tr_jobs_by_rid(js, job->rid) != job ||
+            tr_jobs_by_id(js, job->id) != job) {
+            return false;
+        }
+    }
+    return count == js->count && count == js->alive.members && altered == js->altered &&
+           count == tr_map_count(&js->by_rid);
+}

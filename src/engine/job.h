@@ -1,0 +1,117 @@
+#ifndef TR_ENGINE_JOB_H
+#define TR_ENGINE_JOB_H
+
+/*
+ * The jobs in memory, found by rid or by id. See job.c.
+ *
+ * A job stays at its address from birth to death; its memory is reused, but `stamp` goes on, so
+ * that whoever remembers (job, stamp) can tell whether it still means the same thing.
+ */
+
+#include "base/bitmap.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "engine/record.h"
+#include "engine/wheel.h"
+#include "port/request.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct tr_topic;
+struct tr_slot;
+
+struct tr_job {
+    /* Durable: what the log and the checkpoint say. */
+    uint64_t rid;
+    uint64_t id;
+    uint64_t due_us;
+    uint64_t created_us;
+    uint64_t delay_us;
+    uint64_t ttr_us;
+    struct tr_topic *topic;
+    uint32_t priority;
+    uint32_t flags; /* enum tr_record_flag */
+    struct tr_counters counters;
+    uint64_t dead_seq; /* place among the dead of its topic, or 0: not dead */
+    uint64_t dead_at_us;
+    uint8_t dead_reason;
+    uint64_t lease;        /* number of the last lease */
+    uint64_t lease_end_us; /* wall; 0: it ends with its connection, or there is none */
+    bool altered;          /* differs from its record: the checkpoint has a row for it */
+
+    /* Where its record is. */
+    uint32_t record_len;
+    uint32_t body_len;
+    uint64_t record_off;
+    struct tr_slot *slot;   /* NULL: not yet written */
+    struct tr_list in_slot; /* of slot->jobs */
+    uint8_t *body;          /* NULL: only on disk */
+    bool relogging;         /* its record is being written again, or read for that */
+
+    /* Only in memory. */
+    uint8_t state;     /* enum tr_job_state; 0: not scheduled */
+    uint32_t stamp;    /* changes whenever a heap's item for it becomes stale */
+    uint64_t ready_us; /* when it became ready */
+    uint64_t gate;     /* batch of its last gated record */
+    uint64_t holder;
+    bool handing;          /* reserved, but its body is still being read for the one who gets it */
+    bool undoing;          /* reserved, but nobody got it: to be taken back uncounted */
+    struct tr_timer timer; /* delayed: in the due wheel; reserved: in the lease wheel */
+    struct tr_list link;   /* of its topic's list for its state; reserved: of its holder */
+};
+
+struct tr_jobs {
+    struct tr_mem *mem;
+    struct tr_bitmap alive; /* L */
+    struct tr_map by_rid;
+    struct tr_map moved; /* by id, those whose rid is another */
+    struct tr_list spare;
+    struct tr_job **chunks;
+    size_t chunk_count;
+    size_t chunk_room;
+    uint64_t count;
+    uint64_t altered; /* jobs with `altered` set */
+    uint64_t body_bytes;
+};
+
+void tr_jobs_init(struct tr_jobs *js, struct tr_mem *mem);
+void tr_jobs_fini(struct tr_jobs *js);
+
+/*
+ * A job with rid and id; all else is zero. TARRY_ENOMEM: nothing changed. rid must be new, and is
+ * alive from now on; but if L was loaded from a checkpoint it may have the rid already.
+ */
+TR_MUST_USE int tr_jobs_add(struct tr_jobs *js, uint64_t rid, uint64_t id, struct tr_job **job);
+
+/* Ends the job: its rid is dead, its body and memory are given back. It must be in no list. */
+void tr_jobs_remove(struct tr_jobs *js, struct tr_job *job);
+
+/* Gives the job a new rid; the old one is dead. TARRY_ENOMEM: nothing changed. */
+TR_MUST_USE int tr_jobs_rename(struct tr_jobs *js, struct tr_job *job, uint64_t rid);
+
+struct tr_job *tr_jobs_by_rid(const struct tr_jobs *js, uint64_t rid);
+struct tr_job *tr_jobs_by_id(const struct tr_jobs *js, uint64_t id);
+
+void tr_jobs_set_altered(struct tr_jobs *js, struct tr_job *job, bool on);
+
+/* A copy of a body, to be given to a job or back; or NULL. */
+TR_MUST_USE uint8_t *tr_jobs_copy_body(struct tr_jobs *js, const uint8_t *body, uint32_t len);
+void tr_jobs_free_body(struct tr_jobs *js, uint8_t *copy, uint32_t len);
+
+/* The job keeps this copy in memory, in place of one it had. */
+void tr_jobs_give_body(struct tr_jobs *js, struct tr_job *job, uint8_t *copy, uint32_t len);
+void tr_jobs_drop_body(struct tr_jobs *js, struct tr_job *job);
+
+/* Takes the job's record out of its slot, if it has one. */
+void tr_job_unplace(struct tr_job *job, uint64_t batch);
+void tr_job_place(struct tr_job *job, struct tr_slot *slot, uint64_t off, uint32_t len);
+
+/* Walks all jobs in no order: start with *at = 0. NULL at the end. No change while walking but to
+ * the job itself. */
+struct tr_job *tr_jobs_next(const struct tr_jobs *js, size_t *at);
+
+bool tr_jobs_ok(const struct tr_jobs *js);
+
+#endif

@@ -1,0 +1,121 @@
+/*
+ * Reading records back: bodies that are not in memory.
+ *
+ * A read is asked for (job, place) and answered some time later, when the job may be gone, moved
+ * or written again elsewhere, and its slot may even hold other bytes. So the first question after
+ * a read is always whether the job is still the same at the same place; only then bytes that fail
+ * their crc (R29) are damage. The crc is seeded with the rid: no other record can pass.
+ *
+ * Damage is looked at twice, the second time around the page cache, then reported.
+ */
+
+#include "base/err.h"
+#include "base/mutant.h"
+#include "engine/inner.h"
+
+#include <inttypes.h>
+
+enum { READS_MAX = 256 };
+
+static void send_read(struct tr_engine *e, struct tr_read *read)
+{
+    read->io = (struct tr_io){.op = read->direct ? TR_IO_READ_DIRECT : TR_IO_READ,
+                              .lane = TR_LANE_READ,
+                              .file = read->slot->file,
+                              .off = read->off,
+                              .len = read->len,
+                              .buf = read->buf,
+                              .owner = read};
+    e->disk.ops->submit(e->disk.ctx, &read->io);
+}
+
+int tr_read_start(struct tr_engine *e, struct tr_job *job, struct tr_req *r, bool relog)
+{
+    bool handing = r != NULL && (r->op == TR_OP_RESERVE || r->op == TR_OP_RESERVE_JOB);
+    struct tr_read *read;
+
+    TR_CHECK(job->slot != NULL);
+    if (e->read_count >= READS_MAX) {
+        return TARRY_EFULL;
+    }
+    read = tr_mem_alloc(e->mem, sizeof *read);
+    if (read == NULL) {
+        return TARRY_ENOMEM;
+    }
+    read->buf = tr_mem_alloc(e->mem, job->record_len);
+    if (read->buf == NULL) {
+        tr_mem_free(e->mem, read, sizeof *read);
+        return TARRY_ENOMEM;
+    }
+    read->req = r;
+    read->relog = relog;
+    read->slot = job->slot;
+    read->rid = job->rid;
+    read->lease = handing ? job->lease : 0;
+    read->off = job->record_off;
+    read->len = job->record_len;
+    read->slot->readers++;
+    tr_list_append(&e->reads, &read->link);
+    e->read_count++;
+    send_read(e, read);
+    return TARRY_OK;
+}
+
+static void read_free(struct tr_engine *e, struct tr_read *read)
+{
+    tr_list_remove(&read->link);
+    e->read_count--;
+    tr_mem_free(e->mem, read->buf, read->len);
+    tr_mem_free(e->mem, read, sizeof *read);
+}
+
+void tr_read_free_all(struct tr_engine *e)
+{
+    while (!tr_list_empty(&e->reads)) {
+        read_free(e, TR_CONTAINER_OF(e->reads.next, struct tr_read, link));
+    }
+}
+
+static bool good(const struct tr_read *read)
+{
+    return read->io.status == TARRY_OK && read->io.got == read->len &&
+           (tr_record_good(read->buf, read->len, read->rid) || TR_MUTANT(NO_RECORD_CRC));
+}
+
+static void report(const struct tr_engine *e, const struct tr_job *job, const struct tr_read *read)
+{
+    tr_engine_note(e, TR_NOTE_DAMAGE,
+                   "The record of job %" PRIu64 " (topic %.*s) cannot be read: slot w.%03u, "
+                   "offset %" PRIu64 ", %u bytes.",
+                   job->id, (int)job->topic->name_len, job->topic->name, read->slot->number,
+                   read->off, read->len);
+}
+
+void tr_read_done(struct tr_engine *e, struct tr_read *read)
+{
+    struct tr_job *job = tr_jobs_by_rid(&e->state.jobs, read->rid);
+    int status = TARRY_OK;
+
+    if (job != NULL && (job->slot != read->slot || job->record_off != read->off)) {
+        job = NULL; /* written again since: the same bytes are elsewhere */
+    }
+    if (job != NULL && !good(read)) {
+        if (!read->direct && !e->failed) {
+            read->direct = true;
+            send_read(e, read);
+            return;
+        }
+        report(e, job, read);
+        status = TARRY_EDAMAGED;
+    }
+    read->slot->readers--;
+    if (read->relog) {
+        tr_space_relog(e, read, job, status);
+    } else if (read->req != NULL &&
+               (read->req->op == TR_OP_RESERVE || read->req->op == TR_OP_RESERVE_JOB)) {
+        tr_handout_body(e, read, job, status);
+    } else if (read->req != NULL) { /* else it was abandoned */
+        tr_view_body(e, read, job, status);
+    }
+    read_free(e, read);
+}

@@ -1,0 +1,681 @@
+/*
+ * Opening and closing a store.
+ *
+ *     1  lock; list the files; open them all
+ *     2  sync, then read around the cache (R7): what is built on must be what a power cut leaves
+ *     3  the newest good manifest; if a frame knows a newer one, refuse (R12)
+ *     4  the newest good checkpoint, else the older one
+ *     5  walk the log (replay.c)
+ *     6  every job that is alive must have been met, else refuse (R13)
+ *     7  make slots and room, write a manifest with a new epoch; then serve
+ *
+ * Nothing here waits for anything but the disk; a crash at any point leaves a store that opens to
+ * the same state. A directory without a good manifest in which no slot was ever written to is one
+ * whose making was cut short: it is made anew.
+ */
+
+#include "base/err.h"
+#include "base/mutant.h"
+#include "base/text.h"
+#include "engine/replay.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { LIST_BYTES = 65536 };
+
+static int run(struct tr_engine *e, struct tr_io *io)
+{
+    return e->disk.ops->run(e->disk.ctx, io);
+}
+
+static int open_file(struct tr_engine *e, const char *stem, unsigned number, int *file)
+{
+    struct tr_io io = {.op = TR_IO_OPEN, .flags = TR_IO_CREATE};
+    int err;
+
+    tr_text(io.name, sizeof io.name, "%s%u", stem, number);
+    err = run(e, &io);
+    *file = err == TARRY_OK ? io.file : -1;
+    return err;
+}
+
+static int sync_file(struct tr_engine *e, int file)
+{
+    struct tr_io io = {.op = TR_IO_SYNC, .file = file};
+
+    return TR_MUTANT(UNSYNCED_RECOVERY) ? TARRY_OK : run(e, &io);
+}
+
+static int read_file(struct tr_engine *e, int file, uint64_t off, uint8_t *buf, uint64_t len)
+{
+    struct tr_io io = {.op = TR_MUTANT(CACHED_RECOVERY) || TR_MUTANT(UNSYNCED_RECOVERY)
+                                 ? TR_IO_READ
+                                 : TR_IO_READ_DIRECT,
+                       .file = file,
+                       .off = off,
+                       .len = len,
+                       .buf = buf};
+    int err = run(e, &io);
+
+    if (err == TARRY_OK) {
+        memset(buf + io.got, 0, len - io.got);
+    }
+    return err;
+}
+
+/* ---- step 1 ---- */
+
+/* The number of a slot file, or -1. */
+static int slot_number(const char *name)
+{
+    char same[TR_IO_NAME_MAX];
+    int n = 0;
+
+    if (strncmp(name, "w.", 2) != 0 || name[2] == '\0') {
+        return -1;
+    }
+    for (const char *c = name + 2; *c != '\0'; c++) {
+        if (*c < '0' || *c > '9' || n > TR_MANIFEST_SLOTS_MAX) {
+            return -1;
+        }
+        n = n * 10 + (*c - '0');
+    }
+    tr_log_slot_name(same, (uint32_t)n);
+    return n < TR_MANIFEST_SLOTS_MAX && strcmp(name, same) == 0 ? n : -1;
+}
+
+/* Which slots are there; room for all of them. */
+static int list_slots(struct tr_engine *e, uint8_t *present)
+{
+    char *names = tr_mem_alloc(e->mem, LIST_BYTES);
+    struct tr_io io = {.op = TR_IO_LIST, .buf = names, .len = LIST_BYTES};
+    int err = names != NULL ? run(e, &io) : TARRY_ENOMEM;
+
+    for (uint64_t at = 0; err == TARRY_OK && at < io.got; at += strlen(names + at) + 1) {
+        int number = slot_number(names + at);
+
+        if (number >= 0) {
+            present[number] = 1;
+            if (e->config.slots_max <= (uint32_t)number) {
+                e->config.slots_max = (uint32_t)number + 1;
+            }
+        }
+    }
+    tr_mem_free(e->mem, names, LIST_BYTES);
+    return err;
+}
+
+static int open_files(struct tr_engine *e)
+{
+    struct tr_meta *m = &e->meta;
+    struct tr_io io = {.op = TR_IO_OPEN, .flags = TR_IO_CREATE | TR_IO_LOCK, .name = "lock"};
+    int err = run(e, &io);
+
+    m->lock_file = err == TARRY_OK ? io.file : -1;
+
+    for (unsigned i = 0; i < 2 && err == TARRY_OK; i++) {
+        err = open_file(e, "man.", i, &m->man_file[i]);
+        if (err == TARRY_OK) {
+            err = open_file(e, "ckpt.", i, &m->ckpt_file[i]);
+        }
+        if (err == TARRY_OK) {
+            err = sync_file(e, m->man_file[i]);
+        }
+        if (err == TARRY_OK) {
+            err = sync_file(e, m->ckpt_file[i]);
+        }
+    }
+    return err;
+}
+
+static int open_slots(struct tr_engine *e, const uint8_t *present)
+{
+    int err = TARRY_OK;
+
+    for (uint32_t i = 0; i < e->log.slots_max && err == TARRY_OK; i++) {
+        struct tr_io io = {.op = TR_IO_OPEN};
+
+        if (!present[i]) {
+            continue;
+        }
+        tr_log_slot_name(io.name, i);
+        err = run(e, &io);
+        if (err == TARRY_OK) {
+            e->log.slots[i].file = io.file;
+            err = sync_file(e, io.file);
+        }
+    }
+    return err;
+}
+
+/* ---- steps 3 and 4 ---- */
+
+/* The newest good manifest. TARRY_ENOTFOUND: there is none. */
+static int read_manifest(struct tr_engine *e)
+{
+    struct tr_meta *m = &e->meta;
+    bool newer = false;
+
+    for (unsigned i = 0; i < 2 * TR_MANIFEST_COPIES; i++) {
+        int err = read_file(e, m->man_file[i % 2], (uint64_t)(i / 2) * TR_MANIFEST_COPY, m->man_buf,
+                            TR_MANIFEST_COPY);
+
+        if (err != TARRY_OK) {
+            continue; /* unreadable: another copy will do */
+        }
+        err = tr_manifest_decode(m->man_buf, &m->next);
+        newer |= err == TARRY_EVERSION;
+        if (err == TARRY_OK && m->next.gen > m->now.gen) {
+            m->now = m->next;
+        }
+    }
+    if (newer) {
+        tr_engine_note(e, TR_NOTE_FATAL, "The manifest was written by a newer version of tarry.");
+        return TARRY_EVERSION;
+    }
+    for (uint32_t i = 0; i < m->now.slot_count; i++) {
+        if (e->config.slots_max <= m->now.slots[i].number) {
+            e->config.slots_max = m->now.slots[i].number + 1;
+        }
+    }
+    return m->now.gen != 0 ? TARRY_OK : TARRY_ENOTFOUND;
+}
+
+/* Reads checkpoint `which` and looks at all of its pages. */
+static int read_pages(struct tr_engine *e, unsigned which, uint8_t **bytes, size_t *pages)
+{
+    const struct tr_manifest *man = &e->meta.now;
+    uint64_t batch = man->ckpt[which].batch;
+    size_t bad = 0;
+    int err;
+
+    *pages = (size_t)man->ckpt[which].pages;
+    *bytes = NULL;
+    if (batch == 0) {
+        *pages = 0; /* the empty state before batch 1 */
+        return TARRY_OK;
+    }
+    if (*pages == 0) {
+        return TARRY_EDAMAGED;
+    }
+    *bytes = tr_mem_alloc(e->mem, *pages * TR_PAGE);
+    if (*bytes == NULL) {
+        return TARRY_ENOMEM;
+    }
+    err = read_file(e, e->meta.ckpt_file[which], 0, *bytes, *pages * TR_PAGE);
+    if (err == TARRY_OK) {
+        err = tr_checkpoint_check(*bytes, *pages, batch, &bad);
+    }
+    if (err == TARRY_OK && tr_checkpoint_pages(*bytes, man->uuid, batch) != *pages) {
+        err = TARRY_EDAMAGED;
+    }
+    if (err != TARRY_OK) {
+        tr_mem_free(e->mem, *bytes, *pages * TR_PAGE);
+        *bytes = NULL;
+    }
+    if (err == TARRY_EDAMAGED || err == TARRY_EIO) {
+        tr_engine_note(e, TR_NOTE_DAMAGE, "Checkpoint ckpt.%u (batch %" PRIu64 ") is damaged.",
+                       which, batch);
+        err = TARRY_EDAMAGED;
+    }
+    return err;
+}
+
+/* The newer checkpoint, else the older one, whose log is still there (R16). */
+static int read_checkpoint(struct tr_engine *e, struct tr_replay *p, uint8_t **bytes)
+{
+    struct tr_manifest *man = &e->meta.now;
+    int err = read_pages(e, man->ckpt_now, bytes, &p->page_count);
+
+    if (err == TARRY_EDAMAGED) {
+        man->ckpt[man->ckpt_now].batch = 0; /* void: nothing is freed on its word */
+        man->ckpt[man->ckpt_now].pages = 0;
+        man->ckpt_now = 1 - man->ckpt_now;
+        err = read_pages(e, man->ckpt_now, bytes, &p->page_count);
+    }
+    if (err != TARRY_OK) {
+        return err;
+    }
+    p->pages = *bytes;
+    p->checkpoint = man->ckpt[man->ckpt_now].batch;
+    return *bytes != NULL ? tr_checkpoint_load(*bytes, p->page_count, &e->state) : TARRY_OK;
+}
+
+/* ---- steps 5 and 6 ---- */
+
+static int check_generation(struct tr_engine *e, const struct tr_replay *p)
+{
+    for (uint32_t i = 0; i < e->log.slots_max; i++) {
+        if (p->scans[i].man_gen > e->meta.now.gen && !TR_MUTANT(OLD_MANIFEST)) {
+            tr_engine_note(e, TR_NOTE_DAMAGE,
+                           "The log knows manifest %" PRIu64 ", but the newest good one is %" PRIu64
+                           ".",
+                           p->scans[i].man_gen, e->meta.now.gen);
+            return TARRY_EDAMAGED;
+        }
+    }
+    return TARRY_OK;
+}
+
+static int check_complete(struct tr_engine *e)
+{
+    const struct tr_jobs *js = &e->state.jobs;
+
+    if (js->alive.members == js->count) {
+        return TARRY_OK;
+    }
+    tr_engine_note(e, TR_NOTE_DAMAGE, "%" PRIu64 " live jobs have no record in the log.",
+                   js->alive.members - js->count);
+    return TARRY_EDAMAGED;
+}
+
+static void note_clock(struct tr_engine *e, const struct tr_replay *p)
+{
+    if (p->clock_us > e->clock.t_us + TR_CLOCK_SLACK_US) {
+        tr_engine_note(e, TR_NOTE_WARNING,
+                       "The clock is %.3f s behind the newest entry of the log: jobs will be late.",
+                       (double)(p->clock_us - e->clock.t_us) / 1e6);
+    }
+}
+
+static int replay(struct tr_engine *e, struct tr_replay *p)
+{
+    uint8_t *bytes = NULL;
+    int err = check_generation(e, p);
+
+    if (err == TARRY_OK) {
+        err = read_checkpoint(e, p, &bytes);
+    }
+    if (err == TARRY_OK) {
+        err = tr_replay_run(p);
+    }
+    if (bytes != NULL) {
+        tr_mem_free(e->mem, bytes, p->page_count * TR_PAGE);
+    }
+    if (err != TARRY_OK) {
+        return err;
+    }
+    note_clock(e, p);
+    e->log.open.no = p->next_batch;
+    e->log.durable = p->next_batch - 1;
+    e->log.synced = p->next_batch - 1;
+    e->log.man_gen = e->meta.now.gen;
+    e->told_durable = e->log.durable;
+    tr_state_drop_empty_topics(&e->state);
+    if ((p->cut || (e->meta.now.flags & (TR_MAN_WEAK | TR_MAN_CLEAN)) == TR_MAN_WEAK) &&
+        e->state.next_rid < e->meta.now.rid_limit && !TR_MUTANT(RIDS_AGAIN)) {
+        e->state.next_rid = e->meta.now.rid_limit; /* what is lost may have been seen (R18) */
+    }
+    if (e->state.next_rid < e->meta.now.next_rid && !TR_MUTANT(RIDS_AGAIN)) {
+        e->state.next_rid = e->meta.now.next_rid;
+    }
+    return check_complete(e);
+}
+
+/* Every job goes where it belongs; dead ones in the order of their deaths. */
+static int schedule_all(struct tr_engine *e)
+{
+    struct tr_heap dead;
+    struct tr_job *job;
+    size_t at = 0;
+    int err = TARRY_OK;
+
+    tr_heap_init(&dead, e->mem);
+    while (err == TARRY_OK && (job = tr_jobs_next(&e->state.jobs, &at)) != NULL) {
+        if (job->dead_seq != 0) {
+            err = tr_heap_push(&dead, (struct tr_heap_item){.second = job->dead_seq, .what = job});
+        } else if (job->lease_end_us != 0) {
+            tr_handout_restore(e, job);
+        } else {
+            tr_change_schedule(e, job);
+        }
+    }
+    while (err == TARRY_OK && tr_heap_top(&dead) != NULL) {
+        tr_change_schedule(e, tr_heap_top(&dead)->what);
+        tr_heap_pop(&dead);
+    }
+    tr_heap_fini(&dead);
+    return err;
+}
+
+/* ---- step 7 ---- */
+
+/* Free slots get their blocks; there are to be three, but on a full disk fewer will do. */
+static int make_slots(struct tr_engine *e)
+{
+    struct tr_log *log = &e->log;
+    struct tr_io io = {.op = TR_IO_DIRSYNC};
+    uint32_t want = log->tail != NULL ? TR_SLOTS_BASE - 1 : TR_SLOTS_BASE;
+
+    for (uint32_t i = 0; i < log->slots_max; i++) {
+        struct tr_slot *slot = &log->slots[i];
+        int err = TARRY_OK;
+
+        if (slot->state != TR_SLOT_ABSENT) {
+            continue;
+        }
+        if (slot->file >= 0) {
+            struct tr_io close = {.op = TR_IO_CLOSE, .file = slot->file};
+
+            (void)run(e, &close);
+            slot->file = -1;
+            err = tr_space_make_now(e, i);
+        } else if (log->free_count < want) {
+            err = tr_space_make_now(e, i);
+        }
+        if (err != TARRY_OK && err != TARRY_ENOSPC) {
+            return err;
+        }
+    }
+    return run(e, &io);
+}
+
+/* Room for checkpoints: as much as is wanted, else what is needed, else what is there. */
+static int make_room(struct tr_engine *e)
+{
+    const struct tr_state *s = &e->state;
+    uint64_t need = tr_checkpoint_bound(s->jobs.count, s->topics.count);
+
+    for (unsigned i = 0; i < 2; i++) {
+        uint64_t sizes[3] = {need + need / 4 + e->config.checkpoint_slack, need,
+                             e->meta.now.ckpt[i].pages * TR_PAGE};
+        int err = TARRY_ENOSPC;
+
+        for (unsigned k = 0; k < 3 && err == TARRY_ENOSPC; k++) {
+            struct tr_io io = {.op = TR_IO_ALLOCATE, .file = e->meta.ckpt_file[i], .len = sizes[k]};
+
+            err = sizes[k] != 0 ? run(e, &io) : TARRY_OK;
+            e->meta.ckpt_room[i] = sizes[k];
+        }
+        if (err != TARRY_OK) {
+            return err;
+        }
+    }
+    return TARRY_OK;
+}
+
+static void new_store(struct tr_engine *e)
+{
+    struct tr_manifest *man = &e->meta.now;
+
+    *man = (struct tr_manifest){.slot_bytes = e->config.slot_bytes};
+    for (unsigned i = 0; i < TR_UUID; i++) {
+        man->uuid[i] = (uint8_t)tr_rng_next(&e->rng);
+        man->key[i] = (uint8_t)tr_rng_next(&e->rng);
+    }
+    memcpy(e->log.uuid, man->uuid, TR_UUID);
+}
+
+/* The manifests have their room from the start, so that no write of one ever lacks space. */
+static int make_manifest_room(struct tr_engine *e)
+{
+    int err = TARRY_OK;
+
+    for (unsigned i = 0; i < 2 && err == TARRY_OK; i++) {
+        struct tr_io io = {.op = TR_IO_ALLOCATE,
+                           .file = e->meta.man_file[i],
+                           .len = (uint64_t)TR_MANIFEST_COPIES * TR_MANIFEST_COPY};
+
+        err = run(e, &io);
+    }
+    return err;
+}
+
+static int prepare(struct tr_engine *e)
+{
+    int err = make_manifest_room(e);
+
+    if (err == TARRY_OK) {
+        err = make_slots(e);
+    }
+    if (err == TARRY_OK) {
+        err = make_room(e);
+    }
+    if (err == TARRY_OK) {
+        e->epoch = e->meta.now.epoch + 1;
+        err = tr_meta_write_now(e, false, 0);
+    }
+    return err;
+}
+
+/* ---- opening ---- */
+
+/* Is this a store whose making was cut short? Then no slot was ever written to. */
+static int check_new(const struct tr_engine *e, const struct tr_replay *p)
+{
+    if (!p->blank) {
+        tr_engine_note(e, TR_NOTE_DAMAGE, "There is a log, but no manifest can be read.");
+        return TARRY_EDAMAGED;
+    }
+    return TARRY_OK;
+}
+
+static int recover(struct tr_engine *e, struct tr_replay *p, bool fresh)
+{
+    int err = tr_replay_scan(p);
+
+    if (err != TARRY_OK) {
+        return err;
+    }
+    if (!fresh) {
+        return replay(e, p);
+    }
+    err = check_new(e, p);
+    if (err == TARRY_OK) {
+        new_store(e);
+    }
+    return err;
+}
+
+/* A store keeps its slot size; what does not fit into such a slot is not accepted. */
+static int fit_config(struct tr_engine *e, uint64_t slot_bytes)
+{
+    struct tr_engine_config *c = &e->config;
+    uint64_t room = slot_bytes - 8 * (uint64_t)TR_BLOCK;
+
+    if (slot_bytes < 16 * (uint64_t)TR_BLOCK || slot_bytes % TR_BLOCK != 0 ||
+        slot_bytes > UINT64_C(1) << 30 || c->slots_max < TR_SLOTS_BASE ||
+        c->slots_max > TR_MANIFEST_SLOTS_MAX) {
+        return TARRY_EINVAL;
+    }
+    if (c->batch_bytes > room) {
+        c->batch_bytes = room;
+    }
+    if (c->body_max > TR_BODY_MAX) {
+        c->body_max = TR_BODY_MAX;
+    }
+    if (c->body_max > room - 4 * (uint64_t)TR_RECORD_HEAD_MAX) {
+        c->body_max = (uint32_t)(room - 4 * (uint64_t)TR_RECORD_HEAD_MAX);
+    }
+    return TARRY_OK;
+}
+
+static int open_store(struct tr_engine *e, uint8_t *present)
+{
+    struct tr_replay p = {.e = e};
+    uint64_t slot_bytes;
+    bool fresh;
+    int err = open_files(e); /* the lock first: nobody makes slots while they are listed */
+
+    if (err == TARRY_OK) {
+        err = list_slots(e, present);
+    }
+    if (err == TARRY_OK) {
+        err = read_manifest(e);
+    }
+    fresh = err == TARRY_ENOTFOUND;
+    if (err != TARRY_OK && !fresh) {
+        return err;
+    }
+    slot_bytes = fresh ? e->config.slot_bytes : e->meta.now.slot_bytes;
+    err = fit_config(e, slot_bytes);
+    if (err == TARRY_EINVAL && !fresh) {
+        tr_engine_note(e, TR_NOTE_DAMAGE, "The manifest names slots of %" PRIu64 " bytes.",
+                       slot_bytes);
+        err = TARRY_EDAMAGED;
+    }
+    if (err == TARRY_OK) {
+        err = tr_log_init(&e->log, &e->config, e->disk, slot_bytes, tr_rng_next(&e->rng));
+    }
+    if (err != TARRY_OK) {
+        return err;
+    }
+    memcpy(e->log.uuid, e->meta.now.uuid, TR_UUID);
+    err = open_slots(e, present);
+    p.bytes = tr_mem_alloc(e->mem, slot_bytes);
+    p.scans = tr_mem_alloc(e->mem, e->log.slots_max * sizeof *p.scans);
+    if (p.bytes == NULL || p.scans == NULL) {
+        err = TARRY_ENOMEM;
+    }
+    if (err == TARRY_OK) {
+        err = recover(e, &p, fresh);
+    }
+    tr_mem_free(e->mem, p.bytes, slot_bytes);
+    tr_mem_free(e->mem, p.scans, e->log.slots_max * sizeof *p.scans);
+    return err;
+}
+
+static void init(struct tr_engine *e, struct tr_disk d, uint64_t seed, struct tr_now now)
+{
+    e->disk = d;
+    e->rng.state = seed;
+    e->now = now;
+    tr_clock_init(&e->clock, now);
+    tr_state_init(&e->state, e->mem);
+    tr_wheel_init(&e->due, now.wall_us);
+    tr_wheel_init(&e->leases, now.boot_us);
+    tr_wheel_init(&e->waits, now.boot_us);
+    tr_wheel_init(&e->pauses, now.boot_us);
+    tr_map_init(&e->holders, e->mem);
+    tr_list_init(&e->dirty);
+    tr_list_init(&e->reads);
+    e->lazy_at = TR_NEVER;
+    e->seal_at = TR_NEVER;
+    e->sync_at = TR_NEVER;
+    e->checkpoint_at = TR_NEVER;
+    e->idle_at = now.boot_us + e->config.idle_us;
+    e->space.retry_at = TR_NEVER;
+    e->meta.lock_file = -1;
+    for (unsigned i = 0; i < 2; i++) {
+        e->meta.man_file[i] = -1;
+        e->meta.ckpt_file[i] = -1;
+    }
+}
+
+static void close_file(struct tr_engine *e, int file)
+{
+    struct tr_io io = {.op = TR_IO_CLOSE, .file = file};
+
+    if (file >= 0) {
+        (void)run(e, &io);
+    }
+}
+
+/* The lock goes last. */
+static void close_files(struct tr_engine *e)
+{
+    for (uint32_t i = 0; i < e->log.slots_max; i++) {
+        close_file(e, e->log.slots != NULL ? e->log.slots[i].file : -1);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        close_file(e, e->meta.man_file[i]);
+        close_file(e, e->meta.ckpt_file[i]);
+    }
+    close_file(e, e->meta.lock_file);
+}
+
+int tr_engine_open(struct tr_engine **out, const struct tr_engine_config *c, struct tr_disk d,
+                   uint64_t seed, struct tr_now now)
+{
+    struct tr_engine *e = tr_mem_alloc(c->mem, sizeof *e);
+    uint8_t *present;
+    int err;
+
+    *out = NULL;
+    if (e == NULL) {
+        return TARRY_ENOMEM;
+    }
+    e->config = *c;
+    e->mem = c->mem;
+    init(e, d, seed, now);
+    e->meta.man_buf = tr_mem_alloc(e->mem, TR_MANIFEST_COPY);
+    present = tr_mem_alloc(e->mem, TR_MANIFEST_SLOTS_MAX);
+    err = e->meta.man_buf != NULL && present != NULL ? open_store(e, present) : TARRY_ENOMEM;
+    tr_mem_free(e->mem, present, TR_MANIFEST_SLOTS_MAX);
+    if (err == TARRY_OK) {
+        err = schedule_all(e);
+    }
+    if (err == TARRY_OK) {
+        err = prepare(e);
+    }
+    if (err != TARRY_OK) {
+        close_files(e);
+        tr_engine_free(e);
+        return err;
+    }
+    *out = e;
+    return TARRY_OK;
+}
+
+/* ---- closing ---- */
+
+int tr_engine_close(struct tr_engine *e, struct tr_now now)
+{
+    int err = e->failed ? TARRY_EIO : TARRY_OK;
+
+    TR_CHECK(!tr_engine_busy(e));
+    e->now = now;
+    if (err == TARRY_OK) {
+        err = tr_log_finish(&e->log);
+    }
+    if (err == TARRY_OK) {
+        tr_pages_fini(&e->meta.pages); /* a round that waited for the log begins anew */
+        e->meta.with_pages = false;
+        err = tr_meta_write_now(e, e->log.open.no > 1, TR_MAN_CLEAN);
+    }
+    close_files(e);
+    return err;
+}
+
+void tr_engine_free(struct tr_engine *e)
+{
+    struct tr_job *job;
+    size_t at = 0;
+
+    if (e == NULL) {
+        return;
+    }
+    while ((job = tr_jobs_next(&e->state.jobs, &at)) != NULL) {
+        if (job->state == TR_RESERVED) {
+            tr_handout_unhold(e, job);
+        }
+    }
+    for (struct tr_topic *t = NULL;
+         (t = tr_topics_after(&e->state.topics, t != NULL ? t->number : 0)) != NULL;) {
+        while (!tr_list_empty(&t->waiters)) {
+            struct tr_waiter *w = TR_CONTAINER_OF(t->waiters.next, struct tr_waiter, link);
+
+            tr_handout_free_wait(e, w->wait->req);
+        }
+    }
+    while (e->stalled_first != NULL) {
+        struct tr_req *r = e->stalled_first;
+
+        e->stalled_first = r->next;
+        tr_handout_free_wait(e, r);
+    }
+    for (struct tr_list *n = e->reads.next; n != &e->reads; n = n->next) {
+        struct tr_read *read = TR_CONTAINER_OF(n, struct tr_read, link);
+
+        if (read->req != NULL) {
+            tr_handout_free_wait(e, read->req);
+        }
+    }
+    tr_read_free_all(e);
+    tr_meta_fini(e);
+    tr_log_fini(&e->log);
+    tr_state_fini(&e->state);
+    tr_map_fini(&e->holders);
+    tr_mem_free(e->mem, e, sizeof *e);
+}

@@ -1,0 +1,47 @@
+#ifndef TR_ENGINE_SLOT_H
+#define TR_ENGINE_SLOT_H
+
+/*
+ * A slot: one log file of the ring, w.<number>, and what it holds now.
+ *
+ *     ABSENT -> MAKING -> FREE -> TAIL -> SEALED -> FREEING -> FREE
+ *                           \-> REMOVING -> ABSENT
+ *
+ * FREEING: a manifest that no longer names the segment is being written; only when that is durable
+ * may the slot be written again (R10, R24).
+ */
+
+#include "base/list.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum tr_slot_state {
+    TR_SLOT_ABSENT,
+    TR_SLOT_MAKING,
+    TR_SLOT_FREE,
+    TR_SLOT_TAIL,
+    TR_SLOT_SEALED,
+    TR_SLOT_FREEING,
+    TR_SLOT_REMOVING,
+};
+
+struct tr_slot {
+    enum tr_slot_state state;
+    uint32_t number;
+    int file;
+    uint64_t seg_no;
+    uint64_t nonce;
+    uint64_t first_batch;
+    uint64_t last_batch;
+    uint64_t end_off;    /* frames end here */
+    uint64_t emptied_by; /* newest batch that took a live record away */
+    uint64_t live;       /* jobs whose record is here */
+    uint64_t live_bytes;
+    struct tr_list jobs; /* those jobs */
+    unsigned readers;    /* reads in flight: the file stays open */
+    bool unsynced;       /* weak sync: written since its last sync */
+    bool stuck;          /* a live record here cannot be read, so it cannot be written again */
+};
+
+#endif

@@ -1,0 +1,421 @@
+/*
+ * The ring of slots: growing, freeing, shrinking.
+ *
+ * Freeing follows liveness (R24). A slot can be freed when
+ *     no live record is in it,
+ *     the batches that took the last ones away are durable,
+ *     both checkpoints contain all of its own batches (R16),
+ * and it is free when a manifest without it is durable. A slot with few live records is helped:
+ * they are written again at the tail (RELOG), under their own rids, after testing that they are
+ * still alive (R17). Slots are freed in any order; the manifest names those that are left.
+ *
+ * A push needs three free slots, writing again needs one; so kills, leases and changes always
+ * have somewhere to go, and on a full disk they go on. If even the last slot is full and nothing
+ * in it is alive, the tail itself is freed and opened anew.
+ *
+ * Growth: before it is needed, in the background, up to slots_max. When the disk refuses, it is
+ * asked again a second later as long as somebody wants to push. Idle: slots beyond three free
+ * ones are removed, and half-empty slots are written together.
+ */
+
+#include "base/err.h"
+#include "base/mutant.h"
+#include "engine/inner.h"
+
+#include <string.h>
+
+enum { PUSH_FREE = 3, RELOG_READS = 16, RELOG_PAY = 8, RETRY_US = 1000000 };
+
+bool tr_space_busy(const struct tr_engine *e)
+{
+    return e->space.step != TR_SPACE_IDLE;
+}
+
+bool tr_space_push_ok(const struct tr_engine *e)
+{
+    return e->log.free_count >= PUSH_FREE || TR_MUTANT(NO_RESERVE);
+}
+
+bool tr_space_freeable(const struct tr_engine *e, const struct tr_slot *slot)
+{
+    const struct tr_log *log = &e->log;
+    bool tail = slot->state == TR_SLOT_TAIL && log->free_count == 0 && !tr_log_busy(log);
+
+    return (slot->state == TR_SLOT_SEALED || tail) && slot->live == 0 &&
+           (slot->last_batch <= tr_meta_oldest(e) || TR_MUTANT(FREE_UNCHECKPOINTED)) &&
+           slot->last_batch <= log->synced &&
+           (slot->emptied_by <= log->synced || TR_MUTANT(EMPTIED_UNSYNCED));
+}
+
+static uint32_t slots_now(const struct tr_engine *e)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < e->log.slots_max; i++) {
+        n += e->log.slots[i].state != TR_SLOT_ABSENT;
+    }
+    return n;
+}
+
+/* ---- making and removing slots ---- */
+
+static void send(struct tr_engine *e, enum tr_space_step step, struct tr_io io)
+{
+    struct tr_space *sp = &e->space;
+
+    sp->step = step;
+    sp->io = io;
+    sp->io.lane = TR_LANE_BACK;
+    sp->io.file = sp->slot->file;
+    tr_log_slot_name(sp->io.name, sp->slot->number);
+    e->disk.ops->submit(e->disk.ctx, &sp->io);
+}
+
+static void grow(struct tr_engine *e)
+{
+    for (uint32_t i = 0; i < e->log.slots_max; i++) {
+        if (e->log.slots[i].state == TR_SLOT_ABSENT) {
+            e->space.slot = &e->log.slots[i];
+            tr_log_set_state(&e->log, e->space.slot, TR_SLOT_MAKING);
+            send(e, TR_SPACE_OPEN, (struct tr_io){.op = TR_IO_OPEN, .flags = TR_IO_CREATE});
+            return;
+        }
+    }
+}
+
+static void shrink(struct tr_engine *e)
+{
+    for (uint32_t i = e->log.slots_max; i-- > 0;) {
+        struct tr_slot *slot = &e->log.slots[i];
+
+        if (slot->state == TR_SLOT_FREE && slot->readers == 0) {
+            e->space.slot = slot;
+            tr_log_set_state(&e->log, slot, TR_SLOT_REMOVING);
+            send(e, TR_SPACE_CLOSE, (struct tr_io){.op = TR_IO_CLOSE});
+            return;
+        }
+    }
+}
+
+/* The disk refused: whatever is there of the file is removed. */
+static void no_room(struct tr_engine *e)
+{
+    struct tr_space *sp = &e->space;
+
+    sp->no_room = true;
+    sp->retry_at = e->now.boot_us + RETRY_US;
+    if (sp->slot->file >= 0) {
+        tr_log_set_state(&e->log, sp->slot, TR_SLOT_REMOVING);
+        send(e, TR_SPACE_CLOSE, (struct tr_io){.op = TR_IO_CLOSE});
+    } else {
+        tr_log_set_state(&e->log, sp->slot, TR_SLOT_ABSENT);
+        sp->step = TR_SPACE_IDLE;
+    }
+}
+
+static void made(struct tr_engine *e)
+{
+    e->space.step = TR_SPACE_IDLE;
+    tr_log_set_state(&e->log, e->space.slot, TR_SLOT_FREE);
+}
+
+void tr_space_io_done(struct tr_engine *e, struct tr_io *io)
+{
+    struct tr_space *sp = &e->space;
+    bool making = sp->slot->state == TR_SLOT_MAKING;
+
+    if (making && io->status != TARRY_OK) {
+        no_room(e);
+        return;
+    }
+    switch (sp->step) {
+    case TR_SPACE_OPEN:
+        sp->slot->file = io->file;
+        send(e, TR_SPACE_ALLOCATE, (struct tr_io){.op = TR_IO_ALLOCATE, .len = e->log.slot_bytes});
+        break;
+    case TR_SPACE_ALLOCATE: /* written blocks are synced faster than reserved ones */
+        send(e, TR_SPACE_ZERO, (struct tr_io){.op = TR_IO_ZERO, .len = e->log.slot_bytes});
+        break;
+    case TR_SPACE_ZERO:
+        send(e, TR_SPACE_SYNC, (struct tr_io){.op = TR_IO_SYNC});
+        break;
+    case TR_SPACE_SYNC:
+        if (TR_MUTANT(NO_DIRSYNC)) {
+            made(e);
+        } else {
+            send(e, TR_SPACE_DIRSYNC, (struct tr_io){.op = TR_IO_DIRSYNC});
+        }
+        break;
+    case TR_SPACE_DIRSYNC:
+        made(e);
+        break;
+    case TR_SPACE_CLOSE:
+        sp->slot->file = -1;
+        send(e, TR_SPACE_UNLINK, (struct tr_io){.op = TR_IO_UNLINK});
+        break;
+    case TR_SPACE_UNLINK: /* if it failed, the file is found at the next start */
+    case TR_SPACE_IDLE:
+        tr_log_set_state(&e->log, sp->slot, TR_SLOT_ABSENT);
+        sp->step = TR_SPACE_IDLE;
+        break;
+    }
+}
+
+/* ---- writing again ---- */
+
+/* The last free slot is not for this, unless it stays free. */
+static bool has_room(const struct tr_engine *e, const struct tr_job *job)
+{
+    return e->log.free_count >= 2 ||
+           (e->log.free_count == 1 &&
+            tr_log_fits_tail(&e->log, job->body_len + (size_t)TR_RECORD_HEAD_MAX));
+}
+
+/* Appends the job's record as it is now. TARRY_EFULL: later. */
+static int append(struct tr_engine *e, struct tr_job *job, const uint8_t *body)
+{
+    struct tr_record rec;
+    struct tr_job *same;
+    int err;
+
+    if (!has_room(e, job)) {
+        return TARRY_EFULL;
+    }
+    err = tr_log_reserve(&e->log, job->body_len + (size_t)TR_RECORD_HEAD_MAX, 1);
+    if (err != TARRY_OK) {
+        return err;
+    }
+    tr_state_describe(job, TR_REC_RELOG, &rec);
+    rec.body.at = body;
+    if (TR_MUTANT(RELOG_OLD_FIELDS)) {
+        rec.due_us = job->created_us;
+    }
+    TR_CHECK(tr_state_apply(&e->state, &rec, e->log.open.no, &same) == TARRY_OK);
+    tr_log_append(&e->log, &rec, tr_engine_base(e), false);
+    job->relogging = true;
+    e->space.relogged++;
+    e->space.relogged_bytes += job->record_len;
+    return TARRY_OK;
+}
+
+/* A record of the victim was read; job is NULL when it is dead or elsewhere by now. */
+void tr_space_relog(struct tr_engine *e, struct tr_read *read, struct tr_job *job, int status)
+{
+    e->space.reads--;
+    if (job == NULL || e->failed) {
+        return;
+    }
+    if (status != TARRY_OK) {
+        read->slot->stuck = true; /* what cannot be read cannot be moved: the slot stays */
+        job->relogging = false;
+        return;
+    }
+    job->relogging = false;
+    if (append(e, job, read->buf + read->len - job->body_len) != TARRY_OK) {
+        e->lazy_at = e->now.boot_us; /* full: let it go; then it is read again */
+    }
+}
+
+/* Records gather, so that little is lost to padding; when all have been asked for, they go. */
+static void relog_some(struct tr_engine *e)
+{
+    struct tr_slot *victim = e->space.victim;
+    struct tr_list *next;
+
+    for (struct tr_list *n = victim->jobs.next; n != &victim->jobs; n = next) {
+        struct tr_job *job = TR_CONTAINER_OF(n, struct tr_job, in_slot);
+
+        next = n->next;
+        if (job->relogging) {
+            continue;
+        }
+        if (!has_room(e, job) || !tr_engine_spend(e)) {
+            return;
+        }
+        if (job->body != NULL) {
+            if (append(e, job, job->body) != TARRY_OK) {
+                e->lazy_at = e->now.boot_us; /* full: let it go */
+                return;
+            }
+        } else {
+            if (e->space.reads >= RELOG_READS || tr_read_start(e, job, NULL, true) != TARRY_OK) {
+                return;
+            }
+            job->relogging = true;
+            e->space.reads++;
+        }
+    }
+    if (e->space.reads == 0 && !tr_log_open_empty(&e->log)) {
+        e->lazy_at = e->now.boot_us;
+    }
+}
+
+/* The slot with the fewest live bytes, if writing it again gains something; *count: how many. */
+static struct tr_slot *find_victim(const struct tr_engine *e, uint64_t live_max, unsigned *count)
+{
+    struct tr_slot *best = NULL;
+
+    *count = 0;
+    for (uint32_t i = 0; i < e->log.slots_max; i++) {
+        struct tr_slot *slot = &e->log.slots[i];
+
+        if (slot->state != TR_SLOT_SEALED || slot->live == 0 || slot->stuck ||
+            slot->live_bytes > live_max) {
+            continue;
+        }
+        (*count)++;
+        if (best == NULL || slot->live_bytes < best->live_bytes) {
+            best = slot;
+        }
+    }
+    return best;
+}
+
+/* A slot waits to be freed: that comes before emptying another one. */
+static bool has_empty(const struct tr_engine *e)
+{
+    for (uint32_t i = 0; i < e->log.slots_max; i++) {
+        const struct tr_slot *slot = &e->log.slots[i];
+
+        if (slot->state == TR_SLOT_FREEING || (slot->state == TR_SLOT_SEALED && slot->live == 0)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool can_grow(const struct tr_engine *e)
+{
+    return !e->space.no_room && slots_now(e) < e->log.slots_max;
+}
+
+/* True when pushes can be expected to work again without anybody's help. */
+bool tr_space_hope(const struct tr_engine *e)
+{
+    const struct tr_space *sp = &e->space;
+
+    if (tr_space_push_ok(e)) {
+        return e->meta.growing; /* it is the checkpoint files that are short */
+    }
+    if (can_grow(e) || sp->step != TR_SPACE_IDLE) {
+        return true;
+    }
+    return sp->victim != NULL || has_empty(e);
+}
+
+/*
+ * Writing again is paid for by what died: a slot seven eighths full costs seven times what it
+ * gains. Without this, a ring full of live records would be written round and round.
+ */
+static bool can_pay(const struct tr_engine *e)
+{
+    uint64_t ring = (uint64_t)e->log.slots_max * e->log.slot_bytes;
+
+    return e->space.relogged_bytes < 2 * ring + RELOG_PAY * e->state.freed_bytes;
+}
+
+static void choose_victim(struct tr_engine *e)
+{
+    struct tr_space *sp = &e->space;
+    uint64_t bytes = e->log.slot_bytes;
+    unsigned count = 0;
+
+    if (sp->victim != NULL &&
+        (sp->victim->state != TR_SLOT_SEALED || sp->victim->live == 0 || sp->victim->stuck)) {
+        sp->victim = NULL;
+    }
+    if (sp->victim != NULL || !can_pay(e) || has_empty(e)) {
+        return;
+    }
+    if (e->log.free_count < PUSH_FREE && !can_grow(e) && sp->step == TR_SPACE_IDLE) {
+        sp->victim = find_victim(e, bytes - bytes / 8, &count);
+    } else if (sp->idle) { /* two become one; one alone would go round and round */
+        struct tr_slot *victim = find_victim(e, bytes / 2, &count);
+
+        sp->victim = count >= 2 ? victim : NULL;
+    }
+}
+
+/* Asks for the checkpoints, syncs and manifests that make empty slots free. */
+static void ask_for_freeing(struct tr_engine *e)
+{
+    bool wanted = e->space.idle || e->log.free_count < TR_SLOTS_BASE;
+
+    for (uint32_t i = 0; i < e->log.slots_max; i++) {
+        const struct tr_slot *slot = &e->log.slots[i];
+        bool last = slot->state == TR_SLOT_TAIL && e->log.free_count == 0;
+
+        if ((slot->state != TR_SLOT_SEALED && !last) || slot->live != 0) {
+            continue;
+        }
+        if (tr_space_freeable(e, slot)) {
+            e->meta.want_manifest = true;
+        } else if (wanted && slot->last_batch > tr_meta_oldest(e)) {
+            e->meta.want_checkpoint = true;
+        } else if (wanted && slot->emptied_by > e->log.synced) {
+            tr_log_sync(&e->log);
+        }
+    }
+}
+
+void tr_space_step(struct tr_engine *e)
+{
+    struct tr_space *sp = &e->space;
+    struct tr_log *log = &e->log;
+    bool half = log->tail != NULL && log->tail->end_off > log->slot_bytes / 2;
+
+    if (sp->retry_at <= e->now.boot_us) {
+        sp->retry_at = TR_NEVER;
+        sp->no_room = false;
+        e->meta.grow_failed = false;
+    }
+    if (tr_space_push_ok(e) && !e->meta.grow_failed) {
+        e->refusing = false;
+    }
+    if (e->meta.grow_failed && sp->retry_at == TR_NEVER) {
+        sp->retry_at = e->now.boot_us + RETRY_US;
+    }
+    ask_for_freeing(e);
+    choose_victim(e);
+    if (sp->victim != NULL) {
+        relog_some(e);
+    }
+    if (sp->step != TR_SPACE_IDLE) {
+        return;
+    }
+    if (can_grow(e) &&
+        (log->free_count < PUSH_FREE || (half && !sp->idle && log->free_count == PUSH_FREE))) {
+        grow(e);
+    } else if (sp->idle && log->free_count > PUSH_FREE) {
+        shrink(e);
+    }
+}
+
+/* ---- before serving ---- */
+
+int tr_space_make_now(struct tr_engine *e, uint32_t number)
+{
+    struct tr_slot *slot = &e->log.slots[number];
+    struct tr_io io = {.op = TR_IO_OPEN, .flags = TR_IO_CREATE};
+    int err;
+
+    tr_log_slot_name(io.name, number);
+    err = e->disk.ops->run(e->disk.ctx, &io);
+    if (err != TARRY_OK) {
+        return err;
+    }
+    slot->file = io.file;
+    io = (struct tr_io){.op = TR_IO_ALLOCATE, .file = slot->file, .len = e->log.slot_bytes};
+    err = e->disk.ops->run(e->disk.ctx, &io);
+    if (err == TARRY_OK) {
+        tr_log_set_state(&e->log, slot, TR_SLOT_FREE);
+        return TARRY_OK;
+    }
+    io = (struct tr_io){.op = TR_IO_CLOSE, .file = slot->file};
+    (void)e->disk.ops->run(e->disk.ctx, &io);
+    slot->file = -1;
+    tr_log_slot_name(io.name, number);
+    io.op = TR_IO_UNLINK;
+    (void)e->disk.ops->run(e->disk.ctx, &io);
+    return err;
+}

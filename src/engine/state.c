@@ -1,0 +1,356 @@
+/*
+ * What each record does.
+ *
+ *     PUSH     a new rid, a new job                  L[rid] = 1
+ *     MOVE     a new rid for a job that is there     L[rid] = 1, L[old] = 0, one record (R23)
+ *     ALTER    new small fields under the same rid   the job is `altered`: its record is outdated
+ *     ATTEMPT  the same for lease and counters
+ *     RELOG    its record again, changes included    no bit is ever set by it (R15, R17)
+ *     KILLSET  dead                                  L[rid] = 0
+ *     TOPIC    a number gets its name
+ *
+ * Replay. A checkpoint gives L, topics and the changes of altered jobs; the log gives the jobs
+ * themselves. A slot whose live records were written again (RELOG) is freed, so a job that L knows
+ * may be met only at its RELOG, after some ALTERs of it: those are contained in the RELOG, and are
+ * passed over. At the end of the replay every rid in L must have been met; recover.c checks it.
+ */
+
+#include "engine/state.h"
+
+#include "base/err.h"
+#include "base/mutant.h"
+
+#include <string.h>
+
+/* Those that this version keeps; it must not open a store in which others mean something. */
+#define FIELDS                                                                                     \
+    (TR_FIELD(ID) | TR_FIELD(DUE) | TR_FIELD(CREATED) | TR_FIELD(DELAY) | TR_FIELD(TOPIC) |        \
+     TR_FIELD(PRIORITY) | TR_FIELD(TTR) | TR_FIELD(DEAD) | TR_FIELD(COUNTERS) | TR_FIELD(OLD) |    \
+     TR_FIELD(FLAGS) | TR_FIELD(LEASE) | TR_FIELD(BODY))
+
+void tr_state_init(struct tr_state *s, struct tr_mem *mem)
+{
+    *s = (struct tr_state){.next_rid = 1};
+    tr_jobs_init(&s->jobs, mem);
+    tr_topics_init(&s->topics, mem);
+}
+
+void tr_state_fini(struct tr_state *s)
+{
+    tr_jobs_fini(&s->jobs);
+    tr_topics_fini(&s->topics);
+}
+
+static void set_dead(struct tr_job *job, const struct tr_record *rec)
+{
+    job->dead_seq = rec->dead.seq;
+    job->dead_at_us = rec->dead.at_us;
+    job->dead_reason = rec->dead.reason;
+    if (job->topic->next_dead_seq <= rec->dead.seq) {
+        job->topic->next_dead_seq = rec->dead.seq + 1;
+    }
+}
+
+void tr_state_set_fields(struct tr_job *job, const struct tr_record *rec)
+{
+    if (rec->mask & TR_FIELD(DUE)) {
+        job->due_us = rec->due_us;
+    }
+    if (rec->mask & TR_FIELD(CREATED)) {
+        job->created_us = rec->created_us;
+    }
+    if (rec->mask & TR_FIELD(DELAY)) {
+        job->delay_us = rec->delay_us;
+    }
+    if (rec->mask & TR_FIELD(PRIORITY)) {
+        job->priority = rec->priority;
+    }
+    if (rec->mask & TR_FIELD(TTR)) {
+        job->ttr_us = rec->ttr_us;
+    }
+    if (rec->mask & TR_FIELD(DEAD)) {
+        set_dead(job, rec);
+    }
+    if (rec->mask & TR_FIELD(COUNTERS)) {
+        job->counters = rec->counters;
+    }
+    if (rec->mask & TR_FIELD(FLAGS)) {
+        job->flags = rec->flags;
+    }
+    if (rec->mask & TR_FIELD(LEASE)) {
+        job->lease = (uint64_t)rec->lease.epoch << TR_LEASE_BITS | rec->lease.number;
+        job->lease_end_us = rec->lease.end_us;
+    }
+}
+
+/* A whole record replaces all fields: what it does not name is zero. */
+static void set_all(struct tr_job *job, const struct tr_record *rec)
+{
+    job->due_us = 0;
+    job->created_us = 0;
+    job->delay_us = 0;
+    job->priority = 0;
+    job->ttr_us = 0;
+    job->dead_seq = 0;
+    job->dead_at_us = 0;
+    job->dead_reason = 0;
+    job->counters = (struct tr_counters){0};
+    job->flags = 0;
+    job->lease = 0;
+    job->lease_end_us = 0;
+    job->body_len = (uint32_t)rec->body.len;
+    tr_state_set_fields(job, rec);
+}
+
+/* Makes the job of a PUSH, or of any whole record met for the first time in a replay. */
+static int add_job(struct tr_state *s, const struct tr_record *rec, struct tr_job **job)
+{
+    struct tr_topic *t = tr_topics_by_number(&s->topics, rec->topic);
+    uint64_t id = rec->mask & TR_FIELD(ID) ? rec->id : rec->rid;
+    int err;
+
+    if (t == NULL || (id != rec->rid && tr_jobs_by_id(&s->jobs, id) != NULL)) {
+        return TARRY_EDAMAGED;
+    }
+    err = tr_jobs_add(&s->jobs, rec->rid, id, job);
+    if (err != TARRY_OK) {
+        return err;
+    }
+    (*job)->topic = t;
+    t->jobs++;
+    set_all(*job, rec);
+    return TARRY_OK;
+}
+
+static int apply_move(struct tr_state *s, const struct tr_record *rec, uint64_t batch,
+                      struct tr_job **out)
+{
+    struct tr_job *job = tr_jobs_by_rid(&s->jobs, rec->old.rid);
+    int err;
+
+    if (job == NULL) {
+        if (!s->replaying || !tr_bitmap_test(&s->jobs.alive, rec->old.rid)) {
+            return TARRY_EDAMAGED;
+        }
+        err = add_job(s, rec, out);
+        if (err == TARRY_OK) {
+            (void)tr_bitmap_clear(&s->jobs.alive, rec->old.rid);
+        }
+        return err;
+    }
+    if (TR_MUTANT(MOVE_KEEPS_OLD) && s->replaying) {
+        struct tr_record twin = *rec;
+
+        twin.mask &= ~TR_FIELD(ID);
+        return add_job(s, &twin, out);
+    }
+    err = tr_jobs_rename(&s->jobs, job, rec->rid);
+    if (err != TARRY_OK) {
+        return err;
+    }
+    s->freed_bytes += job->record_len;
+    tr_job_unplace(job, batch);
+    tr_jobs_set_altered(&s->jobs, job, false);
+    set_all(job, rec);
+    *out = job;
+    return TARRY_OK;
+}
+
+static int apply_change(struct tr_state *s, const struct tr_record *rec, struct tr_job **out)
+{
+    struct tr_job *job = tr_jobs_by_rid(&s->jobs, rec->rid);
+
+    if (job == NULL) {
+        bool later = s->replaying && tr_bitmap_test(&s->jobs.alive, rec->rid);
+
+        return later ? TARRY_OK : TARRY_EDAMAGED;
+    }
+    tr_state_set_fields(job, rec);
+    tr_jobs_set_altered(&s->jobs, job, true);
+    *out = job;
+    return TARRY_OK;
+}
+
+static int apply_relog(struct tr_state *s, const struct tr_record *rec, uint64_t batch,
+                       struct tr_job **out)
+{
+    struct tr_job *job = tr_jobs_by_rid(&s->jobs, rec->rid);
+
+    if (job == NULL) {
+        if (!tr_bitmap_test(&s->jobs.alive, rec->rid)) {
+            return TARRY_OK; /* killed between its selection and its writing */
+        }
+        return add_job(s, rec, out);
+    }
+    if (s->replaying) { /* a running engine places it when it is written */
+        tr_job_unplace(job, batch);
+        set_all(job, rec);
+    }
+    tr_jobs_set_altered(&s->jobs, job, false);
+    *out = job;
+    return TARRY_OK;
+}
+
+int tr_state_meet(struct tr_state *s, const struct tr_record *rec, struct tr_job **job)
+{
+    bool whole = rec->type == TR_REC_PUSH || rec->type == TR_REC_MOVE || rec->type == TR_REC_RELOG;
+
+    *job = NULL;
+    if ((rec->mask & ~FIELDS) != 0) {
+        return TARRY_EVERSION;
+    }
+    if (!whole || (!tr_bitmap_test(&s->jobs.alive, rec->rid) && !TR_MUTANT(MEET_SETS_BIT))) {
+        return TARRY_OK;
+    }
+    *job = tr_jobs_by_rid(&s->jobs, rec->rid);
+    if (*job == NULL) {
+        return add_job(s, rec, job);
+    }
+    tr_job_unplace(*job, 0);
+    set_all(*job, rec);
+    return TARRY_OK;
+}
+
+static int apply_topic(struct tr_state *s, const struct tr_record *rec)
+{
+    struct tr_topic *t = tr_topics_by_number(&s->topics, rec->topic);
+    const char *name = (const char *)rec->name.at;
+    int err = TARRY_OK;
+
+    if (t != NULL && (t->name_len != rec->name.len || memcmp(t->name, name, t->name_len) != 0)) {
+        if (t->jobs != 0) {
+            return TARRY_EDAMAGED;
+        }
+        tr_topics_remove(&s->topics, t); /* all numbers had been used: an empty one's is, again */
+        t = NULL;
+    }
+    if (t == NULL) {
+        if (rec->topic == 0 || !tr_topic_name_ok(name, rec->name.len)) {
+            return TARRY_EDAMAGED;
+        }
+        err = tr_topics_add(&s->topics, rec->topic, name, rec->name.len, &t);
+    }
+    if (err == TARRY_OK) {
+        t->logged = true;
+    }
+    return err;
+}
+
+bool tr_state_kill(struct tr_state *s, uint64_t rid, uint64_t batch)
+{
+    struct tr_job *job = tr_jobs_by_rid(&s->jobs, rid);
+
+    if (job == NULL) {
+        return s->replaying && tr_bitmap_clear(&s->jobs.alive, rid);
+    }
+    job->topic->jobs--;
+    s->freed_bytes += job->record_len;
+    tr_job_unplace(job, batch);
+    tr_jobs_remove(&s->jobs, job);
+    return true;
+}
+
+int tr_state_apply(struct tr_state *s, const struct tr_record *rec, uint64_t batch,
+                   struct tr_job **job)
+{
+    int err = TARRY_OK;
+
+    *job = NULL;
+    if ((rec->mask & ~FIELDS) != 0) {
+        return TARRY_EVERSION;
+    }
+    switch (rec->type) {
+    case TR_REC_PUSH:
+    case TR_REC_MOVE:
+        if (rec->rid < s->next_rid || rec->rid >= TR_RID_MAX ||
+            tr_bitmap_test(&s->jobs.alive, rec->rid)) {
+            return TARRY_EDAMAGED;
+        }
+        err = rec->type == TR_REC_PUSH ? add_job(s, rec, job) : apply_move(s, rec, batch, job);
+        if (err == TARRY_OK) {
+            s->next_rid = rec->rid + 1;
+        }
+        return err;
+    case TR_REC_ATTEMPT:
+    case TR_REC_ALTER:
+        return apply_change(s, rec, job);
+    case TR_REC_RELOG:
+        return apply_relog(s, rec, batch, job);
+    case TR_REC_TOPIC:
+        return apply_topic(s, rec);
+    default:
+        return rec->type >= TR_REC_SKIPPABLE ? TARRY_OK : TARRY_EVERSION;
+    }
+}
+
+void tr_state_describe_changes(const struct tr_job *job, struct tr_record *rec)
+{
+    *rec = (struct tr_record){
+        .type = TR_REC_ALTER,
+        .mask = TR_FIELD(DUE) | TR_FIELD(DELAY) | TR_FIELD(PRIORITY) | TR_FIELD(TTR) |
+                TR_FIELD(COUNTERS) | TR_FIELD(FLAGS) | TR_FIELD(DEAD) | TR_FIELD(LEASE),
+        .rid = job->rid,
+        .due_us = job->due_us,
+        .delay_us = job->delay_us,
+        .priority = job->priority,
+        .ttr_us = job->ttr_us,
+        .dead = {job->dead_reason, job->dead_seq, job->dead_at_us},
+        .counters = job->counters,
+        .flags = job->flags,
+        .lease = {(uint32_t)(job->lease >> TR_LEASE_BITS),
+                  job->lease & ((UINT64_C(1) << TR_LEASE_BITS) - 1), job->lease_end_us},
+    };
+}
+
+void tr_state_describe(const struct tr_job *job, uint8_t type, struct tr_record *rec)
+{
+    tr_state_describe_changes(job, rec);
+    rec->type = type;
+    rec->mask |= TR_FIELD(CREATED) | TR_FIELD(TOPIC) | TR_FIELD(BODY);
+    rec->created_us = job->created_us;
+    rec->topic = job->topic->number;
+    rec->body = (struct tr_bytes){job->body, job->body_len};
+    if (job->id != job->rid) {
+        rec->mask |= TR_FIELD(ID);
+        rec->id = job->id;
+    }
+    if (job->dead_seq == 0) {
+        rec->mask &= ~TR_FIELD(DEAD);
+    }
+    if (job->delay_us == 0) {
+        rec->mask &= ~TR_FIELD(DELAY);
+    }
+    if (job->flags == 0) {
+        rec->mask &= ~TR_FIELD(FLAGS);
+    }
+    if (job->lease == 0) {
+        rec->mask &= ~TR_FIELD(LEASE);
+    }
+    if ((job->counters.reserves | job->counters.timeouts | job->counters.releases |
+         job->counters.buries | job->counters.kicks) == 0) {
+        rec->mask &= ~TR_FIELD(COUNTERS);
+    }
+}
+
+void tr_state_drop_empty_topics(struct tr_state *s)
+{
+    uint32_t number = 0;
+    struct tr_topic *t;
+
+    while ((t = tr_topics_after(&s->topics, number)) != NULL) {
+        number = t->number;
+        if (t->jobs == 0 && t->holds == 0) {
+            tr_topics_remove(&s->topics, t);
+        }
+    }
+}
+
+bool tr_state_ok(const struct tr_state *s)
+{
+    uint64_t jobs = 0;
+
+    for (const struct tr_list *n = s->topics.all.next; n != &s->topics.all; n = n->next) {
+        jobs += TR_CONTAINER_OF(n, struct tr_topic, link)->jobs;
+    }
+    return tr_jobs_ok(&s->jobs) && jobs == s->jobs.count;
+}

@@ -1,0 +1,64 @@
+#ifndef TR_ENGINE_STATE_H
+#define TR_ENGINE_STATE_H
+
+/*
+ * The durable state: jobs and topics, as a function of the records applied to it. See state.c.
+ *
+ * A running engine and a recovering one change it through the same functions, so what is
+ * recovered is what was there.
+ */
+
+#include "base/check.h"
+#include "engine/job.h"
+#include "engine/record.h"
+#include "engine/topic.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define TR_RID_MAX (UINT64_C(1) << 48)
+
+enum { TR_LEASE_BITS = 44 }; /* of a lease number; the epoch is above them */
+
+struct tr_state {
+    struct tr_jobs jobs;
+    struct tr_topics topics;
+    uint64_t next_rid;
+    uint64_t freed_bytes; /* of records that were killed or moved since the start */
+    bool replaying;       /* L came from a checkpoint: some jobs have not been met yet */
+};
+
+void tr_state_init(struct tr_state *s, struct tr_mem *mem);
+void tr_state_fini(struct tr_state *s);
+
+/*
+ * Applies one record of batch `batch`; *job: the one it is about, or NULL. Nothing about bodies,
+ * places, lists or timers. TARRY_ENOMEM: nothing changed. TARRY_EDAMAGED: no such record can
+ * follow this state (replay only).
+ */
+TR_MUST_USE int tr_state_apply(struct tr_state *s, const struct tr_record *rec, uint64_t batch,
+                               struct tr_job **job);
+
+/* Replay, batches that the checkpoint contains: a whole record gives its job, if L has the rid, a
+ * place and its fields; anything else is passed over. */
+TR_MUST_USE int tr_state_meet(struct tr_state *s, const struct tr_record *rec, struct tr_job **job);
+
+/* Sets the fields that rec names: due, priority, counters and the like. */
+void tr_state_set_fields(struct tr_job *job, const struct tr_record *rec);
+
+/* Applies one kill. The job must be in no list. False: there was none. */
+bool tr_state_kill(struct tr_state *s, uint64_t rid, uint64_t batch);
+
+/* The whole job as a record of this type: PUSH, MOVE and RELOG; the body only if it is in memory.
+ */
+void tr_state_describe(const struct tr_job *job, uint8_t type, struct tr_record *rec);
+
+/* What may differ from the job's record, as an ALTER: the row of a checkpoint. */
+void tr_state_describe_changes(const struct tr_job *job, struct tr_record *rec);
+
+/* Forgets topics that have neither jobs nor holds; for the end of a replay. */
+void tr_state_drop_empty_topics(struct tr_state *s);
+
+bool tr_state_ok(const struct tr_state *s);
+
+#endif

@@ -1,0 +1,348 @@
+/*
+ * Topics.
+ *
+ * Each job of a topic is in the list of its state. The heaps are only a way to find the first one
+ * quickly: ready jobs by either order, delayed ones by (due, id).
+ *
+ *     by_state[READY]    o-o-o-o-o          the truth
+ *     heaps[ORDER_ID]    (prio, id)         built from the list when first asked for
+ *     heaps[ORDER_DUE]   (prio, due, id)    most topics only ever need one of the two
+ *     heaps[DELAYED]     (due, id)          for peek-delayed, kick and next due
+ *
+ * A job that leaves its list changes its stamp, which makes its items in all heaps stale at once;
+ * stale items are dropped when they come to the top, or all together when they are the majority.
+ *
+ * Invariant: a built heap has one good item for each job in its list. If there is no memory for an
+ * item, the heap is dropped and built again when it is next needed; so entering a state never
+ * fails, and a full memory makes hand-outs wait but loses nothing.
+ *
+ * Cost: enter and leave O(log n) with one heap built. Not done here: who gets the job (handout.c).
+ */
+
+#include "engine/topic.h"
+
+#include "base/crc.h"
+#include "base/err.h"
+
+#include <string.h>
+
+void tr_topics_init(struct tr_topics *ts, struct tr_mem *mem)
+{
+    *ts = (struct tr_topics){.mem = mem, .next_number = 1};
+    tr_list_init(&ts->all);
+    tr_map_init(&ts->by_number, mem);
+    tr_map_init(&ts->by_name, mem);
+}
+
+static void topic_free(struct tr_topics *ts, struct tr_topic *t)
+{
+    for (unsigned h = 0; h < TR_HEAP_COUNT; h++) {
+        tr_heap_fini(&t->heaps[h]);
+    }
+    tr_mem_free(ts->mem, t, sizeof *t);
+}
+
+void tr_topics_fini(struct tr_topics *ts)
+{
+    if (ts->mem == NULL) {
+        return;
+    }
+    while (!tr_list_empty(&ts->all)) {
+        struct tr_topic *t = TR_CONTAINER_OF(ts->all.next, struct tr_topic, link);
+
+        tr_list_remove(&t->link);
+        topic_free(ts, t);
+    }
+    tr_map_fini(&ts->by_number);
+    tr_map_fini(&ts->by_name);
+    *ts = (struct tr_topics){0};
+}
+
+bool tr_topic_name_ok(const char *name, size_t len)
+{
+    static const char others[] = "-+/;.$_()";
+
+    if (len == 0 || len > TR_TOPIC_NAME_MAX || name[0] == '-') {
+        return false;
+    }
+    for (size_t i = 0; i < len; i++) {
+        char c = name[i];
+        bool plain = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+
+        if (!plain && (c == '\0' || memchr(others, c, sizeof others - 1) == NULL)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static uint64_t name_hash(const char *name, size_t len)
+{
+    return (uint64_t)tr_crc(0, name, len) << 32 | tr_crc(tr_crc_seed(len), name, len);
+}
+
+uint32_t tr_topics_free_number(struct tr_topics *ts)
+{
+    while (ts->next_number == 0 || tr_topics_by_number(ts, ts->next_number) != NULL) {
+        ts->next_number++;
+    }
+    return ts->next_number;
+}
+
+/* Nearly always at the end; a replay may meet numbers out of order. */
+static void insert_by_number(struct tr_topics *ts, struct tr_topic *t)
+{
+    struct tr_list *after = ts->all.prev;
+
+    while (after != &ts->all && TR_CONTAINER_OF(after, struct tr_topic, link)->number > t->number) {
+        after = after->prev;
+    }
+    tr_list_append(after->next, &t->link);
+}
+
+int tr_topics_add(struct tr_topics *ts, uint32_t number, const char *name, size_t len,
+                  struct tr_topic **out)
+{
+    struct tr_topic *t;
+
+    TR_CHECK(tr_topic_name_ok(name, len));
+    TR_CHECK(number != 0 && tr_topics_by_number(ts, number) == NULL);
+    if (tr_map_reserve(&ts->by_number, 1) != TARRY_OK ||
+        tr_map_reserve(&ts->by_name, 1) != TARRY_OK) {
+        return TARRY_ENOMEM;
+    }
+    t = tr_mem_alloc(ts->mem, sizeof *t);
+    if (t == NULL) {
+        return TARRY_ENOMEM;
+    }
+    t->number = number;
+    t->name_len = (uint32_t)len;
+    t->next_dead_seq = 1;
+    memcpy(t->name, name, len);
+    for (unsigned s = 0; s <= TR_DEAD; s++) {
+        tr_list_init(&t->by_state[s]);
+    }
+    for (unsigned h = 0; h < TR_HEAP_COUNT; h++) {
+        tr_heap_init(&t->heaps[h], ts->mem);
+    }
+    tr_timer_init(&t->pause);
+    tr_list_init(&t->waiters);
+    tr_list_init(&t->dirty);
+    insert_by_number(ts, t);
+    t->same_hash = tr_map_find(&ts->by_name, name_hash(name, len));
+    TR_CHECK(tr_map_put(&ts->by_name, name_hash(name, len), t) == TARRY_OK);
+    TR_CHECK(tr_map_put(&ts->by_number, number, t) == TARRY_OK);
+    ts->next_number = number >= ts->next_number ? number + 1 : ts->next_number;
+    ts->count++;
+    *out = t;
+    return TARRY_OK;
+}
+
+void tr_topics_remove(struct tr_topics *ts, struct tr_topic *t)
+{
+    uint64_t hash = name_hash(t->name, t->name_len);
+    struct tr_topic *first = tr_map_find(&ts->by_name, hash);
+
+    TR_CHECK(t->jobs == 0);
+    TR_CHECK(t->holds == 0);
+    TR_CHECK(tr_list_empty(&t->waiters));
+    TR_CHECK(!t->pause.armed);
+    if (first == t) {
+        if (t->same_hash != NULL) {
+            TR_CHECK(tr_map_put(&ts->by_name, hash, t->same_hash) == TARRY_OK); /* replaces */
+        } else {
+            TR_CHECK(tr_map_take(&ts->by_name, hash) == t);
+        }
+    } else {
+        while (first->same_hash != t) {
+            first = first->same_hash;
+        }
+        first->same_hash = t->same_hash;
+    }
+    TR_CHECK(tr_map_take(&ts->by_number, t->number) == t);
+    tr_list_remove(&t->link);
+    tr_list_remove(&t->dirty);
+    ts->count--;
+    topic_free(ts, t);
+}
+
+struct tr_topic *tr_topics_find(const struct tr_topics *ts, const char *name, size_t len)
+{
+    struct tr_topic *t = tr_map_find(&ts->by_name, name_hash(name, len));
+
+    while (t != NULL && (t->name_len != len || memcmp(t->name, name, len) != 0)) {
+        t = t->same_hash;
+    }
+    return t;
+}
+
+struct tr_topic *tr_topics_by_number(const struct tr_topics *ts, uint32_t number)
+{
+    return tr_map_find(&ts->by_number, number);
+}
+
+struct tr_topic *tr_topics_after(const struct tr_topics *ts, uint32_t after)
+{
+    struct tr_topic *t = tr_topics_by_number(ts, after);
+    const struct tr_list *n = t != NULL ? &t->link : &ts->all;
+
+    for (n = n->next; n != &ts->all; n = n->next) {
+        struct tr_topic *next = TR_CONTAINER_OF(n, struct tr_topic, link);
+
+        if (next->number > after) {
+            return next;
+        }
+    }
+    return NULL;
+}
+
+static struct tr_heap_item item_of(const struct tr_job *job, unsigned heap)
+{
+    struct tr_heap_item item = {.stamp = job->stamp, .third = job->id, .what = (void *)job};
+
+    if (heap != TR_HEAP_DELAYED) {
+        item.first = job->priority;
+    }
+    if (heap != TR_ORDER_ID) {
+        item.second = job->due_us;
+    }
+    return item;
+}
+
+static void heap_drop(struct tr_topic *t, unsigned heap)
+{
+    struct tr_mem *mem = t->heaps[heap].mem;
+
+    tr_heap_fini(&t->heaps[heap]);
+    tr_heap_init(&t->heaps[heap], mem);
+    t->built[heap] = false;
+}
+
+static enum tr_job_state state_of(unsigned heap)
+{
+    return heap == TR_HEAP_DELAYED ? TR_DELAYED : TR_READY;
+}
+
+static bool fresh(void *ctx, const struct tr_heap_item *item)
+{
+    const struct tr_job *job = item->what;
+
+    (void)ctx;
+    return job->stamp == item->stamp;
+}
+
+static void heap_add(struct tr_topic *t, unsigned heap, const struct tr_job *job)
+{
+    struct tr_heap *h = &t->heaps[heap];
+
+    if (!t->built[heap]) {
+        return;
+    }
+    if (h->count > 64 && h->count / 2 > t->count[state_of(heap)]) {
+        tr_heap_filter(h, fresh, NULL);
+    }
+    if (tr_heap_push(h, item_of(job, heap)) != TARRY_OK) {
+        heap_drop(t, heap);
+    }
+}
+
+/* Dead jobs stand by dead_seq; a newly dead one has the largest, so the walk is one step. */
+static void enter_dead(struct tr_topic *t, struct tr_job *job)
+{
+    struct tr_list *after = t->by_state[TR_DEAD].prev;
+
+    while (after != &t->by_state[TR_DEAD] &&
+           TR_CONTAINER_OF(after, struct tr_job, link)->dead_seq > job->dead_seq) {
+        after = after->prev;
+    }
+    tr_list_append(after->next, &job->link);
+}
+
+void tr_topic_enter(struct tr_topic *t, struct tr_job *job, enum tr_job_state state)
+{
+    TR_CHECK(job->state == 0);
+    TR_CHECK(job->topic == t);
+    job->state = (uint8_t)state;
+    job->stamp++;
+    t->count[state]++;
+    switch (state) {
+    case TR_DELAYED:
+        tr_list_append(&t->by_state[state], &job->link);
+        heap_add(t, TR_HEAP_DELAYED, job);
+        break;
+    case TR_READY:
+        t->urgent += job->priority < TR_URGENT;
+        tr_list_append(&t->by_state[state], &job->link);
+        heap_add(t, TR_ORDER_DUE, job);
+        heap_add(t, TR_ORDER_ID, job);
+        break;
+    case TR_RESERVED:
+        break;
+    case TR_DEAD:
+        enter_dead(t, job);
+        break;
+    }
+}
+
+void tr_topic_leave(struct tr_topic *t, struct tr_job *job)
+{
+    enum tr_job_state state = (enum tr_job_state)job->state;
+
+    if (state == 0) {
+        return;
+    }
+    t->count[state]--;
+    if (state == TR_READY) {
+        t->urgent -= job->priority < TR_URGENT;
+    }
+    tr_list_remove(&job->link);
+    job->state = 0;
+    job->stamp++;
+    for (unsigned h = 0; h < TR_HEAP_COUNT; h++) {
+        if (t->built[h] && t->count[state_of(h)] == 0) {
+            heap_drop(t, h);
+        }
+    }
+}
+
+static int heap_build(struct tr_topic *t, unsigned heap)
+{
+    const struct tr_list *head = &t->by_state[state_of(heap)];
+
+    for (const struct tr_list *n = head->next; n != head; n = n->next) {
+        const struct tr_job *job = TR_CONTAINER_OF(n, struct tr_job, link);
+
+        if (tr_heap_push(&t->heaps[heap], item_of(job, heap)) != TARRY_OK) {
+            heap_drop(t, heap);
+            return TARRY_ENOMEM;
+        }
+    }
+    t->built[heap] = true;
+    return TARRY_OK;
+}
+
+int tr_topic_first(struct tr_topic *t, unsigned heap, struct tr_job **job)
+{
+    const struct tr_heap_item *top;
+
+    *job = NULL;
+    if (t->count[state_of(heap)] == 0) {
+        return TARRY_OK;
+    }
+    if (!t->built[heap] && heap_build(t, heap) != TARRY_OK) {
+        return TARRY_ENOMEM;
+    }
+    while ((top = tr_heap_top(&t->heaps[heap])) != NULL && !fresh(NULL, top)) {
+        tr_heap_pop(&t->heaps[heap]);
+    }
+    TR_CHECK(top != NULL);
+    *job = top->what;
+    return TARRY_OK;
+}
+
+struct tr_job *tr_topic_first_dead(const struct tr_topic *t)
+{
+    const struct tr_list *head = &t->by_state[TR_DEAD];
+
+    return head->next == head ? NULL : TR_CONTAINER_OF(head->next, struct tr_job, link);
+}

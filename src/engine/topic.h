@@ -1,0 +1,95 @@
+#ifndef TR_ENGINE_TOPIC_H
+#define TR_ENGINE_TOPIC_H
+
+/*
+ * Topics: names, numbers, counts, and the jobs of each by state. See topic.c.
+ *
+ * A topic exists while it has a job, a hold or a waiter; then it is gone, and its number is never
+ * used again. It is durable (a TOPIC record) from its first job on.
+ */
+
+#include "base/heap.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "engine/job.h"
+#include "engine/wheel.h"
+#include "port/request.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { TR_TOPIC_NAME_MAX = 200, TR_URGENT = 1024 };
+
+enum tr_topic_heap { TR_HEAP_DELAYED = TR_ORDER_COUNT, TR_HEAP_COUNT };
+
+struct tr_topic {
+    uint32_t number;
+    uint32_t name_len;
+    bool logged;            /* the log or a checkpoint has its name */
+    uint64_t jobs;          /* alive, dead ones too */
+    uint64_t next_dead_seq; /* from 1 */
+    uint64_t count[TR_DEAD + 1];
+    uint64_t urgent;
+    uint64_t pushed;
+    uint64_t deleted;
+    uint64_t holds;
+    uint64_t waiting;
+    uint64_t pauses;
+    uint64_t pause_us;
+    struct tr_timer pause;                /* armed while paused; boot time */
+    struct tr_list by_state[TR_DEAD + 1]; /* delayed and ready in no order; dead by dead_seq */
+    struct tr_heap heaps[TR_HEAP_COUNT];  /* ready by each order, delayed by (due, id) */
+    bool built[TR_HEAP_COUNT];
+    struct tr_list waiters;     /* struct tr_waiter, first come first */
+    struct tr_list dirty;       /* in the list of topics to be served */
+    struct tr_list link;        /* of all topics */
+    struct tr_topic *same_hash; /* next topic whose name has the same hash */
+    char name[TR_TOPIC_NAME_MAX];
+};
+
+struct tr_topics {
+    struct tr_mem *mem;
+    struct tr_list all; /* by number */
+    struct tr_map by_number;
+    struct tr_map by_name; /* by a 64-bit hash of the name; equal hashes form a chain */
+    uint64_t count;
+    uint32_t next_number;
+};
+
+void tr_topics_init(struct tr_topics *ts, struct tr_mem *mem);
+void tr_topics_fini(struct tr_topics *ts);
+
+/* True for 1 to 200 bytes of A-Za-z0-9-+/;.$_() that do not begin with '-'. */
+bool tr_topic_name_ok(const char *name, size_t len);
+
+/* A number that no topic has. Numbers go round only after 2^32 - 1 of them. */
+uint32_t tr_topics_free_number(struct tr_topics *ts);
+
+/* A new topic under this number, which becomes the holder of its name. TARRY_ENOMEM: nothing
+ * changed. */
+TR_MUST_USE int tr_topics_add(struct tr_topics *ts, uint32_t number, const char *name, size_t len,
+                              struct tr_topic **topic);
+
+/* Ends a topic that has nothing left. */
+void tr_topics_remove(struct tr_topics *ts, struct tr_topic *topic);
+
+struct tr_topic *tr_topics_find(const struct tr_topics *ts, const char *name, size_t len);
+struct tr_topic *tr_topics_by_number(const struct tr_topics *ts, uint32_t number);
+
+/* The one with the least number above `after` (0: the first), or NULL. */
+struct tr_topic *tr_topics_after(const struct tr_topics *ts, uint32_t after);
+
+/* Puts a job, which is in no list, among those of `state`; takes it out again. Reserved ones are
+ * only counted. */
+void tr_topic_enter(struct tr_topic *t, struct tr_job *job, enum tr_job_state state);
+void tr_topic_leave(struct tr_topic *t, struct tr_job *job);
+
+/* The first job of a heap, or NULL. Builds the heap when there is none: O(jobs of that state),
+ * TARRY_ENOMEM. */
+TR_MUST_USE int tr_topic_first(struct tr_topic *t, unsigned heap, struct tr_job **job);
+
+/* The dead job with the least dead_seq, or NULL. */
+struct tr_job *tr_topic_first_dead(const struct tr_topic *t);
+
+#endif

@@ -1,0 +1,220 @@
+/*
+ * Requests that only look, and the bookkeeping of names.
+ *
+ * They are answered from memory at once; only a body that is on disk takes a read. After the read
+ * the request starts over if the job is not the same any more. Their answers are gated like all
+ * others: what they saw may not be durable yet (R22).
+ */
+
+#include "base/err.h"
+#include "base/mutant.h"
+#include "engine/inner.h"
+
+void tr_view_fill(const struct tr_engine *e, const struct tr_job *job, struct tr_job_view *v)
+{
+    *v = (struct tr_job_view){
+        .id = job->id,
+        .topic = job->topic->number,
+        .state = (enum tr_job_state)job->state,
+        .priority = job->priority,
+        .due_us = job->due_us,
+        .created_us = job->created_us,
+        .delay_us = job->delay_us,
+        .ttr_us = job->ttr_us,
+        .reserves = job->counters.reserves,
+        .timeouts = job->counters.timeouts,
+        .releases = job->counters.releases,
+        .buries = job->counters.buries,
+        .kicks = job->counters.kicks,
+        .body_len = job->body_len,
+    };
+    if (job->state == TR_DELAYED && job->due_us > e->clock.t_us) {
+        v->left_us = job->due_us - e->clock.t_us;
+    }
+    if (job->state == TR_RESERVED) {
+        v->lease = job->lease;
+        if (job->timer.armed && job->timer.at_us > e->now.boot_us) {
+            v->left_us = job->timer.at_us - e->now.boot_us;
+        }
+    }
+    if ((job->state == TR_READY || job->state == TR_RESERVED) && job->ready_us > job->due_us) {
+        v->late_us = job->ready_us - job->due_us;
+    }
+}
+
+static enum tr_verdict show(struct tr_engine *e, struct tr_req *r, struct tr_job *job)
+{
+    int err;
+
+    if (job->body != NULL) {
+        tr_view_fill(e, job, &r->out.job);
+        r->out.job.body = job->body;
+        return tr_engine_finish(e, r, TARRY_OK);
+    }
+    err = tr_read_start(e, job, r, false);
+    if (err == TARRY_EFULL) {
+        return TR_STALL;
+    }
+    return err == TARRY_OK ? TR_WAITS : tr_engine_finish(e, r, err);
+}
+
+/* A body was read for a look; job is NULL when it is not the same any more. */
+void tr_view_body(struct tr_engine *e, struct tr_read *read, struct tr_job *job, int status)
+{
+    struct tr_req *r = read->req;
+
+    if (job == NULL) {
+        tr_engine_stall(e, r);
+        return;
+    }
+    tr_view_fill(e, job, &r->out.job);
+    if (status == TARRY_OK) {
+        r->out.job.body = read->buf + read->len - job->body_len;
+    }
+    (void)tr_engine_finish(e, r, status);
+}
+
+static enum tr_verdict peek(struct tr_engine *e, struct tr_req *r)
+{
+    struct tr_job *job = tr_jobs_by_id(&e->state.jobs, r->id);
+
+    if (job == NULL) {
+        return tr_engine_finish(e, r, TARRY_ENOTFOUND);
+    }
+    if (r->op == TR_OP_PEEK) {
+        return show(e, r, job);
+    }
+    tr_view_fill(e, job, &r->out.job);
+    return tr_engine_finish(e, r, TARRY_OK);
+}
+
+static enum tr_verdict peek_first(struct tr_engine *e, struct tr_req *r)
+{
+    struct tr_topic *t = tr_topics_by_number(&e->state.topics, r->topic);
+    struct tr_job *job = NULL;
+    int err = TARRY_OK;
+
+    if (r->order >= TR_ORDER_COUNT || r->state == TR_RESERVED) {
+        return tr_engine_finish(e, r, TARRY_EINVAL);
+    }
+    if (t != NULL && r->state == TR_DEAD) {
+        job = tr_topic_first_dead(t);
+    } else if (t != NULL) {
+        err =
+            tr_topic_first(t, r->state == TR_DELAYED ? TR_HEAP_DELAYED : (unsigned)r->order, &job);
+    }
+    if (err != TARRY_OK || job == NULL) {
+        return tr_engine_finish(e, r, err != TARRY_OK ? err : TARRY_ENOTFOUND);
+    }
+    return show(e, r, job);
+}
+
+static void add_topic(struct tr_topic_stat *s, const struct tr_topic *t)
+{
+    s->delayed += t->count[TR_DELAYED];
+    s->ready += t->count[TR_READY];
+    s->urgent += t->urgent;
+    s->reserved += t->count[TR_RESERVED];
+    s->dead += t->count[TR_DEAD];
+    s->pushed += t->pushed;
+    s->deleted += t->deleted;
+    s->holds += t->holds;
+    s->waiting += t->waiting;
+    s->pauses += t->pauses;
+}
+
+static enum tr_verdict stat_topic(struct tr_engine *e, struct tr_req *r)
+{
+    struct tr_topic *t = tr_topics_by_number(&e->state.topics, r->topic);
+
+    if (t == NULL) {
+        return tr_engine_finish(e, r, TARRY_ENOTFOUND);
+    }
+    add_topic(&r->out.stat, t);
+    r->out.stat.pause_us = t->pause_us;
+    if (t->pause.armed && t->pause.at_us > e->now.boot_us) {
+        r->out.stat.pause_left_us = t->pause.at_us - e->now.boot_us;
+    }
+    return tr_engine_finish(e, r, TARRY_OK);
+}
+
+static enum tr_verdict stat_all(struct tr_engine *e, struct tr_req *r)
+{
+    const struct tr_topics *ts = &e->state.topics;
+
+    for (const struct tr_list *n = ts->all.next; n != &ts->all; n = n->next) {
+        add_topic(&r->out.stat, TR_CONTAINER_OF(n, struct tr_topic, link));
+    }
+    r->out.number = ts->count;
+    return tr_engine_finish(e, r, TARRY_OK);
+}
+
+static enum tr_verdict answer_topic(struct tr_engine *e, struct tr_req *r, struct tr_topic *t)
+{
+    if (t == NULL) {
+        return tr_engine_finish(e, r, TARRY_ENOTFOUND);
+    }
+    r->out.topic = t->number;
+    r->out.name = t->name;
+    r->out.name_len = t->name_len;
+    return tr_engine_finish(e, r, TARRY_OK);
+}
+
+static enum tr_verdict hold_topic(struct tr_engine *e, struct tr_req *r)
+{
+    struct tr_topics *ts = &e->state.topics;
+    struct tr_topic *t;
+
+    if (!tr_topic_name_ok(r->name, r->name_len)) {
+        return tr_engine_finish(e, r, TARRY_EINVAL);
+    }
+    t = tr_topics_find(ts, r->name, r->name_len);
+    if (t == NULL &&
+        tr_topics_add(ts, tr_topics_free_number(ts), r->name, r->name_len, &t) != TARRY_OK) {
+        return tr_engine_finish(e, r, TARRY_ENOMEM);
+    }
+    t->holds++;
+    return answer_topic(e, r, t);
+}
+
+static enum tr_verdict drop_topic(struct tr_engine *e, struct tr_req *r)
+{
+    struct tr_topic *t = tr_topics_by_number(&e->state.topics, r->topic);
+
+    if (t == NULL || t->holds == 0) {
+        return tr_engine_finish(e, r, TARRY_ENOTFOUND);
+    }
+    t->holds--;
+    tr_change_drop_topic(e, t);
+    return tr_engine_finish(e, r, TARRY_OK);
+}
+
+enum tr_verdict tr_view_execute(struct tr_engine *e, struct tr_req *r)
+{
+    const struct tr_topics *ts = &e->state.topics;
+
+    switch (r->op) {
+    case TR_OP_PEEK:
+    case TR_OP_STAT_JOB:
+        return peek(e, r);
+    case TR_OP_PEEK_FIRST:
+        return peek_first(e, r);
+    case TR_OP_STAT_TOPIC:
+        return stat_topic(e, r);
+    case TR_OP_STAT:
+        return stat_all(e, r);
+    case TR_OP_HOLD_TOPIC:
+        return hold_topic(e, r);
+    case TR_OP_DROP_TOPIC:
+        return drop_topic(e, r);
+    case TR_OP_FIND_TOPIC:
+        if (!tr_topic_name_ok(r->name, r->name_len)) {
+            return tr_engine_finish(e, r, TARRY_EINVAL);
+        }
+        return answer_topic(e, r, tr_topics_find(ts, r->name, r->name_len));
+    case TR_OP_NEXT_TOPIC:
+        return answer_topic(e, r, tr_topics_after(ts, r->topic));
+    default:
+        return tr_engine_finish(e, r, TARRY_EINVAL);
+    }
+}

@@ -1,0 +1,243 @@
+/*
+ * Checkpoint pages: a state frozen and loaded is the same state; damage is found page by page.
+ */
+
+#include "base/bytes.h"
+#include "base/crc.h"
+#include "base/err.h"
+#include "base/rng.h"
+#include "engine/checkpoint.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { BATCH = 12 };
+
+static const uint8_t uuid[TR_UUID] = "the store itself";
+
+static void add_topic(struct tr_state *s, uint32_t number)
+{
+    struct tr_topic *t;
+    char name[16];
+    size_t len = (size_t)snprintf(name, sizeof name, "topic%u", number);
+
+    assert_int_equal(tr_topics_add(&s->topics, number, name, len, &t), TARRY_OK);
+    t->logged = true;
+}
+
+static struct tr_job *push(struct tr_state *s, uint64_t rid, uint32_t topic)
+{
+    struct tr_record rec = {.type = TR_REC_PUSH,
+                            .mask = TR_FIELD(DUE) | TR_FIELD(TOPIC) | TR_FIELD(TTR),
+                            .rid = rid,
+                            .due_us = rid * 3,
+                            .topic = topic,
+                            .ttr_us = 9};
+    struct tr_job *job;
+
+    assert_int_equal(tr_state_apply(s, &rec, 1, &job), TARRY_OK);
+    return job;
+}
+
+/* Jobs of all densities: one alone, a dense block, a sparse one; every third is altered. */
+static void furnish(struct tr_state *s, struct tr_mem *mem, unsigned jobs)
+{
+    struct tr_rng rng = {jobs};
+    uint64_t rid = 0;
+
+    tr_state_init(s, mem);
+    for (uint32_t t = 1; t <= 40; t++) {
+        add_topic(s, t);
+    }
+    for (unsigned i = 0; i < jobs; i++) {
+        struct tr_job *job;
+
+        rid += i < jobs / 2 ? 1 + tr_rng_below(&rng, 2) : 1 + tr_rng_below(&rng, 3000);
+        job = push(s, rid, 1 + (uint32_t)tr_rng_below(&rng, 39));
+        if (i % 3 == 0) {
+            struct tr_record rec = {.type = TR_REC_ALTER,
+                                    .mask = TR_FIELD(PRIORITY) | TR_FIELD(LEASE) | TR_FIELD(DEAD),
+                                    .rid = rid,
+                                    .priority = i};
+
+            rec.lease.epoch = i % 2;
+            rec.lease.number = i % 2 * 5;
+            rec.lease.end_us = i % 2 * UINT64_C(99999999999);
+            rec.dead.seq = i % 5;
+            assert_int_equal(tr_state_apply(s, &rec, 1, &job), TARRY_OK);
+        }
+    }
+}
+
+/* What a replay does: the bits and topics, then the records, then the changes. */
+static void reload(const struct tr_pages *p, const struct tr_state *from, struct tr_state *to,
+                   struct tr_mem *mem)
+{
+    const struct tr_job *job;
+    size_t at = 0;
+
+    tr_state_init(to, mem);
+    assert_int_equal(tr_checkpoint_load(p->bytes, p->count, to), TARRY_OK);
+    to->replaying = true;
+    while ((job = tr_jobs_next(&from->jobs, &at)) != NULL) {
+        struct tr_record rec = {.type = TR_REC_PUSH,
+                                .mask = TR_FIELD(DUE) | TR_FIELD(TOPIC) | TR_FIELD(TTR),
+                                .rid = job->rid,
+                                .due_us = job->due_us,
+                                .topic = job->topic->number,
+                                .ttr_us = 9};
+        struct tr_job *met;
+
+        assert_int_equal(tr_state_meet(to, &rec, &met), TARRY_OK);
+        assert_non_null(met);
+    }
+    assert_int_equal(tr_checkpoint_load_changes(p->bytes, p->count, to), TARRY_OK);
+    to->replaying = false;
+}
+
+static void check_same(const struct tr_state *a, const struct tr_state *b)
+{
+    const struct tr_job *job;
+    size_t at = 0;
+
+    assert_int_equal(a->next_rid, b->next_rid);
+    assert_int_equal(a->jobs.count, b->jobs.count);
+    assert_int_equal(a->jobs.altered, b->jobs.altered);
+    assert_int_equal(a->jobs.alive.members, b->jobs.alive.members);
+    assert_int_equal(a->topics.next_number, b->topics.next_number);
+    while ((job = tr_jobs_next(&a->jobs, &at)) != NULL) {
+        const struct tr_job *twin = tr_jobs_by_rid(&b->jobs, job->rid);
+
+        assert_non_null(twin);
+        assert_int_equal(twin->due_us, job->due_us);
+        assert_int_equal(twin->priority, job->priority);
+        assert_int_equal(twin->lease, job->lease);
+        assert_int_equal(twin->lease_end_us, job->lease_end_us);
+        assert_int_equal(twin->dead_seq, job->dead_seq);
+        assert_int_equal(twin->altered, job->altered);
+        assert_int_equal(twin->topic->next_dead_seq, job->topic->next_dead_seq);
+    }
+}
+
+static void test_checkpoint_gives_state_back(void **state)
+{
+    static const unsigned sizes[] = {0, 1, 2, 50, 9000};
+
+    (void)state;
+    for (unsigned i = 0; i < 5; i++) {
+        struct tr_mem mem;
+        struct tr_state s;
+        struct tr_state again;
+        struct tr_pages p = {0};
+        size_t bad;
+
+        tr_mem_init(&mem, 0);
+        furnish(&s, &mem, sizes[i]);
+        assert_int_equal(tr_checkpoint_freeze(&p, &s, uuid, BATCH), TARRY_OK);
+        assert_true(p.count * TR_PAGE <= tr_checkpoint_bound(s.jobs.count, s.topics.count));
+        assert_int_equal(tr_checkpoint_pages(p.bytes, uuid, BATCH), p.count);
+        assert_int_equal(tr_checkpoint_check(p.bytes, p.count, BATCH, &bad), TARRY_OK);
+        reload(&p, &s, &again, &mem);
+        check_same(&s, &again);
+        assert_true(tr_state_ok(&again));
+        tr_pages_fini(&p);
+        tr_state_fini(&s);
+        tr_state_fini(&again);
+        assert_int_equal(mem.used_bytes, 0);
+    }
+}
+
+/* After freezing, the state may change: the pages do not. */
+static void test_checkpoint_is_frozen(void **state)
+{
+    struct tr_mem mem;
+    struct tr_state s;
+    struct tr_pages p = {0};
+    uint32_t crc;
+
+    (void)state;
+    tr_mem_init(&mem, 0);
+    furnish(&s, &mem, 10);
+    assert_int_equal(tr_checkpoint_freeze(&p, &s, uuid, BATCH), TARRY_OK);
+    crc = tr_crc(0, p.bytes, p.count * TR_PAGE);
+    (void)push(&s, s.next_rid, 1);
+    assert_true(tr_state_kill(&s, s.next_rid - 1, 1));
+    assert_int_equal(tr_crc(0, p.bytes, p.count * TR_PAGE), crc);
+    tr_pages_fini(&p);
+    tr_state_fini(&s);
+    assert_int_equal(mem.used_bytes, 0);
+}
+
+static void test_checkpoint_damage_is_found(void **state)
+{
+    struct tr_mem mem;
+    struct tr_state s;
+    struct tr_pages p = {0};
+    size_t bad;
+
+    (void)state;
+    tr_mem_init(&mem, 0);
+    furnish(&s, &mem, 300);
+    assert_int_equal(tr_checkpoint_freeze(&p, &s, uuid, BATCH), TARRY_OK);
+    assert_true(p.count >= 3);
+    for (size_t i = 0; i < p.count * TR_PAGE; i += 37) {
+        p.bytes[i] ^= 4;
+        assert_int_equal(tr_checkpoint_check(p.bytes, p.count, BATCH, &bad), TARRY_EDAMAGED);
+        assert_int_equal(bad, i / TR_PAGE);
+        p.bytes[i] ^= 4;
+    }
+    assert_int_equal(tr_checkpoint_check(p.bytes, p.count, BATCH + 1, &bad), TARRY_EDAMAGED);
+    assert_int_equal(tr_checkpoint_pages(p.bytes, uuid, BATCH + 1), 0);
+    assert_int_equal(tr_checkpoint_pages(p.bytes, (const uint8_t *)"another store...", BATCH), 0);
+    memcpy(p.bytes + TR_PAGE, p.bytes + (size_t)2 * TR_PAGE, TR_PAGE); /* a page at a wrong place */
+    assert_int_equal(tr_checkpoint_check(p.bytes, p.count, BATCH, &bad), TARRY_EDAMAGED);
+    assert_int_equal(bad, 1);
+    p.bytes[9] = TR_FORMAT_VERSION + 1;
+    tr_put_le(p.bytes + 4, tr_crc(0, p.bytes + 8, TR_PAGE - 8), 4);
+    assert_int_equal(tr_checkpoint_check(p.bytes, 1, BATCH, &bad), TARRY_EVERSION);
+    tr_pages_fini(&p);
+    tr_state_fini(&s);
+    assert_int_equal(mem.used_bytes, 0);
+}
+
+static void test_checkpoint_without_memory(void **state)
+{
+    int err = TARRY_ENOMEM;
+
+    (void)state;
+    for (uint64_t n = 1; err != TARRY_OK; n++) {
+        struct tr_mem mem;
+        struct tr_state s;
+        struct tr_pages p = {0};
+        uint64_t used;
+
+        tr_mem_init(&mem, 0);
+        furnish(&s, &mem, 500);
+        used = mem.used_bytes;
+        mem.fail_at = mem.calls + n;
+        err = tr_checkpoint_freeze(&p, &s, uuid, BATCH);
+        assert_true(err == TARRY_OK || (err == TARRY_ENOMEM && mem.used_bytes == used));
+        tr_pages_fini(&p);
+        tr_state_fini(&s);
+        assert_int_equal(mem.used_bytes, 0);
+        assert_true(n < 20);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_checkpoint_gives_state_back),
+        cmocka_unit_test(test_checkpoint_is_frozen),
+        cmocka_unit_test(test_checkpoint_damage_is_found),
+        cmocka_unit_test(test_checkpoint_without_memory),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
