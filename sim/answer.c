@@ -1,0 +1,904 @@
+/*
+ * Answers, one function for each request: was it allowed to be this, and what does it change?
+ *
+ * Answers are queued while the engine is in a call and judged when it has returned, in the order in
+ * which they came. What is only valid inside `done` (bodies, names) is hashed there.
+ *
+ * Gates. With sync = always an answer is told when its gate is durable. A change must be in the
+ * batch of its gate: that is the open one, or one that was closed in this very call and whose
+ * snapshot shows the change. An observation must wait for the last gated change of what it looked
+ * at, a hand-out for that of its job. So whatever is told can not be taken back by a crash, as long
+ * as recovery gives a batch that is not before the durable one; prefix.c sees to that.
+ */
+#include "oracle.h"
+
+#include "base/err.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const char *const op_names[TR_OP_COUNT] = {
+    [TR_OP_PUSH] = "push",
+    [TR_OP_RESERVE] = "reserve",
+    [TR_OP_RESERVE_JOB] = "reserve-job",
+    [TR_OP_DELETE] = "delete",
+    [TR_OP_RELEASE] = "release",
+    [TR_OP_RETURN] = "return",
+    [TR_OP_BURY] = "bury",
+    [TR_OP_TOUCH] = "touch",
+    [TR_OP_KICK] = "kick",
+    [TR_OP_KICK_JOB] = "kick-job",
+    [TR_OP_FIRE] = "fire",
+    [TR_OP_EDIT] = "edit",
+    [TR_OP_PAUSE] = "pause",
+    [TR_OP_PEEK] = "peek",
+    [TR_OP_PEEK_FIRST] = "peek-first",
+    [TR_OP_STAT_JOB] = "stat-job",
+    [TR_OP_STAT_TOPIC] = "stat-topic",
+    [TR_OP_STAT] = "stat",
+    [TR_OP_HOLD_TOPIC] = "hold-topic",
+    [TR_OP_FIND_TOPIC] = "find-topic",
+    [TR_OP_DROP_TOPIC] = "drop-topic",
+    [TR_OP_NEXT_TOPIC] = "next-topic",
+    [TR_OP_CLOSE] = "close",
+};
+
+const char *sim_op_name(enum tr_op op)
+{
+    return op_names[op];
+}
+
+#define FAIL(promise, ...) sim_fail(o->report, promise, __VA_ARGS__)
+
+static bool strict(const struct sim_oracle *o)
+{
+    return o->params->sync == TR_SYNC_ALWAYS;
+}
+
+/* True when the request was executed in the call in which it was submitted. */
+static bool at_once(const struct sim_oracle *o, const struct sim_ask *a)
+{
+    return a->submit_call == o->model.call;
+}
+
+/* ---- Gates. */
+
+/* The snapshot of the batch that holds the change, if it is closed already, must show it. */
+static bool snapshot_shows(const struct sim_rows *snap, const struct sim_job *j)
+{
+    const struct sim_row *row = sim_rows_find(snap, j->id);
+
+    if (j->where == SIM_GONE) {
+        return row == NULL;
+    }
+    return row != NULL && row->due_us == j->due_us && row->priority == j->priority &&
+           row->releases == j->releases && row->buries == j->buries && row->kicks == j->kicks &&
+           row->ttr_us == j->ttr_us && row->body_len == j->body.len;
+}
+
+static void check_change(struct sim_oracle *o, struct sim_ask *a, struct sim_job *j)
+{
+    uint64_t gate = a->req.out.gate;
+    const struct sim_rows *snap;
+
+    if (!strict(o)) {
+        return;
+    }
+    j->gate = gate;
+    o->model.topics[j->topic].gate = gate;
+    o->model.gate = gate;
+    if (gate <= o->call_closed) {
+        FAIL("I22",
+             "%s of job %" PRIu64 " is told with batch %" PRIu64 ", but it is in a later one",
+             sim_op_name(a->req.op), j->id, gate);
+    } else if (gate > a->closed + 1) {
+        FAIL("I22", "%s of job %" PRIu64 " waits for batch %" PRIu64 ", newer than the open one",
+             sim_op_name(a->req.op), j->id, gate);
+    }
+    snap = gate <= a->closed ? sim_prefix_find(&o->prefix, gate) : NULL;
+    if (snap != NULL && !snapshot_shows(snap, j)) {
+        FAIL("I22", "%s of job %" PRIu64 " is not in batch %" PRIu64 ", its gate",
+             sim_op_name(a->req.op), j->id, gate);
+    }
+}
+
+/* The answer shows what was changed last in batch `need`. */
+void sim_answer_seen(struct sim_oracle *o, const struct sim_ask *a, uint64_t need)
+{
+    if (strict(o) && need > o->durable && a->req.out.gate < need) {
+        FAIL("I22",
+             "the answer to %s (%s) is told with batch %" PRIu64 ", but shows what is in %" PRIu64,
+             sim_op_name(a->req.op), tarry_errname(a->req.out.status), a->req.out.gate, need);
+    }
+}
+
+/* ---- Parts of answers. */
+
+void sim_answer_state(struct sim_oracle *o, const struct sim_ask *a, const struct sim_job *j,
+                      enum tr_job_state state)
+{
+    bool ok;
+
+    switch (state) {
+    case TR_DELAYED:
+        ok = sim_job_may_be_pending(&o->model, j) && !sim_job_is_ready(j);
+        break;
+    case TR_READY:
+        ok = sim_job_may_be_ready(&o->model, j);
+        break;
+    case TR_RESERVED:
+        ok = sim_job_may_be_reserved(j) || sim_oracle_limbo(o, j->topic);
+        break;
+    case TR_DEAD:
+        ok = j->where == SIM_DEAD;
+        break;
+    default:
+        ok = false;
+    }
+    if (o->model.topics[j->topic].kick_call == o->model.call) {
+        ok = true; /* kicked a moment ago, and gone before anybody could see it */
+    }
+    if (!ok) {
+        FAIL("I16", "%s says that job %" PRIu64 " is in state %d, the model has it in %d",
+             sim_op_name(a->req.op), j->id, (int)state, (int)j->where);
+    }
+}
+
+static void check_fields(struct sim_oracle *o, const struct sim_ask *a, const struct sim_job *j)
+{
+    const struct tr_job_view *v = &a->req.out.job;
+    const char *what = NULL;
+
+    if (v->id != j->id) {
+        what = "id";
+    } else if (o->model.topics[j->topic].number != 0 &&
+               v->topic != o->model.topics[j->topic].number) {
+        what = "topic";
+    } else if (v->priority != j->priority) {
+        what = "priority";
+    } else if (v->due_us != j->due_us) {
+        what = "due";
+    } else if (v->ttr_us != j->ttr_us) {
+        what = "ttr";
+    } else if (v->delay_us != j->delay_us) {
+        what = "delay";
+    } else if (v->created_us != j->created_us) {
+        what = "created";
+    } else if (v->body_len != j->body.len) {
+        what = "body length";
+    } else if (v->releases != j->releases || v->buries != j->buries || v->kicks != j->kicks) {
+        what = "counters";
+    } else if (v->reserves != j->reserves &&
+               !(sim_oracle_limbo(o, j->topic) && v->reserves == j->reserves + 1)) {
+        what = "reserves";
+    }
+    if (what != NULL) {
+        FAIL("I7", "%s gives job %" PRIu64 " (%" PRIu64 ") with a wrong %s", sim_op_name(a->req.op),
+             v->id, j->id, what);
+    }
+}
+
+static void check_body(struct sim_oracle *o, const struct sim_ask *a, const struct sim_job *j)
+{
+    if (!a->has_body && j->body.len > 0) {
+        FAIL("I7", "%s gives job %" PRIu64 " without its body", sim_op_name(a->req.op), j->id);
+    } else if (j->body.len > 0 && a->body_hash != j->body.hash) {
+        FAIL("I7", "%s gives job %" PRIu64 " with a wrong body", sim_op_name(a->req.op), j->id);
+    }
+}
+
+/* The job that the request names, alive; or it complains if the answer says otherwise. */
+static struct sim_job *named(struct sim_oracle *o, struct sim_ask *a)
+{
+    struct sim_job *j = sim_model_find(&o->model, a->req.id);
+
+    if (j == NULL || j->where == SIM_GONE) {
+        FAIL("I3", "%s of job %" PRIu64 " succeeded, but it is gone", sim_op_name(a->req.op),
+             a->req.id);
+        return NULL;
+    }
+    return j;
+}
+
+static bool under_way(const struct sim_ask *a)
+{
+    return a->pending || a->answered;
+}
+
+/* Hand-outs that wait for a body, and so may hold a job of the topic that the model takes for ready. */
+static unsigned in_the_making(const struct sim_oracle *o, const struct sim_ask *but, unsigned topic)
+{
+    unsigned count = o->model.topics[topic].undoing;
+
+    for (unsigned i = 0; o->reading && i < SIM_ASKS_MAX; i++) {
+        const struct sim_ask *a = &o->asks[i];
+
+        for (unsigned t = 0; a != but && under_way(a) && a->req.op == TR_OP_RESERVE &&
+                             t < a->req.topic_count;
+             t++) {
+            count += a->topics[t] == topic;
+        }
+    }
+    return count;
+}
+
+/* The same for a hand-out that names the job. */
+static bool named_in_the_making(const struct sim_oracle *o, const struct sim_ask *but,
+                                const struct sim_job *j)
+{
+    for (unsigned i = 0; o->reading && i < SIM_ASKS_MAX; i++) {
+        const struct sim_ask *a = &o->asks[i];
+
+        if (a != but && under_way(a) && a->req.op == TR_OP_RESERVE_JOB && a->req.id == j->id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool may_be_in_the_making(const struct sim_oracle *o, const struct sim_ask *but,
+                                 const struct sim_job *j)
+{
+    return named_in_the_making(o, but, j) || in_the_making(o, but, j->topic) > 0;
+}
+
+/* How many jobs, certainly ready since before `call`, should have come before `than` (NULL: any).
+ */
+static void check_least(struct sim_oracle *o, const struct sim_ask *a, unsigned topic,
+                        const struct sim_job *than)
+{
+    const struct sim_job *better = NULL;
+    unsigned count = 0;
+
+    if (a->req.op == TR_OP_RESERVE && (sim_topic_may_be_paused(&o->model, topic) ||
+                                       o->model.topics[topic].resume_call > a->submit_call)) {
+        return;
+    }
+    for (size_t i = 0; i < o->model.job_count; i++) {
+        const struct sim_job *j = &o->model.jobs[i];
+
+        if (j == than || j->topic != topic || !sim_job_is_ready(j) || j->damaged ||
+            j->ready_call > a->submit_call || named_in_the_making(o, a, j)) {
+            continue;
+        }
+        if (than == NULL || sim_job_before(j, than, a->req.order)) {
+            better = j;
+            count++;
+        }
+    }
+    if (better == NULL || count <= in_the_making(o, a, topic)) {
+        return;
+    }
+    if (than == NULL) {
+        FAIL("I22", "%s found nothing (%s), but job %" PRIu64 " is ready", sim_op_name(a->req.op),
+             tarry_errname(a->req.out.status), better->id);
+    } else {
+        FAIL("I9", "%s gives job %" PRIu64 ", but job %" PRIu64 " comes first",
+             sim_op_name(a->req.op), than->id, better->id);
+    }
+}
+
+/* ---- Requests that hand out. */
+
+static void check_early(struct sim_oracle *o, const struct sim_ask *a, const struct sim_job *j)
+{
+    uint64_t wall = at_once(o, a) ? o->model.now.wall_us : a->wall_max_us;
+
+    if (j->due_us > wall && !j->own_word) {
+        FAIL("I2", "job %" PRIu64 " is handed out %" PRIu64 " us before it is due", j->id,
+             j->due_us - wall);
+    }
+}
+
+static void take_lease(struct sim_oracle *o, struct sim_ask *a, struct sim_job *j)
+{
+    struct sim_model *m = &o->model;
+    const struct tr_job_view *v = &a->req.out.job;
+
+    if (j->where == SIM_RESERVED) {
+        sim_job_expire(m, j, !j->doubt);
+    }
+    if (a->req.op == TR_OP_RESERVE_JOB && v->due_us != j->due_us) {
+        sim_job_woken(m, j, v->due_us);
+        j->gate = a->req.out.gate;
+    }
+    j->reserves++;
+    check_fields(o, a, j);
+    check_body(o, a, j);
+    j->damaged = false;
+    sim_answer_seen(o, a, j->gate);
+    if (v->state != TR_RESERVED || v->lease == 0) {
+        FAIL("I8", "job %" PRIu64 " is handed out in state %d with lease %" PRIu64, j->id,
+             (int)v->state, v->lease);
+    }
+    if (!sim_model_new_lease(m, v->lease) && !(o->rotten && o->params->rot_manifest)) {
+        FAIL("I25", "job %" PRIu64 " is handed out with lease %" PRIu64 " for the second time",
+             j->id, v->lease);
+    }
+    sim_model_set_where(m, j, SIM_RESERVED);
+    j->holder = a->req.holder;
+    j->lease = v->lease;
+    j->lease_ttr_us = a->req.holder == 0 && a->req.op == TR_OP_RESERVE && a->req.ttr_us != 0
+                          ? a->req.ttr_us
+                          : j->ttr_us;
+    j->lease_lo_us =
+        j->lease_ttr_us + m->now.boot_us; /* it counts from now, however slow the disk */
+    j->lease_hi_us = j->lease_lo_us;
+    o->handouts++;
+}
+
+static void answer_reserve(struct sim_oracle *o, struct sim_ask *a)
+{
+    struct sim_model *m = &o->model;
+    struct sim_job *j;
+    bool asked_for = false;
+    uint64_t gate = 0;
+
+    if (a->req.out.status == TARRY_ETIMEOUT) {
+        if (m->now.boot_us - a->submit_now.boot_us < a->req.wait_us) {
+            FAIL("I22", "a reserve of %" PRIu64 " us timed out after %" PRIu64 " us",
+                 a->req.wait_us, m->now.boot_us - a->submit_now.boot_us);
+        }
+        for (unsigned t = 0; t < a->req.topic_count; t++) {
+            const struct sim_topic *topic = &m->topics[a->topics[t]];
+
+            gate = topic->gate > gate ? topic->gate : gate;
+            check_least(o, a, a->topics[t], NULL);
+        }
+        sim_answer_seen(o, a, gate);
+        return;
+    }
+    j = sim_model_find(m, a->req.out.job.id);
+    if (j != NULL && m->topics[j->topic].kicking != 0) {
+        sim_check_kicking(o);
+    }
+    if (j == NULL || !sim_job_may_be_pending(m, j)) {
+        FAIL(j == NULL                  ? "I7"
+             : j->where == SIM_RESERVED ? "I8"
+                                        : "I3",
+             "reserve gives job %" PRIu64 ", which is %s", a->req.out.job.id,
+             j == NULL                  ? "unknown"
+             : j->where == SIM_RESERVED ? "held by another"
+             : j->where == SIM_DEAD     ? "dead"
+                                        : "gone");
+        return;
+    }
+    for (unsigned t = 0; t < a->req.topic_count; t++) {
+        asked_for = asked_for || a->topics[t] == j->topic;
+        check_least(o, a, a->topics[t], j);
+    }
+    if (!asked_for) {
+        FAIL("I9", "reserve gives job %" PRIu64 " of a topic that was not asked for", j->id);
+    }
+    if (sim_topic_is_paused(m, j->topic) && m->topics[j->topic].pause_call < a->submit_call) {
+        FAIL("I9", "reserve gives job %" PRIu64 " of a paused topic", j->id);
+    }
+    check_early(o, a, j);
+    take_lease(o, a, j);
+}
+
+static void answer_reserve_job(struct sim_oracle *o, struct sim_ask *a)
+{
+    struct sim_job *j = named(o, a);
+
+    if (j == NULL) {
+        return;
+    }
+    if (sim_job_is_reserved(&o->model, j)) {
+        FAIL("I8", "reserve-job gives job %" PRIu64 ", which is held by another", j->id);
+    }
+    take_lease(o, a, j);
+    j->own_word = true;
+}
+
+/* ---- Requests about a job. */
+
+/* May the request act on the job, given who holds it? Complains if not. */
+static bool check_holder(struct sim_oracle *o, struct sim_ask *a, struct sim_job *j)
+{
+    bool mine = j->where == SIM_RESERVED &&
+                (a->req.holder != 0 ? a->req.holder == j->holder : a->req.lease == j->lease);
+
+    if (!mine) {
+        FAIL("I25", "%s of job %" PRIu64 " was accepted from one who does not hold it",
+             sim_op_name(a->req.op), j->id);
+    }
+    return mine;
+}
+
+static void gone(struct sim_oracle *o, struct sim_job *j)
+{
+    sim_model_set_where(&o->model, j, SIM_GONE);
+}
+
+static void answer_delete(struct sim_oracle *o, struct sim_ask *a)
+{
+    struct sim_job *j = named(o, a);
+
+    if (j == NULL) {
+        return;
+    }
+    sim_answer_state(o, a, j, a->req.out.job.state);
+    if (a->req.out.job.state == TR_RESERVED) {
+        if (!a->req.force) {
+            (void)check_holder(o, a, j);
+        }
+    } else if (a->req.lease != 0 && !a->req.force) {
+        FAIL("I25", "delete of job %" PRIu64 " was accepted with a lost lease", j->id);
+    }
+    gone(o, j);
+    check_change(o, a, j);
+}
+
+/* Ready at once, unless the clock is in doubt. */
+static void set_pending(struct sim_oracle *o, struct sim_job *j)
+{
+    sim_model_set_where(&o->model, j, SIM_PENDING);
+    if (!o->clock_doubt && j->due_us <= o->model.now.wall_us) {
+        j->ready_call = o->model.call;
+    }
+}
+
+/* When a push, edit or release asks for it to be due; `got` is what the engine made of it. */
+static void check_due(struct sim_oracle *o, const struct sim_ask *a, uint64_t got)
+{
+    uint64_t from = a->submit_now.wall_us;
+    uint64_t to = o->model.now.wall_us;
+    uint64_t want = a->req.at_us != 0 ? a->req.at_us : from + a->req.delay_us;
+
+    /* In the past means now, and now is when it took effect. */
+    bool now = got == to && (got > want || (a->req.at_us == 0 && a->req.delay_us == 0));
+    bool ok = got == want || now || (o->clock_doubt && got < to);
+    if (!ok) {
+        FAIL("I4", "%s at %" PRIu64 " (delay %" PRIu64 ", at %" PRIu64 ") is due at %" PRIu64,
+             sim_op_name(a->req.op), from, a->req.delay_us, a->req.at_us, got);
+    }
+}
+
+static void answer_release(struct sim_oracle *o, struct sim_ask *a)
+{
+    struct sim_job *j = named(o, a);
+
+    if (j == NULL || !check_holder(o, a, j)) {
+        return;
+    }
+    j->priority = a->req.priority;
+    j->releases++;
+    j->delay_us = a->req.delay_us;
+    if (a->req.delay_us != 0) {
+        check_due(o, a, a->req.out.job.due_us);
+        j->due_us = a->req.out.job.due_us;
+        j->own_word = false;
+    }
+    set_pending(o, j);
+    check_change(o, a, j);
+}
+
+static void answer_return(struct sim_oracle *o, struct sim_ask *a)
+{
+    struct sim_job *j = named(o, a);
+
+    if (j != NULL && check_holder(o, a, j)) {
+        j->reserves--;
+        set_pending(o, j);
+    }
+}
+
+static void answer_bury(struct sim_oracle *o, struct sim_ask *a)
+{
+    struct sim_job *j = named(o, a);
+
+    if (j == NULL || !check_holder(o, a, j)) {
+        return;
+    }
+    j->priority = a->req.priority;
+    j->buries++;
+    j->own_word = false;
+    j->dead_order = ++o->model.dead_order;
+    sim_model_set_where(&o->model, j, SIM_DEAD);
+    check_change(o, a, j);
+}
+
+static void answer_touch(struct sim_oracle *o, struct sim_ask *a)
+{
+    struct sim_job *j = named(o, a);
+
+    if (j != NULL && check_holder(o, a, j)) {
+        j->lease_ttr_us = a->req.ttr_us != 0 && j->holder == 0 ? a->req.ttr_us : j->ttr_us;
+        j->lease_lo_us = j->lease_ttr_us + a->submit_now.boot_us;
+        j->lease_hi_us = j->lease_ttr_us + o->model.now.boot_us;
+    }
+}
+
+static void come_now(struct sim_oracle *o, struct sim_ask *a, struct sim_job *j, bool kick)
+{
+    if (sim_job_is_reserved(&o->model, j)) {
+        FAIL("I8", "%s of job %" PRIu64 " succeeded while it was reserved", sim_op_name(a->req.op),
+             j->id);
+    }
+    if (j->where == SIM_RESERVED) {
+        sim_job_expire(&o->model, j, !j->doubt);
+    }
+    j->due_us = a->req.out.job.due_us;
+    j->kicks += kick;
+    j->own_word = true;
+    if (at_once(o, a) && j->due_us > o->model.now.wall_us) {
+        FAIL("I2", "%s makes job %" PRIu64 " due in the future", sim_op_name(a->req.op), j->id);
+    }
+    set_pending(o, j);
+    check_change(o, a, j);
+}
+
+static void answer_kick_job(struct sim_oracle *o, struct sim_ask *a)
+{
+    struct sim_job *j = named(o, a);
+
+    if (j != NULL) {
+        come_now(o, a, j, true);
+    }
+}
+
+static void answer_fire(struct sim_oracle *o, struct sim_ask *a)
+{
+    struct sim_job *j = named(o, a);
+
+    if (j == NULL) {
+        return;
+    }
+    if (j->where == SIM_DEAD) {
+        FAIL("I6", "fire of job %" PRIu64 " succeeded, but it is dead", j->id);
+    }
+    come_now(o, a, j, false);
+}
+
+static void answer_edit(struct sim_oracle *o, struct sim_ask *a)
+{
+    struct sim_job *j = named(o, a);
+    const struct tr_job_view *v = &a->req.out.job;
+
+    if (j == NULL) {
+        return;
+    }
+    if (j->where == SIM_DEAD || sim_job_is_reserved(&o->model, j)) {
+        FAIL("I5", "edit of job %" PRIu64 " succeeded, but it is %s", j->id,
+             j->where == SIM_DEAD ? "dead" : "reserved");
+    }
+    if (j->where == SIM_RESERVED) {
+        sim_job_expire(&o->model, j, !j->doubt);
+    }
+    if (a->req.edit & TR_EDIT_DUE) {
+        check_due(o, a, v->due_us);
+        j->due_us = v->due_us;
+        j->delay_us = v->delay_us;
+        j->own_word = false;
+        set_pending(o, j);
+    }
+    if (a->req.edit & TR_EDIT_PRIORITY) {
+        j->priority = a->req.priority;
+        j->ready_call = j->ready_call != 0 ? o->model.call : 0; /* another place in the order */
+    }
+    if (a->req.edit & TR_EDIT_TTR) {
+        j->ttr_us = a->req.ttr_us;
+    }
+    if (a->req.edit & TR_EDIT_BODY) {
+        j->body = (struct sim_body){.seed = a->body_seed, .len = (uint32_t)a->req.body_len};
+        j->body.hash = sim_body_hash(a->req.body, j->body.len);
+    }
+    check_fields(o, a, j);
+    if (a->req.edit != 0) {
+        check_change(o, a, j);
+    }
+}
+
+static void answer_push(struct sim_oracle *o, struct sim_ask *a)
+{
+    const struct tr_job_view *v = &a->req.out.job;
+    struct sim_job *j = sim_model_find(&o->model, v->id);
+
+    if (j != NULL && (j->where != SIM_GONE || j->told)) {
+        FAIL("I6", "push gives id %" PRIu64 " for the second time", v->id);
+        return;
+    }
+    if (j != NULL) {
+        sim_model_forget(&o->model, j);
+    }
+    if (v->id == 0 || v->id <= o->id_told) {
+        FAIL("I6", "push gives id %" PRIu64 " after %" PRIu64, v->id, o->id_told);
+    }
+    j = sim_model_add(&o->model, v->id);
+    if (j == NULL) {
+        FAIL("sim", "too many jobs for the model");
+        return;
+    }
+    j->topic = a->topic;
+    j->priority = a->req.priority;
+    j->ttr_us = a->req.ttr_us;
+    j->body = (struct sim_body){.seed = a->body_seed, .len = (uint32_t)a->req.body_len};
+    j->body.hash = sim_body_hash(a->req.body, j->body.len);
+    check_due(o, a, v->due_us);
+    j->due_us = v->due_us;
+    j->delay_us = v->delay_us;
+    j->created_us = v->created_us;
+    if (v->created_us != o->model.now.wall_us && !o->clock_doubt) {
+        FAIL("I7", "push of job %" PRIu64 " was made at another time", v->id);
+    }
+    j->push_gate = a->req.out.gate;
+    set_pending(o, j);
+    check_fields(o, a, j);
+    check_change(o, a, j);
+}
+
+/* ---- Requests that look. */
+
+static void answer_peek(struct sim_oracle *o, struct sim_ask *a)
+{
+    struct sim_job *j = named(o, a);
+
+    if (j == NULL) {
+        return;
+    }
+    sim_answer_state(o, a, j, a->req.out.job.state);
+    check_fields(o, a, j);
+    if (a->req.op == TR_OP_PEEK) {
+        check_body(o, a, j);
+    }
+    sim_answer_seen(o, a, j->gate);
+}
+
+/* Jobs of the topic that are certainly in front of `than` (NULL: any) by due, or by burial. */
+static void check_first_other(struct sim_oracle *o, const struct sim_ask *a,
+                              const struct sim_job *than)
+{
+    bool dead = a->req.state == TR_DEAD;
+
+    for (size_t i = 0; i < o->model.job_count; i++) {
+        const struct sim_job *j = &o->model.jobs[i];
+        bool there = dead ? j->where == SIM_DEAD : sim_job_is_delayed(&o->model, j);
+        bool before;
+
+        if (j == than || j->topic != a->topic || !there || j->damaged) {
+            continue;
+        }
+        if (!at_once(o, a) || may_be_in_the_making(o, a, j)) {
+            continue;
+        }
+        before =
+            than == NULL || (dead ? j->dead_order < than->dead_order : sim_job_due_before(j, than));
+        if (before) {
+            FAIL("I29",
+                 "peek-first of state %d gives job %" PRIu64 ", but job %" PRIu64 " comes first",
+                 (int)a->req.state, than != NULL ? than->id : 0, j->id);
+        }
+    }
+}
+
+static void answer_peek_first(struct sim_oracle *o, struct sim_ask *a)
+{
+    struct sim_job *j = sim_model_find(&o->model, a->req.out.job.id);
+
+    if (a->req.out.status != TARRY_OK) {
+        j = NULL;
+    } else if (j == NULL || j->where == SIM_GONE || j->topic != a->topic) {
+        FAIL("I3", "peek-first gives job %" PRIu64 ", which is not there", a->req.out.job.id);
+        return;
+    }
+    if (a->req.state == TR_READY) {
+        check_least(o, a, a->topic, j);
+    } else {
+        check_first_other(o, a, j);
+    }
+    if (j != NULL) {
+        if (a->req.out.job.state != a->req.state && at_once(o, a)) {
+            FAIL("I16", "peek-first of state %d gives job %" PRIu64 " in state %d",
+                 (int)a->req.state, j->id, (int)a->req.out.job.state);
+        }
+        sim_answer_state(o, a, j, a->req.out.job.state);
+        check_fields(o, a, j);
+        check_body(o, a, j);
+        sim_answer_seen(o, a, j->gate);
+    } else {
+        sim_answer_seen(o, a, o->model.topics[a->topic].gate);
+    }
+}
+
+/* Counts of the answer against what the model knows for certain, and what it holds possible. */
+static void check_counts(struct sim_oracle *o, struct sim_ask *a, int topic)
+{
+    const struct tr_topic_stat *s = &a->req.out.stat;
+    uint64_t all = 0;
+    uint64_t dead = 0;
+    uint64_t ready = 0;
+    uint64_t delayed = 0;
+    uint64_t reserved = 0;
+    bool limbo = o->reading;
+
+    for (size_t i = 0; i < o->model.job_count; i++) {
+        const struct sim_job *j = &o->model.jobs[i];
+
+        if (j->where == SIM_GONE || (topic >= 0 && j->topic != (unsigned)topic)) {
+            continue;
+        }
+        all++;
+        if (may_be_in_the_making(o, a, j)) {
+            limbo = true;
+            continue;
+        }
+        dead += j->where == SIM_DEAD;
+        ready += sim_job_is_ready(j);
+        delayed += sim_job_is_delayed(&o->model, j);
+        reserved += sim_job_is_reserved(&o->model, j);
+    }
+    if (s->delayed + s->ready + s->reserved + s->dead != all || s->dead < dead ||
+        s->ready < ready || s->delayed < delayed || s->reserved < reserved ||
+        (!limbo && s->dead != dead)) {
+        FAIL("I16",
+             "%s says %" PRIu64 " delayed, %" PRIu64 " ready, %" PRIu64 " reserved, %" PRIu64
+             " dead; the model has at least %" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64
+             " of %" PRIu64,
+             sim_op_name(a->req.op), s->delayed, s->ready, s->reserved, s->dead, delayed, ready,
+             reserved, dead, all);
+    }
+}
+
+static void answer_stat_topic(struct sim_oracle *o, struct sim_ask *a)
+{
+    const struct sim_topic *t = &o->model.topics[a->topic];
+    const struct tr_topic_stat *s = &a->req.out.stat;
+
+    check_counts(o, a, (int)a->topic);
+    sim_answer_seen(o, a, t->gate);
+    if (s->holds != t->holds) {
+        FAIL("I16", "stat-topic says %" PRIu64 " holds, not %" PRIu64, s->holds, t->holds);
+    }
+    if ((s->pause_left_us != 0) != sim_topic_is_paused(&o->model, a->topic) && at_once(o, a)) {
+        FAIL("I16", "stat-topic says that %s is paused for %" PRIu64 " us", t->name,
+             s->pause_left_us);
+    }
+}
+
+static void answer_stat(struct sim_oracle *o, struct sim_ask *a)
+{
+    check_counts(o, a, -1);
+    sim_answer_seen(o, a, o->model.gate);
+}
+
+/* ---- Topics. */
+
+static void check_topic_number(struct sim_oracle *o, struct sim_ask *a, struct sim_topic *t)
+{
+    uint32_t number = a->req.out.topic;
+
+    if (number == 0 || (t->number != 0 && t->number != number)) {
+        FAIL("I6", "%s: topic %s has number %" PRIu32 ", it was %" PRIu32, sim_op_name(a->req.op),
+             t->name, number, t->number);
+    }
+    for (unsigned i = 0; i < o->model.topic_count; i++) {
+        if (&o->model.topics[i] != t && o->model.topics[i].number == number) {
+            FAIL("I6", "%s: topics %s and %s have one number", sim_op_name(a->req.op), t->name,
+                 o->model.topics[i].name);
+        }
+    }
+    t->number = number;
+}
+
+bool sim_answer_topic_is_used(const struct sim_oracle *o, unsigned topic)
+{
+    for (size_t i = 0; i < o->model.job_count; i++) {
+        if (o->model.jobs[i].where != SIM_GONE && o->model.jobs[i].topic == topic) {
+            return true;
+        }
+    }
+    return o->model.topics[topic].holds > 0;
+}
+
+void sim_answer_topic_gone(struct sim_oracle *o, unsigned topic)
+{
+    struct sim_topic *t = &o->model.topics[topic];
+
+    if (sim_answer_topic_is_used(o, topic)) {
+        return;
+    }
+    for (unsigned i = 0; i < SIM_ASKS_MAX; i++) {
+        const struct sim_ask *a = &o->asks[i];
+
+        for (unsigned k = 0; a->pending && a->req.op == TR_OP_RESERVE && k < a->req.topic_count;
+             k++) {
+            if (a->topics[k] == topic) {
+                return; /* it is kept for the one who waits */
+            }
+        }
+    }
+    t->number = 0;
+    t->pause_until_us = 0;
+}
+
+static void answer_topic(struct sim_oracle *o, struct sim_ask *a)
+{
+    struct sim_topic *t = &o->model.topics[a->topic];
+
+    switch (a->req.op) {
+    case TR_OP_HOLD_TOPIC:
+    case TR_OP_FIND_TOPIC:
+        if (a->req.out.status != TARRY_OK) {
+            if (sim_answer_topic_is_used(o, a->topic)) {
+                FAIL("I3", "find-topic does not find %s", t->name);
+            }
+            t->number = 0;
+            return;
+        }
+        sim_answer_topic_gone(o, a->topic);
+        check_topic_number(o, a, t);
+        t->holds += a->req.op == TR_OP_HOLD_TOPIC;
+        break;
+    case TR_OP_DROP_TOPIC:
+        t->holds--;
+        break;
+    default: /* NEXT_TOPIC */
+        if (a->req.out.status == TARRY_OK && a->req.out.topic <= a->req.topic) {
+            FAIL("I29", "next-topic after %" PRIu32 " gives %" PRIu32, a->req.topic,
+                 a->req.out.topic);
+        }
+        for (unsigned i = 0; i < o->model.topic_count; i++) {
+            uint32_t number = o->model.topics[i].number;
+            bool after = number > a->req.topic && sim_answer_topic_is_used(o, i);
+
+            if (after && (a->req.out.status != TARRY_OK || number < a->req.out.topic)) {
+                FAIL("I29", "next-topic after %" PRIu32 " leaves out %" PRIu32, a->req.topic,
+                     number);
+            }
+        }
+    }
+}
+
+static void answer_pause(struct sim_oracle *o, struct sim_ask *a)
+{
+    struct sim_topic *t = &o->model.topics[a->topic];
+
+    t->pause_until_us = a->req.wait_us == 0 ? 0 : o->model.now.boot_us + a->req.wait_us;
+    t->pause_call = o->model.call;
+    t->resume_call = o->model.call;
+}
+
+static void answer_close(struct sim_oracle *o, struct sim_ask *a)
+{
+    for (size_t i = 0; i < o->model.job_count; i++) {
+        struct sim_job *j = &o->model.jobs[i];
+
+        if (j->where == SIM_RESERVED && j->holder == a->req.holder) {
+            sim_job_expire(&o->model, j, false);
+        }
+    }
+}
+
+typedef void answer_fn(struct sim_oracle *o, struct sim_ask *a);
+
+static answer_fn *const answers[TR_OP_COUNT] = {
+    [TR_OP_PUSH] = answer_push,
+    [TR_OP_RESERVE] = answer_reserve,
+    [TR_OP_RESERVE_JOB] = answer_reserve_job,
+    [TR_OP_DELETE] = answer_delete,
+    [TR_OP_RELEASE] = answer_release,
+    [TR_OP_RETURN] = answer_return,
+    [TR_OP_BURY] = answer_bury,
+    [TR_OP_TOUCH] = answer_touch,
+    [TR_OP_KICK] = sim_check_kick,
+    [TR_OP_KICK_JOB] = answer_kick_job,
+    [TR_OP_FIRE] = answer_fire,
+    [TR_OP_EDIT] = answer_edit,
+    [TR_OP_PAUSE] = answer_pause,
+    [TR_OP_PEEK] = answer_peek,
+    [TR_OP_PEEK_FIRST] = answer_peek_first,
+    [TR_OP_STAT_JOB] = answer_peek,
+    [TR_OP_STAT_TOPIC] = answer_stat_topic,
+    [TR_OP_STAT] = answer_stat,
+    [TR_OP_HOLD_TOPIC] = answer_topic,
+    [TR_OP_FIND_TOPIC] = answer_topic,
+    [TR_OP_DROP_TOPIC] = answer_topic,
+    [TR_OP_NEXT_TOPIC] = answer_topic,
+    [TR_OP_CLOSE] = answer_close,
+};
+
+void sim_answer(struct sim_oracle *o, struct sim_ask *a)
+{
+    answers[a->req.op](o, a);
+}

@@ -1,0 +1,459 @@
+/*
+ * Memory against the model.
+ *
+ *     after a call      every live job of the model is among the facts with the same fields, and
+ *                       nothing else is; what the engine did in silence (a lease ran out) is seen
+ *                       here, and must have been possible
+ *     in quiet moments  what is due is ready, what ran out has come back, who waits has nothing to
+ *                       wait for
+ *     after a recovery  the facts are those of an allowed batch; the model becomes what they say
+ */
+#include "oracle.h"
+
+#include "base/err.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define FAIL(promise, ...) sim_fail(o->report, promise, __VA_ARGS__)
+
+/* ---- The facts of one job. */
+
+/* A reserve-job that is under way has taken the job out of its state already. */
+static bool in_the_making(const struct sim_oracle *o, uint64_t id)
+{
+    for (unsigned i = 0; i < SIM_ASKS_MAX; i++) {
+        const struct sim_ask *a = &o->asks[i];
+
+        if (a->pending && a->req.op == TR_OP_RESERVE_JOB && a->req.id == id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void check_row(struct sim_oracle *o, struct sim_job *j, const struct sim_row *row)
+{
+    const struct sim_model *m = &o->model;
+    const char *what = NULL;
+
+    if (in_the_making(o, j->id) && !sim_job_may_be_reserved(j) &&
+        (row->due_us != j->due_us || (j->where == SIM_DEAD && row->dead_seq == 0))) {
+        sim_job_woken(&o->model, j, row->due_us);
+    }
+    if (row->timeouts == j->timeouts + 1 && j->where == SIM_RESERVED &&
+        !sim_job_is_reserved(m, j)) {
+        sim_job_expire(&o->model, j, true);
+    }
+    if (j->damaged && row->dead_seq != 0 && j->where != SIM_DEAD) { /* cannot be read: put aside */
+        sim_model_set_where(&o->model, j, SIM_DEAD);
+        j->dead_order = ++o->model.dead_order;
+        j->reserves = row->reserves; /* it was in the making */
+    }
+    if (j->damaged && j->where == SIM_PENDING && row->reserves > j->reserves) {
+        j->reserves = row->reserves; /* tried again and again, until it can be put aside */
+    }
+    if (row->due_us != j->due_us) {
+        what = "due";
+    } else if (row->priority != j->priority) {
+        what = "priority";
+    } else if (row->topic != j->topic) {
+        what = "topic";
+    } else if (row->created_us != j->created_us || row->delay_us != j->delay_us) {
+        what = "created or delay";
+    } else if (row->ttr_us != j->ttr_us) {
+        what = "ttr";
+    } else if (row->body_len != j->body.len) {
+        what = "body length";
+    } else if (row->releases != j->releases || row->buries != j->buries || row->kicks != j->kicks) {
+        what = "releases, buries or kicks";
+    } else if (row->timeouts != j->timeouts) {
+        what = "timeouts";
+    } else if (row->reserves != j->reserves &&
+               !(sim_oracle_limbo(o, j->topic) && row->reserves == j->reserves + 1)) {
+        what = "reserves";
+    } else if ((row->dead_seq != 0) != (j->where == SIM_DEAD)) {
+        what = "being dead";
+    } else if (row->lease != j->lease && j->where == SIM_RESERVED && j->holder == 0 &&
+               sim_job_is_reserved(m, j)) {
+        what = "lease";
+    } else if (row->rid < j->rid) {
+        what = "rid";
+    } else if (row->body_hash != 0 && row->body_hash != j->body.hash && j->body.len > 0) {
+        what = "body";
+    }
+    if (what != NULL) {
+        FAIL("I16",
+             "in memory job %" PRIu64 " (rid %" PRIu64
+             ") differs from the model in %s: where %d, due %" PRIu64 " not %" PRIu64
+             ", reserves %" PRIu32 " not %" PRIu32 ", timeouts %" PRIu32 " not %" PRIu32
+             ", dead %" PRIu64 ", lease %" PRIx64 " not %" PRIx64 ", it ends in [%" PRIu64
+             ", %" PRIu64 "], now %" PRIu64,
+             j->id, row->rid, what, (int)j->where, row->due_us, j->due_us, row->reserves,
+             j->reserves, row->timeouts, j->timeouts, row->dead_seq, row->lease, j->lease,
+             j->lease_lo_us, j->lease_hi_us, m->now.boot_us);
+    }
+}
+
+/* A kick under way in its topic may have reached the job. */
+static void accept_kick(struct sim_oracle *o, struct sim_job *j, const struct sim_row *row)
+{
+    if (o->model.topics[j->topic].kicking == 0 || row->kicks != j->kicks + 1) {
+        return;
+    }
+    if (sim_job_is_reserved(&o->model, j)) {
+        FAIL("I8", "kick took job %" PRIu64 ", which is reserved", j->id);
+    }
+    j->kicks++;
+    j->due_us = row->due_us;
+    j->own_word = true;
+    j->kick_call = o->model.call;
+    j->was_dead = j->where == SIM_DEAD;
+    j->gate = o->call_closed + 1;
+    sim_model_set_where(&o->model, j, SIM_PENDING);
+}
+
+void sim_oracle_sync(struct sim_oracle *o)
+{
+    struct sim_model *m = &o->model;
+    uint64_t seen = 0;
+
+    sim_prefix_read(&o->prefix, o->engine);
+    for (size_t i = 0; i < o->prefix.now.count; i++) {
+        const struct sim_row *row = &o->prefix.now.rows[i];
+        struct sim_job *j = sim_model_find(m, row->id);
+
+        if (j == NULL || j->where == SIM_GONE) {
+            FAIL(j == NULL ? "I7" : "I6", "in memory is job %" PRIu64 " (rid %" PRIu64 "), %s",
+                 row->id, row->rid, j == NULL ? "which nobody pushed" : "which is gone");
+            return;
+        }
+        accept_kick(o, j, row);
+        check_row(o, j, row);
+        j->rid = row->rid;
+        j->seen_call = m->call;
+        sim_job_keep_body(j);
+        seen++;
+    }
+    for (size_t i = 0; seen != m->live && i < m->job_count; i++) {
+        if (m->jobs[i].where != SIM_GONE && m->jobs[i].seen_call != m->call) {
+            FAIL("I1", "job %" PRIu64 " is lost in memory", m->jobs[i].id);
+            return;
+        }
+    }
+}
+
+/* ---- Kick: the engine chooses, so take its word, then see whether it chose well. */
+
+static void check_kicked_dead(struct sim_oracle *o, const struct sim_ask *a, uint64_t number)
+{
+    uint64_t newest = 0;
+    uint64_t left = 0;
+
+    for (size_t i = 0; i < o->model.job_count; i++) {
+        const struct sim_job *j = &o->model.jobs[i];
+
+        if (j->id != 0 && j->topic == a->topic && j->kick_call == o->model.call && j->was_dead) {
+            newest = j->dead_order > newest ? j->dead_order : newest;
+        }
+    }
+    for (size_t i = 0; i < o->model.job_count; i++) {
+        const struct sim_job *j = &o->model.jobs[i];
+
+        if (j->where == SIM_DEAD && j->topic == a->topic && !j->damaged) {
+            left++;
+            if (j->dead_order < newest) {
+                FAIL("I29", "kick left out job %" PRIu64 ", which died earlier", j->id);
+            }
+        }
+    }
+    if (number < a->req.count && left > 0 && !o->reading) {
+        FAIL("I16", "kick of %" PRIu64 " kicked only %" PRIu64 ", %" PRIu64 " dead are left",
+             a->req.count, number, left);
+    }
+}
+
+static void check_kicked_delayed(struct sim_oracle *o, const struct sim_ask *a, uint64_t number)
+{
+    uint64_t left = 0;
+
+    for (size_t i = 0; i < o->model.job_count; i++) {
+        const struct sim_job *j = &o->model.jobs[i];
+
+        if (j->topic == a->topic && j->where == SIM_DEAD && !o->reading && !j->damaged) {
+            FAIL("I29", "kick took delayed jobs, though job %" PRIu64 " is dead", j->id);
+        }
+        left += j->topic == a->topic && sim_job_is_delayed(&o->model, j);
+    }
+    if (number < a->req.count && left > 0 && !o->reading) {
+        FAIL("I16", "kick of %" PRIu64 " kicked only %" PRIu64 ", %" PRIu64 " delayed are left",
+             a->req.count, number, left);
+    }
+}
+
+void sim_check_kicking(struct sim_oracle *o)
+{
+    sim_prefix_read(&o->prefix, o->engine);
+    for (size_t i = 0; i < o->prefix.now.count; i++) {
+        struct sim_job *j = sim_model_find(&o->model, o->prefix.now.rows[i].id);
+
+        if (j != NULL && j->where != SIM_GONE) {
+            accept_kick(o, j, &o->prefix.now.rows[i]);
+        }
+    }
+}
+
+void sim_check_kick(struct sim_oracle *o, struct sim_ask *a)
+{
+    uint64_t number = 0;
+    bool dead = false;
+
+    sim_check_kicking(o);
+    for (size_t i = 0; i < o->prefix.now.count; i++) {
+        struct sim_job *j = sim_model_find(&o->model, o->prefix.now.rows[i].id);
+
+        if (j != NULL && j->where != SIM_GONE) {
+            if (j->kick_call == o->model.call && j->topic == a->topic) {
+                dead = dead || j->was_dead;
+                number++;
+                o->model.topics[a->topic].gate = o->call_closed + 1;
+                o->model.gate = o->call_closed + 1;
+            }
+        }
+    }
+    o->model.topics[a->topic].kicking--;
+    o->model.topics[a->topic].kick_call = o->model.call;
+    if (a->submit_call != o->model.call || o->model.topics[a->topic].kicking != 0) {
+        return; /* others may have come between its slices */
+    }
+    if (number != a->req.out.number) {
+        FAIL("I16", "kick says %" PRIu64 ", but %" PRIu64 " were kicked", a->req.out.number,
+             number);
+    }
+    if (dead) {
+        check_kicked_dead(o, a, number);
+    } else {
+        check_kicked_delayed(o, a, number);
+    }
+    sim_answer_seen(o, a,
+                    o->model.topics[a->topic].gate > a->closed + 1
+                        ? a->closed + 1
+                        : o->model.topics[a->topic].gate);
+}
+
+/* ---- Quiet moments. */
+
+void sim_check_leases(struct sim_oracle *o)
+{
+    for (size_t i = 0; i < o->model.job_count && !tr_engine_failed(o->engine); i++) {
+        const struct sim_job *j = &o->model.jobs[i];
+
+        if (j->where == SIM_RESERVED && o->model.now.boot_us >= j->lease_lo_us) {
+            sim_oracle_sync(o);
+            return;
+        }
+    }
+}
+
+static void check_waiting(struct sim_oracle *o, struct sim_ask *a)
+{
+    const struct sim_model *m = &o->model;
+
+    if (m->now.boot_us - a->submit_now.boot_us >= a->req.wait_us) {
+        FAIL("I27", "a reserve of %" PRIu64 " us still waits after %" PRIu64 " us", a->req.wait_us,
+             m->now.boot_us - a->submit_now.boot_us);
+    }
+    for (size_t i = 0; i < m->job_count; i++) {
+        const struct sim_job *j = &m->jobs[i];
+
+        if (!sim_job_is_ready(j) || j->damaged || sim_topic_may_be_paused(m, j->topic)) {
+            continue;
+        }
+        for (unsigned t = 0; t < a->req.topic_count; t++) {
+            if (a->topics[t] == j->topic) {
+                FAIL("I1", "job %" PRIu64 " is ready, and client %u waits for it", j->id,
+                     a->client);
+            }
+        }
+    }
+}
+
+void sim_check_settled(struct sim_oracle *o)
+{
+    struct sim_model *m = &o->model;
+
+    for (unsigned i = 0; i < m->topic_count; i++) {
+        if (m->topics[i].pause_until_us != 0 && !sim_topic_is_paused(m, i)) {
+            m->topics[i].pause_until_us = 0;
+            m->topics[i].resume_call = m->call;
+        }
+    }
+    for (size_t i = 0; i < m->job_count && !o->clock_doubt; i++) {
+        struct sim_job *j = &m->jobs[i];
+
+        if (j->where == SIM_PENDING && j->ready_call == 0 && j->due_us <= m->now.wall_us) {
+            j->ready_call = m->call;
+        }
+    }
+}
+
+/* sync = interval: what was written is synced, or soon will be. */
+static void check_synced(struct sim_oracle *o)
+{
+    struct tr_engine_stat stat;
+
+    if (o->params->sync != TR_SYNC_INTERVAL) {
+        return;
+    }
+    tr_engine_stat(o->engine, &stat);
+    if (stat.synced_batch != o->durable &&
+        o->next_turn > o->model.now.boot_us + o->params->sync_us) {
+        FAIL("I22", "batch %" PRIu64 " was written, but only %" PRIu64 " is synced, and none is planned",
+             o->durable, stat.synced_batch);
+    }
+}
+
+void sim_check_quiet(struct sim_oracle *o)
+{
+    struct sim_model *m = &o->model;
+
+    for (unsigned i = 0; i < m->topic_count; i++) {
+        m->topics[i].undoing = false;
+    }
+    sim_oracle_sync(o);
+    for (size_t i = 0; i < m->job_count; i++) {
+        const struct sim_job *j = &m->jobs[i];
+
+        if (j->where == SIM_RESERVED && m->now.boot_us >= j->lease_hi_us) {
+            FAIL("I8", "the lease of job %" PRIu64 " ran out %" PRIu64 " us ago", j->id,
+                 m->now.boot_us - j->lease_hi_us);
+        }
+    }
+    check_synced(o);
+    for (unsigned i = 0; i < SIM_ASKS_MAX; i++) {
+        struct sim_ask *a = &o->asks[i];
+
+        if (a->pending && a->req.op == TR_OP_RESERVE) {
+            check_waiting(o, a);
+        } else if (a->pending && a->req.op != TR_OP_PUSH && a->req.op != TR_OP_EDIT) {
+            FAIL("I13", "%s of client %u is stuck: nothing is left to do", sim_op_name(a->req.op),
+                 a->client);
+        }
+    }
+}
+
+/* ---- After a recovery. */
+
+static void restore_lease(struct sim_oracle *o, struct sim_job *j, const struct sim_row *row)
+{
+    struct tr_now now = o->model.now;
+    uint64_t left = row->lease_end_us > now.wall_us ? row->lease_end_us - now.wall_us : 0;
+    uint64_t ttr = j->lease == row->lease && j->lease_ttr_us != 0 ? j->lease_ttr_us : j->ttr_us;
+    uint64_t least = ttr < j->ttr_us ? ttr : j->ttr_us;
+
+    sim_model_set_where(&o->model, j, SIM_RESERVED);
+    j->lease = row->lease;
+    j->lease_ttr_us = ttr;
+    j->lease_lo_us = now.boot_us + (left < least ? left : least);
+    j->lease_hi_us = now.boot_us + (ttr > j->ttr_us ? ttr : j->ttr_us);
+}
+
+static void restore(struct sim_oracle *o, struct sim_job *j, const struct sim_row *row)
+{
+    j->topic = row->topic;
+    j->priority = row->priority;
+    j->due_us = row->due_us;
+    j->created_us = row->created_us;
+    j->delay_us = row->delay_us;
+    j->ttr_us = row->ttr_us;
+    j->body = sim_job_body_at(j, row->rid);
+    while (j->body_count > 0 && j->bodies[j->body_count - 1].rid > row->rid) {
+        j->body_count--; /* these never happened */
+    }
+    j->rid = row->rid;
+    j->reserves = row->reserves;
+    j->timeouts = row->timeouts;
+    j->releases = row->releases;
+    j->buries = row->buries;
+    j->kicks = row->kicks;
+    j->gate = 0;
+    j->push_gate = 0;
+    j->seen_call = o->model.call;
+    if (row->lease != 0 && row->lease_end_us != 0) {
+        restore_lease(o, j, row);
+    } else {
+        sim_model_set_where(&o->model, j, row->dead_seq != 0 ? SIM_DEAD : SIM_PENDING);
+    }
+    j->dead_order = row->dead_seq;
+    if (row->dead_seq > o->model.dead_order) {
+        o->model.dead_order = row->dead_seq;
+    }
+    if (row->body_len != j->body.len ||
+        (row->body_hash != 0 && row->body_len > 0 && row->body_hash != j->body.hash)) {
+        FAIL("I7", "job %" PRIu64 " (rid %" PRIu64 ") came back with a wrong body", j->id,
+             row->rid);
+    }
+}
+
+static void restore_all(struct sim_oracle *o)
+{
+    struct sim_model *m = &o->model;
+
+    for (size_t i = 0; i < o->prefix.now.count; i++) {
+        const struct sim_row *row = &o->prefix.now.rows[i];
+        struct sim_job *j = sim_model_find(m, row->id);
+
+        if (j == NULL) {
+            FAIL("I7", "recovery gave job %" PRIu64 ", which nobody pushed", row->id);
+            return;
+        }
+        restore(o, j, row);
+    }
+    for (size_t i = 0; i < m->job_count; i++) {
+        struct sim_job *j = &m->jobs[i];
+
+        if (j->where != SIM_GONE && j->seen_call != m->call) {
+            sim_model_set_where(m, j, SIM_GONE);
+        }
+        if (j->where == SIM_GONE && !j->told && j->id != 0) {
+            sim_model_forget(m, j); /* it never happened */
+        }
+    }
+    for (unsigned i = 0; i < m->topic_count; i++) {
+        struct sim_topic *t = &m->topics[i];
+
+        t->number = 0;
+        t->holds = 0;
+        t->pause_until_us = 0;
+        t->gate = 0;
+        t->kicking = 0;
+        t->undoing = false;
+    }
+    m->gate = 0;
+}
+
+void sim_oracle_opened(struct sim_oracle *o, struct tr_engine *e, struct tr_now now)
+{
+    struct tr_engine_stat stat;
+    uint64_t least = o->id_told > o->prefix.rid_high ? o->id_told : o->prefix.rid_high;
+
+    o->engine = e;
+    o->model.now = now;
+    o->model.call++;
+    o->clock_doubt = false;
+    if (now.wall_us > o->model.wall_high_us) {
+        o->model.wall_high_us = now.wall_us;
+    }
+    tr_engine_stat(e, &stat);
+    sim_prefix_recovered(&o->prefix, e, stat.durable_batch);
+    if (o->report->failed) {
+        return;
+    }
+    if (stat.next_rid <= least) {
+        FAIL("I6", "the next rid is %" PRIu64 ", but %" PRIu64 " is known outside", stat.next_rid,
+             least);
+    }
+    restore_all(o);
+    o->closed = stat.durable_batch;
+    o->durable = stat.durable_batch;
+}

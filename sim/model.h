@@ -1,0 +1,154 @@
+#ifndef TR_SIM_MODEL_H
+#define TR_SIM_MODEL_H
+
+/*
+ * The model: a plain table of jobs and topics, changed by answers alone. What the engine decides
+ * in silence (a job became ready, a lease ran out) the model knows only within bounds; each such
+ * doubt is a named field or function here. See model.c.
+ */
+
+#include "base/rng.h"
+#include "engine/engine.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    SIM_TOPICS_MAX = 6,
+    SIM_JOBS_MAX = 4096, /* that ever lived in one run */
+    SIM_BODIES_MAX = 8,  /* bodies remembered per job */
+    SIM_LEASES_MAX = 4096,
+    SIM_HASH = 1024,
+};
+
+enum sim_where { SIM_GONE, SIM_PENDING, SIM_RESERVED, SIM_DEAD };
+
+struct sim_body {
+    uint64_t rid; /* of the first version with this body */
+    uint64_t seed;
+    uint64_t hash;
+    uint32_t len;
+};
+
+struct sim_job {
+    uint64_t id;
+    uint64_t rid; /* as last seen among the facts; 0: not yet */
+    enum sim_where where;
+    unsigned topic; /* index */
+    uint32_t priority;
+    uint64_t due_us;
+    uint64_t created_us;
+    uint64_t delay_us;
+    uint64_t ttr_us;
+    struct sim_body body;
+    struct sim_body bodies[SIM_BODIES_MAX]; /* earlier ones, by rid, for the way back */
+    unsigned body_count;
+
+    uint32_t reserves, timeouts, releases, buries, kicks;
+    uint64_t dead_order; /* rises with each burial */
+
+    uint64_t holder; /* reserved: the connection, or 0 */
+    uint64_t lease;
+    uint64_t lease_ttr_us;
+    uint64_t lease_lo_us; /* boot: the lease may end from here on */
+    uint64_t lease_hi_us; /* boot: and has ended by here */
+
+    uint64_t ready_call; /* surely ready since this engine call; 0: perhaps not */
+    uint64_t gate;       /* batch of its last gated change */
+    uint64_t push_gate;  /* its maker is told when this is durable */
+    uint64_t kick_call;  /* when it was last kicked */
+    uint64_t seen_call;  /* when it was last among the facts */
+    bool was_dead;       /* when it was last kicked */
+    bool own_word;       /* a client's own word made it come early */
+    bool told;           /* its maker knows its id */
+    bool damaged;        /* its body was reported as damaged */
+    bool doubt;          /* its connection is being closed */
+    int32_t next;        /* in the hash */
+};
+
+struct sim_topic {
+    char name[24];
+    uint32_t number; /* 0: not known */
+    uint64_t holds;
+    uint64_t pause_until_us; /* boot; 0: surely not paused */
+    uint64_t pause_call;     /* when the last change of pause was asked */
+    uint64_t resume_call;    /* surely not paused since */
+    uint64_t gate;           /* batch of the last gated change of any of its jobs */
+    unsigned kicking; /* KICKs under way; they may take several calls */
+    uint64_t kick_call; /* when the last one was answered */
+    bool undoing; /* a hand-out that was abandoned may not be undone yet */
+};
+
+struct sim_model {
+    struct sim_job jobs[SIM_JOBS_MAX];
+    size_t job_count;
+    int32_t hash[SIM_HASH];
+    struct sim_topic topics[SIM_TOPICS_MAX];
+    unsigned topic_count;
+    uint64_t leases[SIM_LEASES_MAX]; /* all that were ever given: a hash set */
+    size_t lease_count;
+    uint64_t live;
+    uint64_t dead_order;
+    uint64_t gate; /* batch of the last gated change of all */
+
+    struct tr_now now;
+    uint64_t call;         /* number of the engine call under way */
+    uint64_t wall_high_us; /* highest wall clock ever seen */
+};
+
+void sim_model_reset(struct sim_model *m, unsigned topics);
+
+struct sim_job *sim_model_find(struct sim_model *m, uint64_t id);
+
+/* A new job, pending; NULL when the table is full. id must not be there. */
+struct sim_job *sim_model_add(struct sim_model *m, uint64_t id);
+
+/* Forgets a job that was never told of, so that its id may come again. */
+void sim_model_forget(struct sim_model *m, struct sim_job *j);
+
+/* -1: unknown. */
+int sim_model_topic_by_name(const struct sim_model *m, const char *name, size_t len);
+int sim_model_topic_by_number(const struct sim_model *m, uint32_t number);
+
+/* Notes a lease number. False when it was given before. */
+bool sim_model_new_lease(struct sim_model *m, uint64_t lease);
+
+void sim_model_set_where(struct sim_model *m, struct sim_job *j, enum sim_where where);
+
+/* Fills buf with the bytes that seed stands for. */
+void sim_body_fill(uint64_t seed, uint8_t *buf, uint32_t len);
+uint64_t sim_body_hash(const uint8_t *buf, uint32_t len);
+
+/* Remembers j's body under its rid, for the way back. */
+void sim_job_keep_body(struct sim_job *j);
+
+/* The body that version rid had. */
+struct sim_body sim_job_body_at(const struct sim_job *j, uint64_t rid);
+
+/* Could it be reserved now? Must it be? */
+bool sim_job_may_be_reserved(const struct sim_job *j);
+bool sim_job_is_reserved(const struct sim_model *m, const struct sim_job *j);
+
+/* Could it be neither dead nor reserved now? */
+bool sim_job_may_be_pending(const struct sim_model *m, const struct sim_job *j);
+
+bool sim_job_is_ready(const struct sim_job *j);
+bool sim_job_may_be_ready(const struct sim_model *m, const struct sim_job *j);
+bool sim_job_is_delayed(const struct sim_model *m, const struct sim_job *j);
+
+/* A client's own word made it due at due_us, dead or not. */
+void sim_job_woken(struct sim_model *m, struct sim_job *j, uint64_t due_us);
+
+/* The lease ran out. */
+void sim_job_expire(struct sim_model *m, struct sim_job *j, bool counted);
+
+/* True when a comes before b. */
+bool sim_job_before(const struct sim_job *a, const struct sim_job *b, enum tr_order order);
+bool sim_job_due_before(const struct sim_job *a, const struct sim_job *b);
+
+/* A pause ends with the first turn after its time. */
+bool sim_topic_is_paused(const struct sim_model *m, unsigned topic);
+bool sim_topic_may_be_paused(const struct sim_model *m, unsigned topic);
+
+#endif

@@ -1,0 +1,13 @@
+#ifndef TR_SIM_MUTANTS_H
+#define TR_SIM_MUTANTS_H
+
+/* The deliberate bugs of base/mutants.h against the simulator. See mutants.c. */
+
+/* Runs every row, or those of one swarm or name (NULL: all), prints the table, also to the file
+ * `table` if it is not NULL. Gives the exit code. Only in a build with TR_MUTANTS. */
+int sim_mutants_run(const char *only, const char *table);
+
+/* Turns one on by name, for this process. False when there is none. */
+int sim_mutants_select(const char *name);
+
+#endif

@@ -1,0 +1,153 @@
+#ifndef TR_SIM_ORACLE_H
+#define TR_SIM_ORACLE_H
+
+/*
+ * Says whether what the engine did was right. See oracle.c (calls, refusals), answer.c
+ * (successes) and check.c (memory, quiet moments, recovery).
+ *
+ * Use, around every call of the engine: sim_oracle_begin, the call, sim_oracle_end. Requests are
+ * made from struct sim_ask, whose `done` is sim_oracle_done.
+ */
+
+#include "engine/engine.h"
+#include "model.h"
+#include "prefix.h"
+#include "report.h"
+#include "sim_disk.h"
+#include "swarm.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { SIM_ASKS_MAX = 16, SIM_LAST_MAX = 32 };
+
+struct sim_oracle;
+
+/* A request and what the oracle must remember of it. */
+struct sim_ask {
+    struct tr_req req;
+    struct sim_oracle *oracle;
+    bool pending;  /* submitted, not yet answered */
+    bool answered; /* in the queue of this call */
+    bool wrong;    /* must be refused with TARRY_EINVAL or TARRY_EFULL */
+    unsigned client;
+    unsigned topic; /* index */
+    unsigned topics[SIM_TOPICS_MAX];
+    uint32_t numbers[SIM_TOPICS_MAX]; /* req.topics */
+    uint64_t body_seed;
+    uint64_t submit_call;
+    struct tr_now submit_now;
+    uint64_t wall_max_us; /* highest wall clock since it was submitted */
+
+    /* From done. */
+    bool has_body;
+    uint64_t body_hash;
+    uint64_t closed;
+    int name_topic; /* index of out.name, or -1 */
+};
+
+struct sim_oracle {
+    struct sim_model model;
+    struct sim_prefix prefix;
+    struct sim_report *report;
+
+    const struct sim_params *params; /* from here on all is zero at the start of a run */
+    struct tr_engine *engine;
+    struct sim_disk *disk;
+
+    struct sim_ask asks[SIM_ASKS_MAX]; /* one per client */
+    struct sim_ask *queue[SIM_ASKS_MAX];
+    size_t queued;
+
+    uint64_t closed;      /* newest closed batch */
+    uint64_t durable;     /* newest batch told to be durable */
+    uint64_t call_closed; /* closed when the call began */
+    bool reading;         /* a READ was in flight when the call began, or is now */
+    bool was_failed;      /* the engine had failed before the call */
+    bool settled;         /* the engine asked for no other turn before time goes on */
+    bool quiet;           /* and nothing is in flight */
+    bool must_sync;
+    uint64_t next_turn; /* as the engine last said */
+    uint64_t id_told;   /* highest id that a client knows */
+    unsigned since_sync;
+
+    /* The wall clock was stepped; the engine may take its time to believe it. */
+    bool clock_doubt;
+    bool clock_turned; /* the engine has seen it */
+    uint64_t clock_boot_us;
+
+    bool damage; /* a DAMAGE notice was given */
+    bool warned; /* a WARNING or DAMAGE notice was given */
+    bool rotten; /* something on the disk was damaged */
+    bool must_open; /* ... where there is a second copy */
+    bool must_refuse; /* ... without which the store must not be believed */
+    bool sealed; /* a SEAL, or a clean end, stands behind the last batch */
+    bool spared; /* a recovery was let through without faults */
+    uint64_t durable_boot_us;
+    struct sim_ask last[SIM_LAST_MAX]; /* the last answers, a ring */
+    uint64_t last_call[SIM_LAST_MAX];
+    uint64_t last_count;
+    bool forced; /* a sweep makes requests of the disk fail */
+
+    uint64_t requests, handouts, refused, told, batches;
+    uint64_t digest;
+    bool trace;
+};
+
+void sim_oracle_init(struct sim_oracle *o, struct sim_report *report);
+void sim_oracle_fini(struct sim_oracle *o);
+void sim_oracle_reset(struct sim_oracle *o, const struct sim_params *params, struct sim_disk *disk);
+
+void sim_oracle_begin(struct sim_oracle *o, struct tr_now now);
+void sim_oracle_end(struct sim_oracle *o);
+
+/* After sim_oracle_end of a tr_engine_turn that gave next. */
+void sim_oracle_turned(struct sim_oracle *o, uint64_t next);
+
+/* Before tr_engine_submit: fills what the oracle needs. */
+void sim_oracle_ask(struct sim_oracle *o, struct sim_ask *a);
+void sim_oracle_abandoned(struct sim_oracle *o, struct sim_ask *a);
+
+/* Callbacks of request and config. */
+void sim_oracle_done(struct tr_req *r);
+void sim_oracle_closed(struct sim_oracle *o, uint64_t batch);
+void sim_oracle_durable(struct sim_oracle *o, uint64_t batch);
+void sim_oracle_notice(struct sim_oracle *o, enum tr_notice kind, const char *text);
+
+/* A new engine is open. */
+void sim_oracle_opened(struct sim_oracle *o, struct tr_engine *e, struct tr_now now);
+
+/* The engine is no more: requests and answers in the air are lost. */
+void sim_oracle_crashed(struct sim_oracle *o);
+
+/* Compares the engine's memory with the model. */
+void sim_oracle_sync(struct sim_oracle *o);
+
+/* The last answers, oldest first. */
+void sim_oracle_print_last(const struct sim_oracle *o, FILE *out);
+
+const char *sim_op_name(enum tr_op op);
+
+/* May a job of the topic be reserved by a hand-out that nobody has heard of? */
+bool sim_oracle_limbo(const struct sim_oracle *o, unsigned topic);
+
+/* Between the files of the oracle. answer.c: judges an answer and does to the model what it says.
+ */
+void sim_answer(struct sim_oracle *o, struct sim_ask *a);
+void sim_answer_refused(struct sim_oracle *o, struct sim_ask *a);
+void sim_answer_seen(struct sim_oracle *o, const struct sim_ask *a, uint64_t need);
+/* Forgets the number and pause of a topic that nobody needs any more. */
+void sim_answer_topic_gone(struct sim_oracle *o, unsigned topic);
+bool sim_answer_topic_is_used(const struct sim_oracle *o, unsigned topic);
+void sim_answer_state(struct sim_oracle *o, const struct sim_ask *a, const struct sim_job *j,
+                      enum tr_job_state state);
+/* check.c: takes from the facts which jobs a KICK has kicked. */
+void sim_check_kick(struct sim_oracle *o, struct sim_ask *a);
+void sim_check_kicking(struct sim_oracle *o);
+/* check.c: nothing is left to do before time goes on; and nothing is in flight. */
+void sim_check_settled(struct sim_oracle *o);
+/* check.c: after a turn: which leases have run out? */
+void sim_check_leases(struct sim_oracle *o);
+void sim_check_quiet(struct sim_oracle *o);
+
+#endif

@@ -1,0 +1,306 @@
+/*
+ * Snapshots of the facts, one per closed batch.
+ *
+ *     floor                                newest
+ *     | batch 41 | batch 42 | batch 43 |
+ *       durable    in flight  closed
+ *
+ * When batch n becomes durable, those before n are given up: a recovery must give n or more. After
+ * a recovery to n those after n are given up too: they never happened and must never come back.
+ *
+ * Memory is exact at the end of a batch at the moment when it is closed, also in the middle of a
+ * call; that is why facts are compared, and not the model, which may not have heard the answer yet.
+ */
+#include "prefix.h"
+
+#include "base/check.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+void sim_prefix_init(struct sim_prefix *p, struct sim_model *model, struct sim_report *report)
+{
+    *p = (struct sim_prefix){.model = model, .report = report};
+}
+
+void sim_prefix_fini(struct sim_prefix *p)
+{
+    for (size_t i = 0; i < p->room; i++) {
+        free(p->snaps[i].rows);
+    }
+    free(p->snaps);
+    free(p->now.rows);
+}
+
+void sim_prefix_reset(struct sim_prefix *p)
+{
+    p->first = 0;
+    p->count = 0;
+    p->rid_high = 0;
+}
+
+struct reader {
+    struct sim_prefix *p;
+    struct sim_rows *into;
+};
+
+static void add_row(void *ctx, const struct tr_job_fact *f)
+{
+    struct reader *reader = ctx;
+    struct sim_rows *r = reader->into;
+    struct sim_row *row;
+    int topic = sim_model_topic_by_name(reader->p->model, f->topic, f->topic_len);
+
+    if (topic < 0) {
+        sim_fail(reader->p->report, "I7", "job %" PRIu64 " is in an unknown topic", f->id);
+        return;
+    }
+    r->sorted = r->sorted && (r->count == 0 || r->rows[r->count - 1].rid < f->rid);
+    if (r->count == r->room) {
+        r->room = r->room == 0 ? 64 : r->room * 2;
+        r->rows = realloc(r->rows, r->room * sizeof(*r->rows));
+        TR_CHECK(r->rows != NULL);
+    }
+    row = &r->rows[r->count++];
+    *row = (struct sim_row){
+        .rid = f->rid,
+        .id = f->id,
+        .due_us = f->due_us,
+        .created_us = f->created_us,
+        .delay_us = f->delay_us,
+        .ttr_us = f->ttr_us,
+        .dead_seq = f->dead_seq,
+        .lease = f->lease,
+        .lease_end_us = f->lease_end_us,
+        .topic = (uint32_t)topic,
+        .priority = f->priority,
+        .body_len = f->body_len,
+        .reserves = f->reserves,
+        .timeouts = f->timeouts,
+        .releases = f->releases,
+        .buries = f->buries,
+        .kicks = f->kicks,
+    };
+    if (f->body != NULL) {
+        row->body_hash = sim_body_hash(f->body, f->body_len);
+    }
+}
+
+static int by_rid(const void *a, const void *b)
+{
+    const struct sim_row *x = a;
+    const struct sim_row *y = b;
+
+    return x->rid < y->rid ? -1 : x->rid > y->rid;
+}
+
+static void read_into(struct sim_prefix *p, const struct tr_engine *e, struct sim_rows *into)
+{
+    struct reader reader = {p, into};
+
+    into->count = 0;
+    into->sorted = true;
+    tr_engine_facts(e, add_row, &reader);
+    if (!into->sorted) {
+        qsort(into->rows, into->count, sizeof(*into->rows), by_rid);
+    }
+    for (size_t i = 1; i < into->count; i++) {
+        if (into->rows[i].rid == into->rows[i - 1].rid) {
+            sim_fail(p->report, "I4", "rid %" PRIu64 " lives twice", into->rows[i].rid);
+        }
+    }
+}
+
+void sim_prefix_read(struct sim_prefix *p, const struct tr_engine *e)
+{
+    read_into(p, e, &p->now);
+}
+
+/* Room at the end; earlier snapshots that were given up lend their memory. */
+static struct sim_rows *new_snap(struct sim_prefix *p, uint64_t batch)
+{
+    struct sim_rows *snap;
+
+    if (p->first + p->count == p->room && p->first > 0) {
+        for (size_t i = 0; i < p->count; i++) {
+            struct sim_rows spare = p->snaps[i];
+
+            p->snaps[i] = p->snaps[p->first + i];
+            p->snaps[p->first + i] = spare;
+        }
+        p->first = 0;
+    }
+    if (p->first + p->count == p->room) {
+        size_t room = p->room == 0 ? 16 : p->room * 2;
+
+        p->snaps = realloc(p->snaps, room * sizeof(*p->snaps));
+        TR_CHECK(p->snaps != NULL);
+        memset(p->snaps + p->room, 0, (room - p->room) * sizeof(*p->snaps));
+        p->room = room;
+    }
+    snap = &p->snaps[p->first + p->count++];
+    snap->batch = batch;
+    return snap;
+}
+
+uint64_t sim_prefix_floor(const struct sim_prefix *p)
+{
+    return p->count > 0 ? p->snaps[p->first].batch : 0;
+}
+
+uint64_t sim_prefix_newest(const struct sim_prefix *p)
+{
+    return p->count > 0 ? p->snaps[p->first + p->count - 1].batch : 0;
+}
+
+void sim_prefix_closed(struct sim_prefix *p, const struct tr_engine *e, uint64_t batch)
+{
+    if (p->count > 0 && batch <= sim_prefix_newest(p)) {
+        sim_fail(p->report, "I6", "batch %" PRIu64 " is closed after batch %" PRIu64, batch,
+                 sim_prefix_newest(p));
+        return;
+    }
+    read_into(p, e, new_snap(p, batch));
+}
+
+static void raise_rid_high(struct sim_prefix *p, const struct sim_rows *r)
+{
+    if (r->count > 0 && r->rows[r->count - 1].rid > p->rid_high) {
+        p->rid_high = r->rows[r->count - 1].rid;
+    }
+}
+
+void sim_prefix_durable(struct sim_prefix *p, uint64_t batch)
+{
+    while (p->count > 1 && p->snaps[p->first + 1].batch <= batch) {
+        p->first++;
+        p->count--;
+    }
+    if (p->count > 0 && p->snaps[p->first].batch <= batch) {
+        raise_rid_high(p, &p->snaps[p->first]);
+    }
+}
+
+const struct sim_rows *sim_prefix_find(const struct sim_prefix *p, uint64_t batch)
+{
+    for (size_t i = 0; i < p->count; i++) {
+        if (p->snaps[p->first + i].batch == batch) {
+            return &p->snaps[p->first + i];
+        }
+    }
+    return NULL;
+}
+
+const struct sim_row *sim_rows_find(const struct sim_rows *r, uint64_t id)
+{
+    for (size_t i = 0; i < r->count; i++) {
+        if (r->rows[i].id == id) {
+            return &r->rows[i];
+        }
+    }
+    return NULL;
+}
+
+#define FIELD(name)                                                                                \
+    {                                                                                              \
+#name, offsetof(struct sim_row, name), sizeof(((struct sim_row *)0)->name)                 \
+    }
+
+static const struct field {
+    const char *name;
+    size_t off;
+    size_t size;
+} fields[] = {
+    FIELD(id),       FIELD(rid),          FIELD(topic),      FIELD(due_us),   FIELD(priority),
+    FIELD(body_len), FIELD(dead_seq),     FIELD(created_us), FIELD(delay_us), FIELD(ttr_us),
+    FIELD(reserves), FIELD(timeouts),     FIELD(releases),   FIELD(buries),   FIELD(kicks),
+    FIELD(lease),    FIELD(lease_end_us),
+};
+
+static uint64_t field_of(const struct sim_row *row, const struct field *f)
+{
+    const char *at = (const char *)row + f->off;
+    uint64_t wide = 0;
+    uint32_t narrow = 0;
+
+    if (f->size == sizeof(wide)) {
+        memcpy(&wide, at, sizeof(wide));
+        return wide;
+    }
+    memcpy(&narrow, at, sizeof(narrow));
+    return narrow;
+}
+
+/* The first field that differs, or NULL. */
+static const struct field *row_differs(const struct sim_row *a, const struct sim_row *b)
+{
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+        if (field_of(a, &fields[i]) != field_of(b, &fields[i])) {
+            return &fields[i];
+        }
+    }
+    return NULL;
+}
+
+static void compare(struct sim_prefix *p, const struct sim_rows *want, const struct sim_rows *got)
+{
+    size_t w = 0;
+    size_t g = 0;
+
+    while (w < want->count || g < got->count) {
+        const struct sim_row *a = w < want->count ? &want->rows[w] : NULL;
+        const struct sim_row *b = g < got->count ? &got->rows[g] : NULL;
+        const struct field *field;
+
+        if (b == NULL || (a != NULL && a->rid < b->rid)) {
+            sim_fail(p->report, "I10",
+                     "recovery to batch %" PRIu64 " lost job %" PRIu64 " (rid %" PRIu64 ")",
+                     want->batch, a->id, a->rid);
+            return;
+        }
+        if (a == NULL || a->rid > b->rid) {
+            sim_fail(p->report, "I10",
+                     "recovery to batch %" PRIu64 " gave job %" PRIu64 " (rid %" PRIu64
+                     "), which was not there",
+                     want->batch, b->id, b->rid);
+            return;
+        }
+        field = row_differs(a, b);
+        if (field != NULL) {
+            sim_fail(p->report, "I10",
+                     "recovery to batch %" PRIu64 ": job %" PRIu64 " (rid %" PRIu64
+                     ") has %s %" PRIu64 ", not %" PRIu64,
+                     want->batch, a->id, a->rid, field->name, field_of(b, field),
+                     field_of(a, field));
+            return;
+        }
+        w++;
+        g++;
+    }
+}
+
+void sim_prefix_recovered(struct sim_prefix *p, const struct tr_engine *e, uint64_t batch)
+{
+    const struct sim_rows *want = sim_prefix_find(p, batch);
+    struct sim_rows *snap;
+
+    sim_prefix_read(p, e);
+    if (p->count > 0 && batch < sim_prefix_floor(p)) {
+        sim_fail(p->report, "I10", "recovered to batch %" PRIu64 ", but %" PRIu64 " was durable",
+                 batch, sim_prefix_floor(p));
+    } else if (p->count > 0 && want == NULL) {
+        sim_fail(p->report, "I10",
+                 "recovered to batch %" PRIu64 ", but only %" PRIu64 " to %" PRIu64 " are allowed",
+                 batch, sim_prefix_floor(p), sim_prefix_newest(p));
+    } else if (want != NULL) {
+        compare(p, want, &p->now);
+    } else if (p->now.count != 0) {
+        sim_fail(p->report, "I10", "a new store has %zu jobs", p->now.count);
+    }
+    p->first = 0;
+    p->count = 0;
+    snap = new_snap(p, batch);
+    read_into(p, e, snap);
+    raise_rid_high(p, snap);
+}

@@ -1,0 +1,336 @@
+/*
+ * Swarms.
+ *
+ * sim_params_draw draws a generic seed: everything at once, each at a random rate, some of it off.
+ * A swarm then overrules a few of these, so that one thing happens often and in tight succession.
+ * Seeds of a swarm differ from each other in everything else.
+ *
+ * Sizes are tiny so that in a few hundred steps slots fill and are used again, batches overflow,
+ * rid blocks end and checkpoints are made.
+ */
+#include "swarm.h"
+
+#include <string.h>
+
+enum { KIB = 1024 };
+
+static const uint64_t MS = 1000;
+static const uint64_t SEC = 1000000;
+
+bool sim_dice(struct tr_rng *rng, unsigned pct)
+{
+    return tr_rng_below(rng, 100) < pct;
+}
+
+uint64_t sim_between(struct tr_rng *rng, uint64_t least, uint64_t most)
+{
+    return least + tr_rng_below(rng, most - least + 1);
+}
+
+uint64_t sim_spread(struct tr_rng *rng, uint64_t least, uint64_t most)
+{
+    unsigned bits = 0;
+    uint64_t top;
+
+    for (uint64_t span = most / least; span > 1; span /= 2) {
+        bits++;
+    }
+    top = least << tr_rng_below(rng, bits + 1);
+    return top >= most ? most : sim_between(rng, top, top * 2 > most ? most : top * 2);
+}
+
+static void draw_config(struct sim_params *p, struct tr_rng *rng)
+{
+    p->sync = TR_SYNC_ALWAYS;
+    p->sync_us = 50 * MS;
+    p->slot_bytes = sim_dice(rng, 60) ? 64 * KIB : 128 * KIB;
+    p->slots_max = (uint32_t)sim_between(rng, 6, 24);
+    p->batch_bytes = sim_between(rng, 1, 6) * 4 * KIB;
+    p->body_max = 8 * KIB;
+    p->body_cache_bytes = sim_dice(rng, 30) ? 0 : sim_spread(rng, 256, 64 * KIB);
+    p->move_body_max = (uint32_t)sim_spread(rng, 64, 4096);
+    p->rid_block = (uint32_t)sim_spread(rng, 32, 256);
+    p->slice = (uint32_t)sim_spread(rng, 8, 1000);
+    p->checkpoint_slack = sim_spread(rng, 8 * KIB, 256 * KIB);
+    p->seal_us = sim_spread(rng, 1 * MS, 50 * MS);
+    p->lazy_us = sim_spread(rng, 1 * MS, 100 * MS);
+    p->checkpoint_us = sim_spread(rng, 5 * MS, 30 * SEC);
+    p->idle_us = sim_spread(rng, 10 * MS, 10 * SEC);
+    p->mem_bytes = 64 * KIB * KIB;
+}
+
+static void draw_ops(struct sim_params *p, struct tr_rng *rng)
+{
+    static const uint8_t common[TR_OP_COUNT] = {
+        [TR_OP_PUSH] = 60,      [TR_OP_RESERVE] = 50,   [TR_OP_RESERVE_JOB] = 4,
+        [TR_OP_DELETE] = 30,    [TR_OP_RELEASE] = 14,   [TR_OP_RETURN] = 3,
+        [TR_OP_BURY] = 10,      [TR_OP_TOUCH] = 6,      [TR_OP_KICK] = 5,
+        [TR_OP_KICK_JOB] = 4,   [TR_OP_FIRE] = 4,       [TR_OP_EDIT] = 10,
+        [TR_OP_PAUSE] = 2,      [TR_OP_PEEK] = 8,       [TR_OP_PEEK_FIRST] = 6,
+        [TR_OP_STAT_JOB] = 6,   [TR_OP_STAT_TOPIC] = 4, [TR_OP_STAT] = 2,
+        [TR_OP_HOLD_TOPIC] = 3, [TR_OP_FIND_TOPIC] = 2, [TR_OP_DROP_TOPIC] = 2,
+        [TR_OP_CLOSE] = 2,      [TR_OP_NEXT_TOPIC] = 1,
+    };
+
+    for (unsigned i = 0; i < TR_OP_COUNT; i++) {
+        p->op_weight[i] = common[i] * (unsigned)sim_between(rng, 1, 4);
+        if (sim_dice(rng, 10)) {
+            p->op_weight[i] = 0;
+        }
+    }
+    p->op_weight[TR_OP_PUSH] += 20;
+    p->body_big_pct = (unsigned)sim_between(rng, 0, 30);
+    p->delay_pct = (unsigned)sim_between(rng, 0, 80);
+    p->far_pct = (unsigned)sim_between(rng, 0, 30);
+    p->stale_pct = (unsigned)sim_between(rng, 2, 25);
+    p->ttr_max_us = sim_spread(rng, 2 * MS, 60 * SEC);
+}
+
+static void draw_world(struct sim_params *p, struct tr_rng *rng)
+{
+    p->event_weight[SIM_EV_SUBMIT] = (unsigned)sim_between(rng, 20, 60);
+    p->event_weight[SIM_EV_TURN] = (unsigned)sim_between(rng, 10, 40);
+    p->event_weight[SIM_EV_DISK] = (unsigned)sim_between(rng, 10, 60);
+    p->event_weight[SIM_EV_TIME] = (unsigned)sim_between(rng, 5, 20);
+    p->event_weight[SIM_EV_SETTLE] = (unsigned)sim_between(rng, 0, 10);
+    p->event_weight[SIM_EV_ABANDON] = (unsigned)sim_between(rng, 0, 2);
+    p->event_weight[SIM_EV_REOPEN] = sim_dice(rng, 20) ? 1 : 0;
+    p->event_weight[SIM_EV_CRASH] = sim_dice(rng, 60) ? 1 : 0;
+    p->event_weight[SIM_EV_CLOCK] = sim_dice(rng, 15) ? (unsigned)sim_between(rng, 1, 3) : 0;
+    p->event_weight[SIM_EV_SPACE] = 0;
+    p->event_weight[SIM_EV_STALL] = sim_dice(rng, 20) ? 1 : 0;
+    p->power_pct = 65;
+    p->op_crash_pct = sim_dice(rng, 70) ? 60 : 0;
+    p->again_pct = 25;
+    p->clock_start_pct = p->event_weight[SIM_EV_CLOCK] != 0 ? 20 : 0;
+    p->late_pct = (uint32_t)sim_between(rng, 0, 60);
+    if (sim_dice(rng, 40)) {
+        p->short_ppm = 20000;
+    }
+    if (sim_dice(rng, 15)) {
+        p->sync_eio_ppm = (uint32_t)sim_spread(rng, 1000, 20000);
+    }
+    if (sim_dice(rng, 10)) {
+        p->write_eio_ppm = (uint32_t)sim_spread(rng, 1000, 10000);
+    }
+    if (sim_dice(rng, 10)) {
+        p->read_eio_ppm = (uint32_t)sim_spread(rng, 1000, 50000);
+        p->read_faults = true;
+    }
+}
+
+static void swarm_generic(struct sim_params *p, struct tr_rng *rng)
+{
+    p->full = sim_dice(rng, 15);
+    if (p->full) {
+        p->event_weight[SIM_EV_SPACE] = 1;
+    }
+}
+
+/* Crash upon crash, at any disk op, in recovery too. */
+static void swarm_crash(struct sim_params *p, struct tr_rng *rng)
+{
+    p->event_weight[SIM_EV_CRASH] = (unsigned)sim_between(rng, 2, 8);
+    p->op_crash_pct = 90;
+    p->again_pct = 60;
+    p->power_pct = sim_dice(rng, 50) ? 100 : 65;
+}
+
+/* Slots are emptied, checkpointed and used again as fast as can be. */
+static void small_ring(struct sim_params *p, struct tr_rng *rng)
+{
+    p->slot_bytes = 64 * KIB;
+    p->slots_max = (uint32_t)sim_between(rng, 6, 8);
+    p->body_big_pct = (unsigned)sim_between(rng, 30, 80);
+    p->checkpoint_us = sim_spread(rng, 1 * MS, 200 * MS);
+    p->live_max = (unsigned)sim_between(rng, 5, 20);
+    p->op_weight[TR_OP_PUSH] = 200;
+    p->op_weight[TR_OP_DELETE] = 200;
+}
+
+static void swarm_rot(struct sim_params *p, struct tr_rng *rng)
+{
+    if (sim_dice(rng, 50)) {
+        small_ring(p, rng);
+    }
+    p->rot = true;
+    p->read_faults = true;
+    p->body_cache_bytes = sim_dice(rng, 50) ? 0 : p->body_cache_bytes;
+    p->event_weight[SIM_EV_CRASH] = 1;
+    p->event_weight[SIM_EV_CLOCK] = 0;
+    p->event_weight[SIM_EV_SETTLE] = 10;
+    p->clock_start_pct = 0;
+    p->again_pct = 10;
+    p->sync_eio_ppm = 0;
+    p->write_eio_ppm = 0;
+    p->read_eio_ppm = 0;
+}
+
+/* The newest manifest is gone for good: the older one must not be believed. */
+static void swarm_manifest(struct sim_params *p, struct tr_rng *rng)
+{
+    swarm_rot(p, rng);
+    small_ring(p, rng);
+    p->rot_manifest = true;
+}
+
+static void swarm_full(struct sim_params *p, struct tr_rng *rng)
+{
+    p->full = true;
+    p->event_weight[SIM_EV_SPACE] = 3;
+    p->body_big_pct = (unsigned)sim_between(rng, 30, 90);
+    p->slots_max = (uint32_t)sim_between(rng, 6, 12);
+    p->enospc_ppm = sim_dice(rng, 30) ? 20000 : 0;
+    p->live_max = 120;
+    if (sim_dice(rng, 30)) { /* many small jobs: it is the checkpoints that need room */
+        p->body_big_pct = 0;
+        p->live_max = 500;
+        p->checkpoint_slack = 1;
+        p->checkpoint_us = sim_spread(rng, 5 * MS, 500 * MS);
+        p->op_weight[TR_OP_PUSH] = 600;
+        p->steps += 300;
+    }
+}
+
+/* Completions come late and lanes stand still: past due, past ttr. */
+static void swarm_slow(struct sim_params *p, struct tr_rng *rng)
+{
+    p->late_pct = 80;
+    p->event_weight[SIM_EV_DISK] = (unsigned)sim_between(rng, 2, 10);
+    p->event_weight[SIM_EV_STALL] = 3;
+    p->event_weight[SIM_EV_SETTLE] = 1;
+    p->event_weight[SIM_EV_ABANDON] = 4;
+    p->body_cache_bytes = sim_dice(rng, 70) ? 0 : 512;
+    p->ttr_max_us = 20 * MS;
+}
+
+static void swarm_clock(struct sim_params *p, struct tr_rng *rng)
+{
+    p->event_weight[SIM_EV_CLOCK] = (unsigned)sim_between(rng, 3, 10);
+    p->clock_start_pct = 50;
+    p->delay_pct = 80;
+}
+
+static void swarm_weak(struct sim_params *p, struct tr_rng *rng)
+{
+    p->sync = sim_dice(rng, 60) ? TR_SYNC_INTERVAL : TR_SYNC_NEVER;
+    p->sync_us = sim_spread(rng, 1 * MS, 50 * MS);
+    p->rid_block = (uint32_t)sim_spread(rng, 8, 64);
+    p->event_weight[SIM_EV_CRASH] = (unsigned)sim_between(rng, 1, 4);
+    p->event_weight[SIM_EV_STALL] = sim_dice(rng, 50) ? 3 : 0;
+}
+
+/* Few free slots, long-lived jobs among many short ones: the log must be rewritten all the time. */
+static void swarm_relog(struct sim_params *p, struct tr_rng *rng)
+{
+    small_ring(p, rng);
+    p->body_big_pct = (unsigned)sim_between(rng, 40, 90);
+    p->body_cache_bytes = sim_dice(rng, 50) ? 0 : 4096;
+    p->delay_pct = 30;
+    p->far_pct = 60;
+    p->live_max = (unsigned)sim_between(rng, 5, 30);
+    p->op_weight[TR_OP_EDIT] = 60;
+    p->op_crash_pct = 80;
+    p->event_weight[SIM_EV_STALL] = sim_dice(rng, 50) ? 3 : 0;
+    p->steps += 300;
+    p->sync_eio_ppm = 0;
+    p->write_eio_ppm = 0;
+}
+
+static void swarm_lease(struct sim_params *p, struct tr_rng *rng)
+{
+    p->tokens = (unsigned)sim_between(rng, 3, 6);
+    p->ttr_max_us = sim_spread(rng, 10 * MS, 3 * SEC);
+    p->op_weight[TR_OP_RESERVE] = 200;
+    p->op_weight[TR_OP_RELEASE] = 60;
+    p->op_weight[TR_OP_TOUCH] = 60;
+    p->op_weight[TR_OP_BURY] = 40;
+    p->op_weight[TR_OP_RETURN] = 20;
+    p->stale_pct = 40;
+    p->delay_pct = 20;
+    p->event_weight[SIM_EV_CRASH] = (unsigned)sim_between(rng, 1, 4);
+    p->event_weight[SIM_EV_REOPEN] = 1;
+}
+
+/* The disk answers with errors. */
+static void swarm_fault(struct sim_params *p, struct tr_rng *rng)
+{
+    p->sync_eio_ppm = sim_dice(rng, 60) ? (uint32_t)sim_spread(rng, 2000, 60000) : 0;
+    p->write_eio_ppm = sim_dice(rng, 40) ? (uint32_t)sim_spread(rng, 2000, 30000) : 0;
+    p->read_eio_ppm = sim_dice(rng, 40) ? (uint32_t)sim_spread(rng, 2000, 100000) : 0;
+    p->dir_eio_ppm = sim_dice(rng, 30) ? (uint32_t)sim_spread(rng, 2000, 60000) : 0;
+    p->read_faults = p->read_eio_ppm != 0;
+    p->short_ppm = sim_dice(rng, 50) ? 200000 : 0;
+    p->event_weight[SIM_EV_REOPEN] = 1;
+}
+
+static void swarm_memory(struct sim_params *p, struct tr_rng *rng)
+{
+    p->mem_bytes = sim_spread(rng, 512 * KIB, 2048 * KIB);
+    p->mem_small = true;
+    p->body_big_pct = 50;
+    p->live_max = 200;
+}
+
+/* No crash, all bodies in memory: hand-outs come at once and their order is checked exactly. */
+static void swarm_order(struct sim_params *p, struct tr_rng *rng)
+{
+    memset(p->event_weight + SIM_EV_ABANDON, 0,
+           sizeof(p->event_weight[0]) * (SIM_EV_COUNT - SIM_EV_ABANDON));
+    p->op_crash_pct = 0;
+    p->sync_eio_ppm = 0;
+    p->write_eio_ppm = 0;
+    p->read_eio_ppm = 0;
+    p->read_faults = false;
+    p->full = false;
+    p->body_big_pct = 2;
+    p->body_cache_bytes = 16 * KIB * KIB;
+    p->slots_max = 24;
+    p->topics = (unsigned)sim_between(rng, 1, 3);
+    p->op_weight[TR_OP_KICK] = 30;
+    p->op_weight[TR_OP_BURY] = 30;
+    p->op_weight[TR_OP_PEEK_FIRST] = 30;
+    p->op_weight[TR_OP_STAT_TOPIC] = 20;
+    p->op_weight[TR_OP_RESERVE] = 150;
+}
+
+const struct sim_swarm sim_swarms[] = {
+    {"generic", "everything at once, at random rates", swarm_generic},
+    {"crash", "crash upon crash, in recovery too", swarm_crash},
+    {"rot", "one damaged place", swarm_rot},
+    {"manifest", "the newest manifest is lost", swarm_manifest},
+    {"full", "the disk fills up and has room again", swarm_full},
+    {"slow", "late completions, stalled lanes", swarm_slow},
+    {"clock", "the wall clock steps, stands still, is wrong at the start", swarm_clock},
+    {"weak", "sync = interval or never", swarm_weak},
+    {"relog", "a small ring that must be rewritten all the time", swarm_relog},
+    {"lease", "leases over restarts, stale leases", swarm_lease},
+    {"fault", "the disk answers with errors", swarm_fault},
+    {"memory", "a small memory limit", swarm_memory},
+    {"order", "no crash: orders and counts are exact", swarm_order},
+    {NULL, NULL, NULL},
+};
+
+const struct sim_swarm *sim_swarm_find(const char *name)
+{
+    for (const struct sim_swarm *s = sim_swarms; s->name != NULL; s++) {
+        if (strcmp(s->name, name) == 0) {
+            return s;
+        }
+    }
+    return NULL;
+}
+
+void sim_params_draw(struct sim_params *p, const struct sim_swarm *swarm, struct tr_rng *rng)
+{
+    *p = (struct sim_params){.swarm = swarm->name};
+    p->steps = (unsigned)sim_between(rng, 300, 600);
+    p->topics = (unsigned)sim_between(rng, 1, 6);
+    p->conns = (unsigned)sim_between(rng, 1, 6);
+    p->tokens = (unsigned)sim_between(rng, 0, 3);
+    p->live_max = (unsigned)sim_between(rng, 10, 80);
+    draw_config(p, rng);
+    draw_ops(p, rng);
+    draw_world(p, rng);
+    swarm->draw(p, rng);
+}
