@@ -33,10 +33,10 @@ check:                ## the quick part before a commit: lint, unit tests, short
 sim: all              ## long simulation; SEED=first SEEDS=how many SWARM=name
 	build/tarry-sim $(SEED) $(SEEDS) $(SWARM)
 
-mutants:              ## does the simulator find every fault we plant? SWARM=name
+mutants:              ## does the simulator find every fault we plant? writes doc/mutations.md
 	@tools/setup run
 	@ninja -C $$(tools/configure mutants) tarry-sim-mutants
-	build-mutants/tarry-sim-mutants $(SWARM)
+	build-mutants/tarry-sim-mutants $(if $(SWARM),$(SWARM),--table doc/mutations.md)
 
 fuzz:                 ## fuzz each parser; SECONDS=each NAME=one
 	@tools/setup test

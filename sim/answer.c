@@ -144,11 +144,27 @@ void sim_answer_state(struct sim_oracle *o, const struct sim_ask *a, const struc
     }
 }
 
-static void check_fields(struct sim_oracle *o, const struct sim_ask *a, const struct sim_job *j)
+/* A kick under way may have reached the job before the answer was made. */
+static void adopt_kick(struct sim_oracle *o, const struct sim_ask *a, struct sim_job *j)
+{
+    const struct tr_job_view *v = &a->req.out.job;
+    const struct sim_topic *t = &o->model.topics[j->topic];
+
+    if (v->kicks == j->kicks + 1 && (t->kicking != 0 || t->kick_call == o->model.call)) {
+        if (j->where == SIM_RESERVED) {
+            sim_job_expire(&o->model, j, !j->doubt);
+        }
+        j->kicks++;
+        sim_job_woken(&o->model, j, v->due_us);
+    }
+}
+
+static void check_fields(struct sim_oracle *o, const struct sim_ask *a, struct sim_job *j)
 {
     const struct tr_job_view *v = &a->req.out.job;
     const char *what = NULL;
 
+    adopt_kick(o, a, j);
     if (v->id != j->id) {
         what = "id";
     } else if (o->model.topics[j->topic].number != 0 &&
@@ -250,8 +266,9 @@ static void check_least(struct sim_oracle *o, const struct sim_ask *a, unsigned 
     const struct sim_job *better = NULL;
     unsigned count = 0;
 
-    if (a->req.op == TR_OP_RESERVE && (sim_topic_may_be_paused(&o->model, topic) ||
-                                       o->model.topics[topic].resume_call > a->submit_call)) {
+    if (o->model.topics[topic].undoing ||
+        (a->req.op == TR_OP_RESERVE && (sim_topic_may_be_paused(&o->model, topic) ||
+                                        o->model.topics[topic].resume_call > a->submit_call))) {
         return;
     }
     for (size_t i = 0; i < o->model.job_count; i++) {
@@ -349,8 +366,8 @@ static void answer_reserve(struct sim_oracle *o, struct sim_ask *a)
         return;
     }
     j = sim_model_find(m, a->req.out.job.id);
-    if (j != NULL && m->topics[j->topic].kicking != 0) {
-        sim_check_kicking(o);
+    if (j != NULL) {
+        adopt_kick(o, a, j);
     }
     if (j == NULL || !sim_job_may_be_pending(m, j)) {
         FAIL(j == NULL                  ? "I7"

@@ -50,7 +50,8 @@ static void check_row(struct sim_oracle *o, struct sim_job *j, const struct sim_
         j->dead_order = ++o->model.dead_order;
         j->reserves = row->reserves; /* it was in the making */
     }
-    if (j->damaged && j->where == SIM_PENDING && row->reserves > j->reserves) {
+    if (j->damaged && j->where == SIM_PENDING && row->reserves > j->reserves &&
+        (row->reserves > j->reserves + 1 || !sim_oracle_limbo(o, j->topic))) {
         j->reserves = row->reserves; /* tried again and again, until it can be put aside */
     }
     if (row->due_us != j->due_us) {
@@ -103,6 +104,9 @@ static void accept_kick(struct sim_oracle *o, struct sim_job *j, const struct si
     }
     if (sim_job_is_reserved(&o->model, j)) {
         FAIL("I8", "kick took job %" PRIu64 ", which is reserved", j->id);
+    }
+    if (j->where == SIM_RESERVED) {
+        sim_job_expire(&o->model, j, !j->doubt);
     }
     j->kicks++;
     j->due_us = row->due_us;
@@ -191,7 +195,7 @@ static void check_kicked_delayed(struct sim_oracle *o, const struct sim_ask *a, 
     }
 }
 
-void sim_check_kicking(struct sim_oracle *o)
+static void check_kicking(struct sim_oracle *o)
 {
     sim_prefix_read(&o->prefix, o->engine);
     for (size_t i = 0; i < o->prefix.now.count; i++) {
@@ -208,7 +212,7 @@ void sim_check_kick(struct sim_oracle *o, struct sim_ask *a)
     uint64_t number = 0;
     bool dead = false;
 
-    sim_check_kicking(o);
+    check_kicking(o);
     for (size_t i = 0; i < o->prefix.now.count; i++) {
         struct sim_job *j = sim_model_find(&o->model, o->prefix.now.rows[i].id);
 
@@ -352,6 +356,7 @@ static void restore_lease(struct sim_oracle *o, struct sim_job *j, const struct 
     uint64_t least = ttr < j->ttr_us ? ttr : j->ttr_us;
 
     sim_model_set_where(&o->model, j, SIM_RESERVED);
+    j->holder = 0;
     j->lease = row->lease;
     j->lease_ttr_us = ttr;
     j->lease_lo_us = now.boot_us + (left < least ? left : least);
@@ -378,6 +383,7 @@ static void restore(struct sim_oracle *o, struct sim_job *j, const struct sim_ro
     j->kicks = row->kicks;
     j->gate = 0;
     j->push_gate = 0;
+    j->damaged = false;
     j->seen_call = o->model.call;
     if (row->lease != 0 && row->lease_end_us != 0) {
         restore_lease(o, j, row);

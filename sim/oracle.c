@@ -167,6 +167,9 @@ void sim_oracle_end(struct sim_oracle *o)
 {
     bool changed = o->queued > 0 || o->closed != o->call_closed || o->must_sync;
 
+    for (unsigned i = 0; i < SIM_ASKS_MAX; i++) { /* one that is not answered may have changed it */
+        changed = changed || (o->asks[i].pending && o->asks[i].req.op == TR_OP_RESERVE_JOB);
+    }
     o->reading = o->reading || reads_in_flight(o);
     for (size_t i = 0; i < o->queued; i++) {
         judge(o, o->queue[i]);
@@ -215,7 +218,7 @@ void sim_oracle_ask(struct sim_oracle *o, struct sim_ask *a)
     a->has_body = false;
     o->quiet = false;
     o->requests++;
-    o->must_sync = o->must_sync || a->req.op == TR_OP_RESERVE_JOB || a->req.op == TR_OP_KICK;
+    o->must_sync = o->must_sync || a->req.op == TR_OP_KICK;
     if (a->req.op == TR_OP_KICK) {
         o->model.topics[a->topic].kicking++;
     }
@@ -231,7 +234,7 @@ static void undone(struct sim_oracle *o, const struct sim_ask *a)
 {
     const struct sim_job *named = sim_model_find(&o->model, a->req.id);
 
-    if ((a->req.op != TR_OP_RESERVE && a->req.op != TR_OP_RESERVE_JOB) || !o->reading) {
+    if (a->req.op != TR_OP_RESERVE && a->req.op != TR_OP_RESERVE_JOB) {
         return;
     }
     for (size_t i = 0; i < o->model.job_count; i++) {
@@ -313,7 +316,7 @@ void sim_oracle_durable(struct sim_oracle *o, uint64_t batch)
 
 void sim_oracle_notice(struct sim_oracle *o, enum tr_notice kind, const char *text)
 {
-    o->warned = o->warned || kind != TR_NOTE_INFO;
+    o->said = true;
     if (kind == TR_NOTE_DAMAGE) {
         struct sim_job *j;
         uint64_t id;
@@ -325,7 +328,8 @@ void sim_oracle_notice(struct sim_oracle *o, enum tr_notice kind, const char *te
                 j->damaged = true;
             }
         }
-        if (!o->rotten && o->params->read_eio_ppm == 0 && !o->forced && !sim_disk_dead(o->disk)) {
+        if (!o->rotten && o->params->read_eio_ppm == 0 && o->params->dir_eio_ppm == 0 &&
+            !o->forced && !sim_disk_dead(o->disk)) {
             FAIL("I15", "damage is reported, but there is none: %s", text);
         }
     }

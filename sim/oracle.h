@@ -77,7 +77,7 @@ struct sim_oracle {
     uint64_t clock_boot_us;
 
     bool damage; /* a DAMAGE notice was given */
-    bool warned; /* a WARNING or DAMAGE notice was given */
+    bool said;        /* a notice was given since the last open */
     bool rotten; /* something on the disk was damaged */
     bool must_open; /* ... where there is a second copy */
     bool must_refuse; /* ... without which the store must not be believed */
@@ -143,7 +143,6 @@ void sim_answer_state(struct sim_oracle *o, const struct sim_ask *a, const struc
                       enum tr_job_state state);
 /* check.c: takes from the facts which jobs a KICK has kicked. */
 void sim_check_kick(struct sim_oracle *o, struct sim_ask *a);
-void sim_check_kicking(struct sim_oracle *o);
 /* check.c: nothing is left to do before time goes on; and nothing is in flight. */
 void sim_check_settled(struct sim_oracle *o);
 /* check.c: after a turn: which leases have run out? */

@@ -25,29 +25,45 @@ struct spot {
     uint64_t man_gen; /* newest generation that any frame knows */
 };
 
-/* The store's uuid, from any slot whose header is good. */
-static void find_uuid(const struct sim_run *r, uint8_t uuid[TR_UUID])
-{
-    for (unsigned i = 0; i < SLOTS_SCANNED; i++) {
-        char name[TR_IO_NAME_MAX];
-        uint8_t block[TR_BLOCK];
-        struct tr_segment seg;
+/* The newest manifest and the file it is in; gen 0: there is none. */
+struct newest {
+    struct tr_manifest man;
+    char name[TR_IO_NAME_MAX];
+};
 
-        (void)snprintf(name, sizeof(name), "w.%03u", i);
-        if (sim_disk_peek(r->disk, name, 0, block, sizeof(block)) == sizeof(block) &&
-            tr_segment_decode(block, &seg) == TARRY_OK) {
-            memcpy(uuid, seg.uuid, TR_UUID);
-            return;
+static void find_manifest(const struct sim_run *r, struct newest *found)
+{
+    uint8_t copy[TR_MANIFEST_COPY];
+    struct tr_manifest man;
+
+    found->man.gen = 0;
+    for (unsigned i = 0; i < 2 * TR_MANIFEST_COPIES; i++) {
+        char name[TR_IO_NAME_MAX];
+        uint64_t off = (uint64_t)(i / 2) * TR_MANIFEST_COPY;
+
+        (void)snprintf(name, sizeof(name), "man.%u", i % 2);
+        if (sim_disk_peek(r->disk, name, off, copy, sizeof(copy)) == sizeof(copy) &&
+            tr_manifest_decode(copy, &man) == TARRY_OK && man.gen > found->man.gen) {
+            found->man = man;
+            memcpy(found->name, name, sizeof(name));
         }
     }
 }
 
-/* The frame of the newest batch, by looking at every block. */
-static bool find_last_frame(const struct sim_run *r, struct spot *spot)
+/* True when a frame of this store stands there. */
+static bool read_frame(const struct sim_run *r, const uint8_t *uuid, const char *name, uint64_t off,
+                       struct tr_frame *f)
 {
-    uint8_t uuid[TR_UUID] = {0};
+    uint8_t head[TR_FRAME_HEAD];
+    uint32_t crc;
 
-    find_uuid(r, uuid);
+    return sim_disk_peek(r->disk, name, off, head, sizeof(head)) == sizeof(head) &&
+           tr_frame_decode(head, tr_frame_place(uuid, off), f, &crc) == TARRY_OK;
+}
+
+/* The frame of the newest batch, by looking at every block. */
+static bool find_last_frame(const struct sim_run *r, const uint8_t *uuid, struct spot *spot)
+{
     uint64_t gen = 0;
 
     spot->batch = 0;
@@ -58,13 +74,13 @@ static bool find_last_frame(const struct sim_run *r, struct spot *spot)
         (void)snprintf(name, sizeof(name), "w.%03u", i);
         size = sim_disk_size(r->disk, name);
         for (uint64_t off = TR_BLOCK; off + TR_BLOCK <= size; off += TR_BLOCK) {
-            uint8_t head[TR_FRAME_HEAD];
             struct tr_frame f;
-            uint32_t crc;
 
-            if (sim_disk_peek(r->disk, name, off, head, sizeof(head)) == sizeof(head) &&
-                tr_frame_decode(head, tr_frame_place(uuid, off), &f, &crc) == TARRY_OK &&
-                f.batch_no > spot->batch && (f.flags & TR_FRAME_SEAL) == 0) {
+            if (!read_frame(r, uuid, name, off, &f)) {
+                continue;
+            }
+            gen = f.man_gen > gen ? f.man_gen : gen;
+            if (f.batch_no > spot->batch && (f.flags & TR_FRAME_SEAL) == 0) {
                 *spot = (struct spot){.off = off, .batch = f.batch_no};
                 spot->len = TR_FRAME_HEAD + (uint64_t)f.payload_len;
                 memcpy(spot->name, name, sizeof(name));
@@ -75,16 +91,15 @@ static bool find_last_frame(const struct sim_run *r, struct spot *spot)
     return spot->batch != 0;
 }
 
-static void spoil(struct sim_run *r, const char *name, uint64_t off, size_t len)
+static void spoil(struct sim_run *r, const char *name, uint64_t off)
 {
     uint8_t bytes[NOISE];
 
-    len = len < NOISE ? len : NOISE;
-    if (sim_disk_peek(r->disk, name, off, bytes, len) == len) {
-        for (size_t i = 0; i < len; i++) {
+    if (sim_disk_peek(r->disk, name, off, bytes, NOISE) == NOISE) {
+        for (size_t i = 0; i < NOISE; i++) {
             bytes[i] ^= (uint8_t)(1 + tr_rng_below(&r->rng, 255));
         }
-        sim_disk_poke(r->disk, name, off, bytes, len);
+        sim_disk_poke(r->disk, name, off, bytes, NOISE);
     }
 }
 
@@ -98,9 +113,9 @@ static void spoil_one_bit(struct sim_run *r, const char *name, uint64_t off)
     }
 }
 
-static bool rot_last_batch(struct sim_run *r, struct spot *spot)
+static bool rot_last_batch(struct sim_run *r, const struct newest *n, struct spot *spot)
 {
-    if (!find_last_frame(r, spot)) {
+    if (!find_last_frame(r, n->man.uuid, spot)) {
         return false;
     }
     spot->off += tr_rng_below(&r->rng, spot->len);
@@ -108,41 +123,9 @@ static bool rot_last_batch(struct sim_run *r, struct spot *spot)
     return true;
 }
 
-/*
- * A slot whose header did not survive a power cut, but its only frame did. Recovery repairs the
- * header before it goes on (R6), so that there is none; if there is one, its frame rots.
- */
-static bool rot_only_frame(struct sim_run *r, struct spot *spot)
+static bool rot_header(struct sim_run *r, const struct newest *n, struct spot *spot)
 {
-    for (unsigned i = 0; i < SLOTS_SCANNED; i++) {
-        uint8_t block[TR_BLOCK];
-        struct tr_segment seg;
-        struct tr_frame f;
-        uint32_t crc;
-        uint64_t next;
-
-        (void)snprintf(spot->name, sizeof(spot->name), "w.%03u", i);
-        if (sim_disk_peek(r->disk, spot->name, 0, block, sizeof(block)) != sizeof(block) ||
-            tr_segment_decode(block, &seg) == TARRY_OK ||
-            sim_disk_peek(r->disk, spot->name, TR_BLOCK, block, sizeof(block)) != sizeof(block) ||
-            tr_frame_decode(block, TR_BLOCK, &f, &crc) != TARRY_OK) {
-            continue;
-        }
-        next = TR_BLOCK + tr_frame_size(f.payload_len);
-        if (sim_disk_peek(r->disk, spot->name, next, block, sizeof(block)) == sizeof(block) &&
-            tr_frame_decode(block, next, &f, &crc) == TARRY_OK) {
-            continue;
-        }
-        spot->off = TR_BLOCK;
-        spoil(r, spot->name, spot->off, NOISE);
-        return true;
-    }
-    return false;
-}
-
-static bool rot_header(struct sim_run *r, struct spot *spot)
-{
-    if (!find_last_frame(r, spot)) {
+    if (!find_last_frame(r, n->man.uuid, spot)) {
         return false;
     }
     spot->off = tr_rng_below(&r->rng, NOISE);
@@ -150,32 +133,42 @@ static bool rot_header(struct sim_run *r, struct spot *spot)
     return true;
 }
 
-static bool rot_newest_manifest(struct sim_run *r, struct spot *spot)
+static bool rot_newest_manifest(struct sim_run *r, const struct newest *n, struct spot *spot)
 {
-    static uint8_t copy[TR_MANIFEST_COPY];
-    static struct tr_manifest man;
-    uint64_t known = find_last_frame(r, spot) ? spot->man_gen : 0;
+    uint64_t known = find_last_frame(r, n->man.uuid, spot) ? spot->man_gen : 0;
 
-    spot->batch = 0; /* here: the generation */
-    for (unsigned i = 0; i < 2; i++) {
-        char name[TR_IO_NAME_MAX];
+    for (unsigned k = 0; k < TR_MANIFEST_COPIES; k++) {
+        spoil(r, n->name, (uint64_t)k * TR_MANIFEST_COPY);
+    }
+    r->oracle.must_refuse =
+        known >= n->man.gen && sim_disk_pending_lane(r->disk, TR_LANE_BACK) == 0;
+    memcpy(spot->name, n->name, sizeof(spot->name));
+    spot->off = 0;
+    return true;
+}
 
-        (void)snprintf(name, sizeof(name), "man.%u", i);
-        for (unsigned k = 0; k < TR_MANIFEST_COPIES; k++) {
-            if (sim_disk_peek(r->disk, name, (uint64_t)k * TR_MANIFEST_COPY, copy, sizeof(copy)) ==
-                    sizeof(copy) &&
-                tr_manifest_decode(copy, &man) == TARRY_OK && man.gen > spot->batch) {
-                spot->batch = man.gen;
-                memcpy(spot->name, name, sizeof(name));
-            }
+/*
+ * A slot whose header did not survive a power cut, but its only frame did. Recovery repairs the
+ * header before it goes on (R6), so that there is none; if there is one, its frame rots.
+ */
+static bool rot_only_frame(struct sim_run *r, const struct newest *n, struct spot *spot)
+{
+    for (unsigned i = 0; i < SLOTS_SCANNED; i++) {
+        uint8_t block[TR_BLOCK];
+        struct tr_segment seg;
+        struct tr_frame f;
+
+        (void)snprintf(spot->name, sizeof(spot->name), "w.%03u", i);
+        if (sim_disk_peek(r->disk, spot->name, 0, block, sizeof(block)) == sizeof(block) &&
+            tr_segment_decode(block, &seg) != TARRY_OK &&
+            read_frame(r, n->man.uuid, spot->name, TR_BLOCK, &f) &&
+            !read_frame(r, n->man.uuid, spot->name, TR_BLOCK + tr_frame_size(f.payload_len), &f)) {
+            spot->off = TR_BLOCK;
+            spoil(r, spot->name, spot->off);
+            return true;
         }
     }
-    for (unsigned k = 0; spot->batch != 0 && k < TR_MANIFEST_COPIES; k++) {
-        spoil(r, spot->name, (uint64_t)k * TR_MANIFEST_COPY, NOISE);
-    }
-    r->oracle.must_refuse = spot->batch != 0 && known >= spot->batch;
-    spot->off = 0;
-    return spot->batch != 0;
+    return false;
 }
 
 static bool rot_anywhere(struct sim_run *r, struct spot *spot)
@@ -203,9 +196,14 @@ static bool checkpoints_are_whole(const struct sim_run *r)
 
 bool sim_run_rot_frame(struct sim_run *r)
 {
+    struct newest n;
     struct spot spot = {.off = 0};
 
-    if (!r->params.rot || r->oracle.rotten || !rot_only_frame(r, &spot)) {
+    if (!r->params.rot || r->oracle.rotten) {
+        return false;
+    }
+    find_manifest(r, &n);
+    if (n.man.gen == 0 || !rot_only_frame(r, &n, &spot)) {
         return false;
     }
     r->oracle.rotten = true;
@@ -217,16 +215,21 @@ bool sim_run_rot_frame(struct sim_run *r)
 
 void sim_run_rot(struct sim_run *r, bool then_crash)
 {
+    struct newest n;
     struct spot spot = {.off = 0};
     uint64_t dice = tr_rng_below(&r->rng, 100);
     bool done;
 
+    find_manifest(r, &n);
+    if (n.man.gen == 0) {
+        return;
+    }
     if (r->params.rot_manifest) {
-        done = rot_newest_manifest(r, &spot);
+        done = rot_newest_manifest(r, &n, &spot);
     } else if (dice < 25) {
-        done = rot_last_batch(r, &spot);
+        done = rot_last_batch(r, &n, &spot);
     } else if (dice < 40) {
-        done = rot_header(r, &spot);
+        done = rot_header(r, &n, &spot);
     } else {
         done = rot_anywhere(r, &spot);
     }
@@ -238,7 +241,8 @@ void sim_run_rot(struct sim_run *r, bool then_crash)
                           (memcmp(spot.name, "man.", 4) == 0 ||
                            (memcmp(spot.name, "ckpt.", 5) == 0 && checkpoints_are_whole(r)));
     if (r->trace) {
-        printf("rot: %s at %" PRIu64 "%s\n", spot.name, spot.off,
-               r->oracle.must_open ? ", must be survived" : "");
+        printf("rot: %s at %" PRIu64 "%s%s\n", spot.name, spot.off,
+               r->oracle.must_open ? ", must be survived" : "",
+               r->oracle.must_refuse ? ", must be refused" : "");
     }
 }

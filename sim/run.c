@@ -99,6 +99,11 @@ static void set_faults(struct sim_run *r, bool on)
     }
 }
 
+bool sim_run_dir_errors(const struct sim_run *r)
+{
+    return sim_disk_counts(r->disk)->dir_eio != r->dir_errors;
+}
+
 static bool faulty(const struct sim_run *r)
 {
     const struct sim_params *p = &r->params;
@@ -177,6 +182,10 @@ static bool refusal_allowed(struct sim_run *r, int err)
     if (sim_disk_dead(r->disk)) {
         return true;
     }
+    if (sim_run_dir_errors(r) && r->oracle.damage) {
+        r->over = true; /* a directory that could not be synced lost names; that was found */
+        return false;
+    }
     if (r->oracle.rotten && (err == TARRY_EDAMAGED || err == TARRY_EVERSION || err == TARRY_EIO)) {
         if (!r->oracle.damage) {
             FAIL("I15", "the open was refused with %s, but nothing was said", tarry_errname(err));
@@ -206,7 +215,7 @@ static bool cut_by_rot(struct sim_run *r)
     if (!r->oracle.rotten || stat.durable_batch >= sim_prefix_floor(&r->oracle.prefix)) {
         return false;
     }
-    if (!r->oracle.warned) {
+    if (!r->oracle.said) {
         FAIL("I15", "batches after %" PRIu64 " are gone, and nothing was said", stat.durable_batch);
     } else if (r->oracle.sealed) {
         FAIL("I15", "batches after %" PRIu64 " are gone, but a SEAL stood behind them",
@@ -274,7 +283,7 @@ static void start(struct sim_run *r)
                          r->oracle.durable, r->written);
                 }
                 r->written = 0;
-                r->oracle.warned = false;
+                r->oracle.said = false;
             }
             if (tries >= TRIES_MAX && !r->faults_off) {
                 set_faults(r, true);
@@ -333,8 +342,9 @@ void sim_run_crash(struct sim_run *r, bool power)
     set_floor(r);
     r->totals.crashes++;
     r->reached = r->reached || sim_disk_dead(r->disk);
-    if (power) {
+    if (power) { /* a SEAL, or the last frame, may be gone */
         r->oracle.sealed = false;
+        r->oracle.must_refuse = false;
     }
     end_process(r, power);
     drop_engine(r);
@@ -688,6 +698,7 @@ static void reset(struct sim_run *r, const struct sim_swarm *swarm, uint64_t see
     r->starts = 0;
     r->over = false;
     r->written = 0;
+    r->dir_errors = sim_disk_counts(r->disk)->dir_eio;
     r->capped = false;
     r->reached = false;
     r->faults_off = false;

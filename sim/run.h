@@ -72,6 +72,7 @@ struct sim_run {
     uint64_t step;
     uint64_t ops_at_open; /* disk ops before the last open */
     uint64_t starts;
+    uint64_t dir_errors;  /* of the disk, before this run */
     uint64_t written; /* weak sync: what a kill may not lose */
     bool over;       /* ended well before its end: damage was found and reported */
     bool capped;     /* the disk is full */
@@ -104,6 +105,9 @@ void sim_run_rot(struct sim_run *r, bool then_crash);
 
 /* rot.c: damages the only frame of a slot that has no header. False: there is none. */
 bool sim_run_rot_frame(struct sim_run *r);
+
+/* Errors of directory operations in this run. Names may be lost for good then. */
+bool sim_run_dir_errors(const struct sim_run *r);
 
 /* drain.c: faults stop, everything must come out, nothing may be left. */
 void sim_run_drain(struct sim_run *r);

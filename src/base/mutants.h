@@ -9,7 +9,6 @@
     X(SHARED_SECTOR, "R2", "a batch begins in the block where the one before ends", "log.c:written", "generic", 2000) \
     X(SYNC_CLAIMS_LATER, "R3", "a sync counts for what was written while it ran", "log.c:sync_done", "weak", 2000) \
     X(NO_SEGMENT_CHECK, "R4", "any good frame is taken for the next one", "scan.c:tr_scan_frame", "generic", 2000) \
-    X(NO_NONCE, "R4", "all segments have the same nonce", "log.c:roll", "crash", 20000) \
     X(NO_SEAL, "R5", "no SEAL is written", "log.c:tr_log_seal", "rot", 5000) \
     X(HEADER_ONLY, "R6", "a slot is known by its header only", "scan.c:add_frame", "rot", 5000) \
     X(NO_HEADER_REPAIR, "R6", "a tail known by its frames goes on without a header", "replay.c:repair_header", "rot", 20000) \

@@ -627,7 +627,11 @@ void tr_handout_body(struct tr_engine *e, struct tr_read *read, struct tr_job *s
         }
     } else if (status != TARRY_OK) {
         put_aside(e, job);
-        tr_engine_stall(e, r);
+        if (r->op == TR_OP_RESERVE_JOB) {
+            (void)finish(e, r, TARRY_EDAMAGED);
+        } else {
+            tr_engine_stall(e, r); /* another one will do */
+        }
     } else { /* the lease counts from now */
         job->handing = false;
         tr_wheel_disarm(&e->leases, &job->timer);

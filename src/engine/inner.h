@@ -65,6 +65,7 @@ struct tr_read {
     bool direct;
     struct tr_slot *slot;
     uint64_t rid;
+    uint32_t stamp; /* the job's when it was asked for */
     uint64_t lease; /* of the hand-out that waits for the body, or 0 */
     uint64_t off;
     uint8_t *buf;

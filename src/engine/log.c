@@ -261,7 +261,7 @@ static bool roll(struct tr_log *log)
     tr_log_set_state(log, slot, TR_SLOT_TAIL);
     log->tail = slot;
     slot->seg_no = ++log->seg_no;
-    slot->nonce = TR_MUTANT(NO_NONCE) ? 7 : tr_rng_next(&log->rng);
+    slot->nonce = tr_rng_next(&log->rng);
     slot->first_batch = log->open.no;
     slot->end_off = TR_BLOCK;
     log->prev_crc = 0;

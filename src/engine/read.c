@@ -51,6 +51,7 @@ int tr_read_start(struct tr_engine *e, struct tr_job *job, struct tr_req *r, boo
     read->relog = relog;
     read->slot = job->slot;
     read->rid = job->rid;
+    read->stamp = job->stamp;
     read->lease = handing ? job->lease : 0;
     read->off = job->record_off;
     read->len = job->record_len;

@@ -63,8 +63,8 @@ void tr_view_body(struct tr_engine *e, struct tr_read *read, struct tr_job *job,
 {
     struct tr_req *r = read->req;
 
-    if (job == NULL) {
-        tr_engine_stall(e, r);
+    if (job == NULL || (r->op == TR_OP_PEEK_FIRST && job->stamp != read->stamp)) {
+        tr_engine_stall(e, r); /* it may not be the first any more */
         return;
     }
     tr_view_fill(e, job, &r->out.job);
