@@ -85,8 +85,7 @@ static void check_change(struct sim_oracle *o, struct sim_ask *a, struct sim_job
         return;
     }
     j->gate = gate;
-    o->model.topics[j->topic].gate = gate;
-    o->model.gate = gate;
+    sim_oracle_changed(o, j->topic, gate);
     if (gate <= o->call_closed) {
         FAIL("I22",
              "%s of job %" PRIu64 " is told with batch %" PRIu64 ", but it is in a later one",
@@ -521,7 +520,10 @@ static void answer_touch(struct sim_oracle *o, struct sim_ask *a)
     struct sim_job *j = named(o, a);
 
     if (j != NULL && check_holder(o, a, j)) {
-        j->lease_ttr_us = a->req.ttr_us != 0 && j->holder == 0 ? a->req.ttr_us : j->ttr_us;
+        if (j->holder == 0 && a->req.ttr_us != 0) {
+            j->lease_ttr_us = a->req.ttr_us;
+        }
+        j->last_ttr_us = j->lease_ttr_us;
         j->lease_lo_us = j->lease_ttr_us + a->submit_now.boot_us;
         j->lease_hi_us = j->lease_ttr_us + o->model.now.boot_us;
     }

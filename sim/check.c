@@ -17,6 +17,8 @@
 
 #define FAIL(promise, ...) sim_fail(o->report, promise, __VA_ARGS__)
 
+static const uint64_t STUCK_US = 3000000;
+
 /* ---- The facts of one job. */
 
 /* A reserve-job that is under way has taken the job out of its state already. */
@@ -220,8 +222,7 @@ void sim_check_kick(struct sim_oracle *o, struct sim_ask *a)
             if (j->kick_call == o->model.call && j->topic == a->topic) {
                 dead = dead || j->was_dead;
                 number++;
-                o->model.topics[a->topic].gate = o->call_closed + 1;
-                o->model.gate = o->call_closed + 1;
+                sim_oracle_changed(o, a->topic, o->call_closed + 1);
             }
         }
     }
@@ -259,15 +260,23 @@ void sim_check_leases(struct sim_oracle *o)
     }
 }
 
-static void check_waiting(struct sim_oracle *o, struct sim_ask *a)
+/* Has it been so for longer than any pause after a failure, or will nobody come back to it? */
+static bool stuck(const struct sim_oracle *o, const struct sim_ask *a, uint64_t wait_us)
+{
+    uint64_t passed = o->model.now.boot_us - a->submit_now.boot_us;
+
+    return passed >= wait_us && (o->next_turn == UINT64_MAX || passed - wait_us >= STUCK_US);
+}
+
+static void check_waiting(struct sim_oracle *o, const struct sim_ask *a)
 {
     const struct sim_model *m = &o->model;
 
-    if (m->now.boot_us - a->submit_now.boot_us >= a->req.wait_us) {
+    if (stuck(o, a, a->req.wait_us)) {
         FAIL("I27", "a reserve of %" PRIu64 " us still waits after %" PRIu64 " us", a->req.wait_us,
              m->now.boot_us - a->submit_now.boot_us);
     }
-    for (size_t i = 0; i < m->job_count; i++) {
+    for (size_t i = 0; i < m->job_count && stuck(o, a, 0); i++) {
         const struct sim_job *j = &m->jobs[i];
 
         if (!sim_job_is_ready(j) || j->damaged || sim_topic_may_be_paused(m, j->topic)) {
@@ -317,10 +326,35 @@ static void check_synced(struct sim_oracle *o)
     }
 }
 
+/* What was logged is in a checkpoint after a while, disk full or not: else no slot is ever freed. */
+static void check_checkpoints(struct sim_oracle *o, const struct tr_engine_stat *stat)
+{
+    const struct sim_params *p = o->params;
+
+    if (p->sync != TR_SYNC_ALWAYS) {
+        return; /* the model does not know which batch a change went into */
+    }
+    if (stat->checkpoints != o->checkpoints) {
+        o->checkpoints = stat->checkpoints;
+        o->checkpoint_batch = o->closed;
+    } else if (o->model.gate > o->checkpoint_batch &&
+               o->model.now.boot_us > o->checkpoint_boot_us + p->checkpoint_us + STUCK_US &&
+               p->write_eio_ppm == 0 && p->sync_eio_ppm == 0 && p->enospc_ppm == 0 &&
+               !p->mem_small && !o->forced) {
+        FAIL("I13", "no checkpoint for %" PRIu64 " us, though batch %" PRIu64 " is not in one",
+             o->model.now.boot_us - o->checkpoint_boot_us, o->model.gate);
+    }
+}
+
 void sim_check_quiet(struct sim_oracle *o)
 {
     struct sim_model *m = &o->model;
 
+    struct tr_engine_stat stat;
+    uint64_t slack;
+
+    tr_engine_stat(o->engine, &stat);
+    slack = stat.slots_free == 0 && o->next_turn != UINT64_MAX ? STUCK_US : 0; /* it cannot log it */
     for (unsigned i = 0; i < m->topic_count; i++) {
         m->topics[i].undoing = false;
     }
@@ -328,18 +362,20 @@ void sim_check_quiet(struct sim_oracle *o)
     for (size_t i = 0; i < m->job_count; i++) {
         const struct sim_job *j = &m->jobs[i];
 
-        if (j->where == SIM_RESERVED && m->now.boot_us >= j->lease_hi_us) {
+        if (j->where == SIM_RESERVED && m->now.boot_us >= j->lease_hi_us + slack) {
             FAIL("I8", "the lease of job %" PRIu64 " ran out %" PRIu64 " us ago", j->id,
                  m->now.boot_us - j->lease_hi_us);
         }
     }
     check_synced(o);
+    check_checkpoints(o, &stat);
     for (unsigned i = 0; i < SIM_ASKS_MAX; i++) {
         struct sim_ask *a = &o->asks[i];
 
         if (a->pending && a->req.op == TR_OP_RESERVE) {
             check_waiting(o, a);
-        } else if (a->pending && a->req.op != TR_OP_PUSH && a->req.op != TR_OP_EDIT) {
+        } else if (a->pending && a->req.op != TR_OP_PUSH && a->req.op != TR_OP_EDIT &&
+                   stuck(o, a, 0)) {
             FAIL("I13", "%s of client %u is stuck: nothing is left to do", sim_op_name(a->req.op),
                  a->client);
         }
@@ -352,15 +388,15 @@ static void restore_lease(struct sim_oracle *o, struct sim_job *j, const struct 
 {
     struct tr_now now = o->model.now;
     uint64_t left = row->lease_end_us > now.wall_us ? row->lease_end_us - now.wall_us : 0;
-    uint64_t ttr = j->lease == row->lease && j->lease_ttr_us != 0 ? j->lease_ttr_us : j->ttr_us;
-    uint64_t least = ttr < j->ttr_us ? ttr : j->ttr_us;
+    uint64_t ttr = j->last_lease == row->lease ? j->last_ttr_us : left;
+    uint64_t least = ttr < j->ttr_us ? ttr : j->ttr_us; /* a touch may be lost, which changed it */
 
     sim_model_set_where(&o->model, j, SIM_RESERVED);
     j->holder = 0;
     j->lease = row->lease;
     j->lease_ttr_us = ttr;
     j->lease_lo_us = now.boot_us + (left < least ? left : least);
-    j->lease_hi_us = now.boot_us + (ttr > j->ttr_us ? ttr : j->ttr_us);
+    j->lease_hi_us = now.boot_us + left;
 }
 
 static void restore(struct sim_oracle *o, struct sim_job *j, const struct sim_row *row)
@@ -460,6 +496,9 @@ void sim_oracle_opened(struct sim_oracle *o, struct tr_engine *e, struct tr_now 
              least);
     }
     restore_all(o);
+    o->checkpoints = stat.checkpoints;
+    o->checkpoint_batch = stat.durable_batch;
+    o->checkpoint_boot_us = now.boot_us;
     o->closed = stat.durable_batch;
     o->durable = stat.durable_batch;
 }

@@ -14,14 +14,17 @@
 
 #define FAIL(promise, ...) sim_fail(&r->report, promise, __VA_ARGS__)
 
-enum { SLOTS_BASE = 4, IDLE_TURNS_MAX = 400 };
+enum { SLOTS_BASE = 4, IDLE_TURNS_MAX = 400, PATIENCE = 50 };
 
-/* Submits, and lets the disk work until it is answered. */
+/* Submits, lets the disk work and, if need be, time go on until it is answered. */
 static int ask(struct sim_run *r, struct sim_ask *a)
 {
     sim_run_submit(r, a);
-    if (!sim_run_stopped(r) && a->pending) {
+    for (unsigned i = 0; i < PATIENCE && !sim_run_stopped(r) && a->pending; i++) {
         sim_run_settle(r);
+        if (a->pending && !sim_run_stopped(r) && r->oracle.next_turn != UINT64_MAX) {
+            sim_run_pass(r, r->oracle.next_turn - r->now.boot_us);
+        }
     }
     if (!sim_run_stopped(r) && a->pending) {
         FAIL("I1", "%s is not answered, though nothing is in its way", sim_op_name(a->req.op));

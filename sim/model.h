@@ -51,6 +51,8 @@ struct sim_job {
     uint64_t holder; /* reserved: the connection, or 0 */
     uint64_t lease;
     uint64_t lease_ttr_us;
+    uint64_t last_lease; /* the last one given, over or not, and its time to run */
+    uint64_t last_ttr_us;
     uint64_t lease_lo_us; /* boot: the lease may end from here on */
     uint64_t lease_hi_us; /* boot: and has ended by here */
 

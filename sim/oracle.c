@@ -165,10 +165,11 @@ static void tell(struct sim_oracle *o)
 
 void sim_oracle_end(struct sim_oracle *o)
 {
-    bool changed = o->queued > 0 || o->closed != o->call_closed || o->must_sync;
+    bool changed = o->queued > 0 || o->closed != o->call_closed;
 
     for (unsigned i = 0; i < SIM_ASKS_MAX; i++) { /* one that is not answered may have changed it */
-        changed = changed || (o->asks[i].pending && o->asks[i].req.op == TR_OP_RESERVE_JOB);
+        changed = changed || (o->asks[i].pending && (o->asks[i].req.op == TR_OP_RESERVE_JOB ||
+                                                     o->asks[i].req.op == TR_OP_KICK));
     }
     o->reading = o->reading || reads_in_flight(o);
     for (size_t i = 0; i < o->queued; i++) {
@@ -179,7 +180,6 @@ void sim_oracle_end(struct sim_oracle *o)
     if (o->engine != NULL && !tr_engine_failed(o->engine) && (changed || ++o->since_sync >= 16)) {
         sim_oracle_sync(o);
         o->since_sync = 0;
-        o->must_sync = false;
     }
 }
 
@@ -218,7 +218,6 @@ void sim_oracle_ask(struct sim_oracle *o, struct sim_ask *a)
     a->has_body = false;
     o->quiet = false;
     o->requests++;
-    o->must_sync = o->must_sync || a->req.op == TR_OP_KICK;
     if (a->req.op == TR_OP_KICK) {
         o->model.topics[a->topic].kicking++;
     }
@@ -246,6 +245,15 @@ static void undone(struct sim_oracle *o, const struct sim_ask *a)
     if (named != NULL && a->req.op == TR_OP_RESERVE_JOB) {
         o->model.topics[named->topic].undoing = true;
     }
+}
+
+void sim_oracle_changed(struct sim_oracle *o, unsigned topic, uint64_t gate)
+{
+    if (o->model.gate <= o->checkpoint_batch) {
+        o->checkpoint_boot_us = o->model.now.boot_us; /* the first that is in no checkpoint */
+    }
+    o->model.topics[topic].gate = gate;
+    o->model.gate = gate;
 }
 
 bool sim_oracle_limbo(const struct sim_oracle *o, unsigned topic)
@@ -328,8 +336,7 @@ void sim_oracle_notice(struct sim_oracle *o, enum tr_notice kind, const char *te
                 j->damaged = true;
             }
         }
-        if (!o->rotten && o->params->read_eio_ppm == 0 && o->params->dir_eio_ppm == 0 &&
-            !o->forced && !sim_disk_dead(o->disk)) {
+        if (!o->rotten && o->params->read_eio_ppm == 0 && !o->forced && !sim_disk_dead(o->disk)) {
             FAIL("I15", "damage is reported, but there is none: %s", text);
         }
     }

@@ -66,7 +66,6 @@ struct sim_oracle {
     bool was_failed;      /* the engine had failed before the call */
     bool settled;         /* the engine asked for no other turn before time goes on */
     bool quiet;           /* and nothing is in flight */
-    bool must_sync;
     uint64_t next_turn; /* as the engine last said */
     uint64_t id_told;   /* highest id that a client knows */
     unsigned since_sync;
@@ -84,6 +83,9 @@ struct sim_oracle {
     bool sealed; /* a SEAL, or a clean end, stands behind the last batch */
     bool spared; /* a recovery was let through without faults */
     uint64_t durable_boot_us;
+    uint64_t checkpoints;       /* of this engine, as last seen */
+    uint64_t checkpoint_batch; /* newest batch then */
+    uint64_t checkpoint_boot_us;
     struct sim_ask last[SIM_LAST_MAX]; /* the last answers, a ring */
     uint64_t last_call[SIM_LAST_MAX];
     uint64_t last_count;
@@ -127,6 +129,9 @@ void sim_oracle_sync(struct sim_oracle *o);
 void sim_oracle_print_last(const struct sim_oracle *o, FILE *out);
 
 const char *sim_op_name(enum tr_op op);
+
+/* A gated change of a job of the topic went into batch `gate`. */
+void sim_oracle_changed(struct sim_oracle *o, unsigned topic, uint64_t gate);
 
 /* May a job of the topic be reserved by a hand-out that nobody has heard of? */
 bool sim_oracle_limbo(const struct sim_oracle *o, unsigned topic);

@@ -182,10 +182,6 @@ static bool refusal_allowed(struct sim_run *r, int err)
     if (sim_disk_dead(r->disk)) {
         return true;
     }
-    if (sim_run_dir_errors(r) && r->oracle.damage) {
-        r->over = true; /* a directory that could not be synced lost names; that was found */
-        return false;
-    }
     if (r->oracle.rotten && (err == TARRY_EDAMAGED || err == TARRY_EVERSION || err == TARRY_EIO)) {
         if (!r->oracle.damage) {
             FAIL("I15", "the open was refused with %s, but nothing was said", tarry_errname(err));
@@ -271,6 +267,7 @@ static void start(struct sim_run *r)
         }
         set_op_crash(r, tries);
         err = open_engine(r);
+        r->reached = r->reached || sim_disk_dead(r->disk);
         if (err == TARRY_OK && !sim_disk_dead(r->disk)) {
             if (r->oracle.must_refuse) {
                 FAIL("I15", "frames know a newer manifest, but an older one was believed");

@@ -106,7 +106,7 @@ void sim_run_rot(struct sim_run *r, bool then_crash);
 /* rot.c: damages the only frame of a slot that has no header. False: there is none. */
 bool sim_run_rot_frame(struct sim_run *r);
 
-/* Errors of directory operations in this run. Names may be lost for good then. */
+/* Were there errors of directory operations in this run? Then a file may be left over. */
 bool sim_run_dir_errors(const struct sim_run *r);
 
 /* drain.c: faults stop, everything must come out, nothing may be left. */

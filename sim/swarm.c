@@ -80,6 +80,7 @@ static void draw_ops(struct sim_params *p, struct tr_rng *rng)
     }
     p->op_weight[TR_OP_PUSH] += 20;
     p->body_big_pct = (unsigned)sim_between(rng, 0, 30);
+    p->body_least = 100;
     p->delay_pct = (unsigned)sim_between(rng, 0, 80);
     p->far_pct = (unsigned)sim_between(rng, 0, 30);
     p->stale_pct = (unsigned)sim_between(rng, 2, 25);
@@ -182,13 +183,32 @@ static void swarm_full(struct sim_params *p, struct tr_rng *rng)
     p->slots_max = (uint32_t)sim_between(rng, 6, 12);
     p->enospc_ppm = sim_dice(rng, 30) ? 20000 : 0;
     p->live_max = 120;
-    if (sim_dice(rng, 30)) { /* many small jobs: it is the checkpoints that need room */
+    switch (tr_rng_below(rng, 3)) {
+    case 0: /* many small jobs: it is the checkpoints that need room */
+        p->topics = 1;
         p->body_big_pct = 0;
-        p->live_max = 500;
+        p->body_cache_bytes = 0;
+        p->delay_pct = 100;
+        p->far_pct = 100;
+        p->live_max = 600;
         p->checkpoint_slack = 1;
         p->checkpoint_us = sim_spread(rng, 5 * MS, 500 * MS);
+        p->op_weight[TR_OP_PUSH] = 2000;
+        p->op_weight[TR_OP_KICK] = 30;
+        p->steps += 400;
+        break;
+    case 1: /* few large ones that stay: the ring is full of what lives */
+        p->slot_bytes = 64 * KIB;
+        p->slots_max = (uint32_t)sim_between(rng, 5, 7);
+        p->body_least = 4 * KIB;
+        p->body_big_pct = 100;
+        p->delay_pct = 80;
+        p->far_pct = 100;
+        p->live_max = 200;
         p->op_weight[TR_OP_PUSH] = 600;
-        p->steps += 300;
+        break;
+    default:
+        break;
     }
 }
 

@@ -58,6 +58,7 @@ struct sim_params {
     bool mem_small;     /* so that requests may be refused */
 
     /* Jobs. */
+    uint32_t body_least;   /* of the big ones */
     unsigned body_big_pct; /* bodies up to body_max, instead of a few bytes */
     unsigned delay_pct;    /* pushes with a delay */
     unsigned far_pct;      /* of these, over minutes */

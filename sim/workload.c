@@ -198,7 +198,7 @@ static void draw_body(struct sim_work *w, struct sim_ask *a)
     uint64_t len = tr_rng_below(&w->rng, 100);
 
     if (sim_dice(&w->rng, w->params->body_big_pct)) {
-        len = sim_spread(&w->rng, 100, w->params->body_max);
+        len = sim_spread(&w->rng, w->params->body_least, w->params->body_max);
     }
     a->body_seed = tr_rng_next(&w->rng);
     sim_body_fill(a->body_seed, w->bodies[a->client], (uint32_t)len);

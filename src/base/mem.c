@@ -74,6 +74,11 @@ void *tr_mem_resize(struct tr_mem *m, void *p, size_t old, size_t size)
     return q;
 }
 
+bool tr_mem_room(const struct tr_mem *m, size_t size)
+{
+    return m->limit_bytes == 0 || m->used_bytes + size <= m->limit_bytes - m->limit_bytes / 8;
+}
+
 void tr_mem_free(struct tr_mem *m, void *p, size_t size)
 {
     if (p == NULL) {

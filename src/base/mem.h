@@ -36,6 +36,10 @@ TR_MUST_USE void *tr_mem_resize(struct tr_mem *m, void *p, size_t old, size_t si
  */
 TR_MUST_USE void *tr_mem_stretch(struct tr_mem *m, void *p, size_t old, size_t size);
 
+/* True when so many bytes leave an eighth of the budget: asked before taking in what can be
+ * refused, so that what must go on (handing out, taking back) still finds memory. */
+bool tr_mem_room(const struct tr_mem *m, size_t size);
+
 /* p may be NULL. */
 void tr_mem_free(struct tr_mem *m, void *p, size_t size);
 

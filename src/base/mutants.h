@@ -11,14 +11,13 @@
     X(NO_SEGMENT_CHECK, "R4", "any good frame is taken for the next one", "scan.c:tr_scan_frame", "generic", 2000) \
     X(NO_SEAL, "R5", "no SEAL is written", "log.c:tr_log_seal", "rot", 5000) \
     X(HEADER_ONLY, "R6", "a slot is known by its header only", "scan.c:add_frame", "rot", 5000) \
-    X(NO_HEADER_REPAIR, "R6", "a tail known by its frames goes on without a header", "replay.c:repair_header", "rot", 20000) \
     X(UNSYNCED_RECOVERY, "R7", "recovery reads without syncing first", "recover.c:sync_file", "crash", 2000) \
     X(CACHED_RECOVERY, "R7", "recovery trusts the page cache", "recover.c:read_file", "fault", 5000) \
     X(RETRY_SYNC, "R8", "a failed sync of the log is tried again", "log.c:tr_log_io_done", "fault", 2000) \
     X(RETRY_MANIFEST, "R8", "a failed sync of the manifest is tried again", "meta.c:manifest_part_done", "fault", 5000) \
     X(KEEP_BAD_CHECKPOINT, "R9", "a checkpoint whose sync failed is used", "meta.c:tr_meta_io_done", "fault", 5000) \
-    X(NO_DIRSYNC, "R10", "a new slot is used before its name is durable", "space.c:tr_space_io_done", "generic", 2000) \
-    X(FREED_EARLY, "R10", "a slot is free before the manifest is durable", "meta.c:list_slots", "generic", 2000) \
+    X(NO_DIRSYNC, "R10", "a new slot is used before its name is durable", "space.c:tr_space_io_done", "generic", 5000) \
+    X(FREED_EARLY, "R10", "a slot is free before the manifest is durable", "meta.c:list_slots", "relog", 5000) \
     X(FREE_UNCHECKPOINTED, "R11", "a slot is freed that no checkpoint contains", "space.c:tr_space_freeable", "generic", 2000) \
     X(MANIFEST_IN_PLACE, "R12", "every manifest goes to the same file", "meta.c:man_file", "generic", 5000) \
     X(OLD_MANIFEST, "R12", "an older manifest is used though frames know a newer one", "recover.c:check_generation", "manifest", 5000) \
@@ -37,7 +36,7 @@
     X(UNGATED_NEGATIVE, "R22", "a negative answer does not wait for the log", "engine.c:tr_engine_finish", "generic", 2000) \
     X(UNGATED_HANDOUT, "R22", "a hand-out does not wait for its push", "handout.c:handed", "generic", 2000) \
     X(MOVE_KEEPS_OLD, "R23", "MOVE does not kill the old rid", "state.c:apply_move", "generic", 500) \
-    X(EMPTIED_UNSYNCED, "R24", "a slot is freed on the word of kills that are not durable", "space.c:tr_space_freeable", "generic", 5000) \
+    X(EMPTIED_UNSYNCED, "R24", "a slot is freed on the word of kills that are not durable", "space.c:tr_space_freeable", "relog", 5000) \
     X(APPLIED_TWICE, "R25", "the checkpoint's last batch is applied again", "replay.c:apply", "generic", 500) \
     X(NOT_FROZEN, "R25", "pages are made when they are written", "meta.c:tr_meta_step", "generic", 2000) \
     X(NO_RESERVE, "R26", "pushes may use the last slot", "space.c:tr_space_push_ok", "full", 2000) \

@@ -65,21 +65,21 @@ void tr_change_drop_topic(struct tr_engine *e, struct tr_topic *t)
 }
 
 /* Due jobs become ready. */
-unsigned tr_change_fire_due(struct tr_engine *e)
+void tr_change_fire_due(struct tr_engine *e)
 {
+    unsigned rest = e->work / 2; /* half of the slice is for everything else */
+    unsigned work = e->work - rest;
     struct tr_timer *timer;
-    unsigned fired = 0;
 
-    while ((timer = tr_wheel_pop(&e->due, e->clock.t_us, &e->work)) != NULL) {
+    while ((timer = tr_wheel_pop(&e->due, e->clock.t_us, &work)) != NULL) {
         struct tr_job *job = TR_CONTAINER_OF(timer, struct tr_job, timer);
 
         TR_CHECK(job->state == TR_DELAYED);
         TR_CHECK(job->due_us <= e->clock.t_us);
         tr_topic_leave(job->topic, job);
         tr_change_schedule(e, job);
-        fired++;
     }
-    return fired;
+    e->work = rest + work;
 }
 
 static bool can_move(const struct tr_engine *e, const struct tr_job *job)
@@ -233,6 +233,9 @@ static enum tr_verdict push(struct tr_engine *e, struct tr_req *r)
     if (e->draining) {
         return tr_engine_finish(e, r, TARRY_EDRAINING);
     }
+    if (!tr_mem_room(e->mem, r->body_len + sizeof(struct tr_job))) {
+        return tr_engine_finish(e, r, TARRY_ENOMEM);
+    }
     if (!tr_space_push_ok(e) || !tr_meta_room(e, 1)) {
         e->refusing = true;
         return tr_space_hope(e) ? TR_STALL : tr_engine_finish(e, r, TARRY_ENOSPC);
@@ -328,10 +331,10 @@ static enum tr_verdict release(struct tr_engine *e, struct tr_req *r)
 
 static enum tr_verdict bury(struct tr_engine *e, struct tr_req *r)
 {
-    struct tr_job *job = find(e, r, true);
     struct tr_record rec = {.mask = TR_FIELD(PRIORITY) | TR_FIELD(COUNTERS) | TR_FIELD(LEASE) |
                                     TR_FIELD(DEAD),
                             .priority = r->priority};
+    struct tr_job *job = find(e, r, true);
 
     if (job == NULL) {
         return TR_DONE;
@@ -362,8 +365,8 @@ static int wake(struct tr_engine *e, struct tr_job *job, bool kick)
 
 static enum tr_verdict wake_job(struct tr_engine *e, struct tr_req *r)
 {
-    struct tr_job *job = find(e, r, false);
     bool kick = r->op == TR_OP_KICK_JOB;
+    struct tr_job *job = find(e, r, false);
 
     if (job == NULL) {
         return TR_DONE;
@@ -421,6 +424,9 @@ static int edit_body(struct tr_engine *e, struct tr_job *job, const struct tr_re
     uint8_t *copy;
     int err;
 
+    if (!tr_mem_room(e->mem, r->body_len)) {
+        return TARRY_ENOMEM;
+    }
     if (!tr_space_push_ok(e)) {
         e->refusing = true;
         return tr_space_hope(e) ? TARRY_EFULL : TARRY_ENOSPC;
@@ -439,17 +445,17 @@ static int edit_body(struct tr_engine *e, struct tr_job *job, const struct tr_re
     }
     tr_change_unschedule(e, job);
 
-    uint8_t *old = job->body;
     uint32_t old_len = job->body_len;
+    uint8_t *old = tr_jobs_take_body(&e->state.jobs, job);
 
     err = move(e, job, rec, (struct tr_bytes){copy, r->body_len});
     if (err == TARRY_OK) {
-        job->body_len = old_len; /* give_body counts the old one off by it */
-        job->body = old;
         tr_jobs_give_body(&e->state.jobs, job, copy, (uint32_t)r->body_len);
+        tr_jobs_free_body(&e->state.jobs, old, old_len);
         job->gate = e->log.open.no;
         tr_engine_touch_log(e);
     } else {
+        tr_jobs_give_body(&e->state.jobs, job, old, old_len);
         tr_jobs_free_body(&e->state.jobs, copy, (uint32_t)r->body_len);
     }
     tr_change_schedule(e, job);

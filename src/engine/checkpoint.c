@@ -169,7 +169,7 @@ static int add_bits(struct tr_pages *p, const struct tr_state *s)
     uint64_t number = 0;
 
     for (uint64_t from = 0; tr_bitmap_next_chunk(&s->jobs.alive, from, &number, bits);
-         from = (number + 1) * TR_BITMAP_CHUNK) {
+         from = number + 1) {
         for (unsigned i = 0; i < TR_BITMAP_CHUNK / BLOCK_RIDS; i++) {
             size_t len = bits_row(row, number * (TR_BITMAP_CHUNK / BLOCK_RIDS) + i,
                                   bits + (size_t)i * BLOCK_BYTES);
@@ -185,19 +185,13 @@ static int add_bits(struct tr_pages *p, const struct tr_state *s)
 static int add_changes(struct tr_pages *p, const struct tr_state *s)
 {
     uint8_t row[TR_RECORD_HEAD_MAX];
-    const struct tr_job *job;
-    size_t at = 0;
+    const struct tr_list *head = &s->jobs.altered_jobs;
 
-    if (s->jobs.altered == 0) {
-        return TARRY_OK;
-    }
-    while ((job = tr_jobs_next(&s->jobs, &at)) != NULL) {
+    for (const struct tr_list *n = head->next; n != head; n = n->next) {
+        const struct tr_job *job = TR_CONTAINER_OF(n, struct tr_job, in_altered);
         struct tr_record rec;
         size_t len;
 
-        if (!job->altered) {
-            continue;
-        }
         tr_state_describe_changes(job, &rec);
         len = tr_record_encode(row, &rec, (struct tr_base){0});
         TR_CHECK(len <= CHANGE_MAX);

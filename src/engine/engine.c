@@ -23,6 +23,8 @@
 
 #include <stdarg.h>
 
+enum { SOON_US = 60000000 };
+
 void tr_engine_config_init(struct tr_engine_config *c, struct tr_mem *mem)
 {
     *c = (struct tr_engine_config){
@@ -147,6 +149,9 @@ static void set_now(struct tr_engine *e, struct tr_now now)
 {
     uint64_t was = e->clock.t_us;
 
+    if (now.boot_us < e->clock.boot_us) {
+        now.boot_us = e->clock.boot_us; /* a caller with an older reading than ours */
+    }
     e->now = now;
     switch (tr_clock_update(&e->clock, now)) {
     case TR_CLOCK_STEPPED_BACK:
@@ -219,11 +224,15 @@ static void run_stalled(struct tr_engine *e)
     struct tr_req *last = e->stalled_last;
     struct tr_req *r = NULL;
 
-    while (r != last && e->stalled_first != NULL && tr_engine_spend(e)) {
+    for (unsigned tries = e->config.slice;
+         tries > 0 && e->work > 0 && r != last && e->stalled_first != NULL; tries--) {
         r = e->stalled_first;
         unstall(e, r);
         if (execute(e, r) == TR_STALL) {
-            tr_engine_stall(e, r);
+            tr_engine_stall(e, r); /* a vain try is no work: else many would keep us awake */
+        } else {
+            e->moved = true;
+            (void)tr_engine_spend(e);
         }
     }
 }
@@ -234,6 +243,15 @@ void tr_engine_fail(struct tr_engine *e, const char *why)
         return;
     }
     e->failed = true;
+    for (struct tr_list *n = e->reads.next; n != &e->reads; n = n->next) {
+        struct tr_read *read = TR_CONTAINER_OF(n, struct tr_read, link);
+        struct tr_req *r = read->req;
+
+        read->req = NULL;
+        if (r != NULL && r->own == NULL) { /* the others are in engine->waiting */
+            (void)tr_engine_finish(e, r, TARRY_EIO);
+        }
+    }
     tr_engine_note(e, TR_NOTE_FATAL, "%s Nothing more is accepted; restart to recover.", why);
     while (e->stalled_first != NULL) {
         struct tr_req *r = e->stalled_first;
@@ -242,9 +260,19 @@ void tr_engine_fail(struct tr_engine *e, const char *why)
         tr_handout_cancel_wait(e, r);
         (void)tr_engine_finish(e, r, TARRY_EIO);
     }
+    tr_handout_fail(e);
 }
 
 /* ---- the log ---- */
+
+/* Half of the cache is for jobs that are due soon. */
+static bool keeps_body(const struct tr_engine *e, const struct tr_job *job)
+{
+    uint64_t bytes = e->state.jobs.body_bytes;
+    bool far = job->due_us > e->clock.t_us + SOON_US;
+
+    return bytes <= (far ? e->config.body_cache_bytes / 2 : e->config.body_cache_bytes);
+}
 
 /* The batch in flight is on its slot: its records have a place now. */
 static void place_written(struct tr_engine *e)
@@ -260,13 +288,13 @@ static void place_written(struct tr_engine *e)
         }
         tr_job_unplace(job, b->no); /* a RELOG takes the place of the old record */
         tr_job_place(job, e->log.tail, payload_off + b->placed[i].off, b->placed[i].len);
-        if (e->state.jobs.body_bytes > e->config.body_cache_bytes) {
+        if (!keeps_body(e, job)) {
             tr_jobs_drop_body(&e->state.jobs, job);
         }
     }
 }
 
-static void tell_durable(struct tr_engine *e)
+void tr_engine_tell_durable(struct tr_engine *e)
 {
     if (e->log.durable > e->told_durable) {
         e->told_durable = e->log.durable;
@@ -290,7 +318,7 @@ static void log_done(struct tr_engine *e, struct tr_io *io)
             arm(&e->sync_at, e->now.boot_us + e->config.sync_us);
         }
         e->seal_at = e->now.boot_us + e->config.seal_us;
-        tell_durable(e);
+        tr_engine_tell_durable(e);
         break;
     case TR_LOG_SYNCED:
         e->seal_at = e->now.boot_us + e->config.seal_us;
@@ -313,6 +341,7 @@ static void commit(struct tr_engine *e)
          !tr_list_empty(&e->dirty) || e->meta.want_checkpoint)) {
         if (tr_log_start(&e->log)) {
             e->lazy_at = TR_NEVER;
+            e->moved = true;
             e->meta.want_checkpoint |= e->log.rolled;
         }
     }
@@ -322,7 +351,9 @@ static void commit(struct tr_engine *e)
     }
     if (e->seal_at <= now) {
         e->seal_at = TR_NEVER;
-        tr_log_seal(&e->log);
+        if (!tr_log_seal(&e->log) && e->meta.now.log_batch < e->log.synced) {
+            e->meta.want_manifest = true; /* it says the same */
+        }
     }
 }
 
@@ -340,7 +371,7 @@ static uint64_t next_turn(const struct tr_engine *e)
     if (e->failed) {
         return TR_NEVER;
     }
-    if (e->work == 0) {
+    if (e->work == 0 || (e->moved && e->stalled_first != NULL)) {
         return e->now.boot_us;
     }
     if (e->blocked || e->stalled_first != NULL) { /* what is in flight makes room; else ask again */
@@ -348,16 +379,16 @@ static uint64_t next_turn(const struct tr_engine *e)
     } else {
         at = min(at, tr_list_empty(&e->dirty) ? TR_NEVER : e->now.boot_us);
     }
-    at = min(at, e->blocked ? TR_NEVER : tr_wheel_next(&e->leases));
+    at = min(at, e->leases_blocked ? TR_NEVER : tr_wheel_next(&e->leases));
     at = min(at, tr_wheel_next(&e->waits));
     at = min(at, tr_wheel_next(&e->pauses));
-    if (!e->log.writing) {
+    if (!e->log.writing && !e->log.sealing) { /* else its end is what we wait for */
         at = min(at, tr_log_open_empty(&e->log) ? TR_NEVER : e->lazy_at);
         at = min(at, e->seal_at);
     }
     at = min(at, e->log.syncing ? TR_NEVER : e->sync_at);
     at = min(at, e->checkpoint_at);
-    if (e->meta.want_checkpoint && e->meta.retry_at != 0) {
+    if (e->meta.want_checkpoint && e->meta.retry_at > e->now.boot_us) {
         at = min(at, e->meta.retry_at);
     }
     at = min(at, e->idle_at);
@@ -372,8 +403,10 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
     }
     e->turning = true;
     e->blocked = false;
+    e->leases_blocked = false;
+    e->moved = false;
     e->work = e->config.slice;
-    (void)tr_change_fire_due(e);
+    tr_change_fire_due(e);
     tr_handout_expire(e);
     run_stalled(e);
     tr_handout_serve(e);

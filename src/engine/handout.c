@@ -98,7 +98,7 @@ void tr_handout_restore(struct tr_engine *e, struct tr_job *job)
         tr_change_schedule(e, job); /* no memory: it is handed out again instead */
         return;
     }
-    hold(e, h, job, left < job->ttr_us ? left : job->ttr_us);
+    hold(e, h, job, left < job->lease_ttr_us ? left : job->lease_ttr_us);
 }
 
 /* ---- waiting ---- */
@@ -115,6 +115,7 @@ static int remember(struct tr_engine *e, struct tr_req *r)
     if (w == NULL) {
         return TARRY_ENOMEM;
     }
+    tr_list_append(&e->waiting, &w->all);
     w->req = r;
     w->count = r->topic_count;
     w->until_us = r->wait_us < TR_NEVER - e->now.boot_us ? e->now.boot_us + r->wait_us : TR_NEVER;
@@ -141,14 +142,17 @@ static void leave_lines(struct tr_engine *e, struct tr_wait *w)
     }
 }
 
-void tr_handout_free_wait(struct tr_engine *e, struct tr_req *r)
+static void wait_free(struct tr_engine *e, struct tr_wait *w)
 {
-    struct tr_wait *w = r->own;
+    leave_lines(e, w);
+    tr_list_remove(&w->all);
+    tr_mem_free(e->mem, w, sizeof *w + w->count * sizeof w->waiters[0]);
+}
 
-    if (w != NULL) {
-        leave_lines(e, w);
-        tr_mem_free(e->mem, w, sizeof *w + w->count * sizeof w->waiters[0]);
-        r->own = NULL;
+void tr_handout_free_waits(struct tr_engine *e)
+{
+    while (!tr_list_empty(&e->waiting)) {
+        wait_free(e, TR_CONTAINER_OF(e->waiting.next, struct tr_wait, all));
     }
 }
 
@@ -168,7 +172,8 @@ void tr_handout_cancel_wait(struct tr_engine *e, struct tr_req *r)
             tr_change_drop_topic(e, t);
         }
     }
-    tr_handout_free_wait(e, r);
+    wait_free(e, w);
+    r->own = NULL;
 }
 
 static enum tr_verdict join_lines(struct tr_engine *e, struct tr_req *r)
@@ -190,6 +195,13 @@ static enum tr_verdict finish(struct tr_engine *e, struct tr_req *r, int status)
 {
     tr_handout_cancel_wait(e, r);
     return tr_engine_finish(e, r, status);
+}
+
+void tr_handout_fail(struct tr_engine *e)
+{
+    while (!tr_list_empty(&e->waiting)) {
+        (void)finish(e, TR_CONTAINER_OF(e->waiting.next, struct tr_wait, all)->req, TARRY_EIO);
+    }
 }
 
 static enum tr_verdict stall(struct tr_engine *e, struct tr_req *r)
@@ -225,8 +237,8 @@ static uint64_t new_lease(struct tr_engine *e, const struct tr_job *job)
     return e->epoch << TR_LEASE_BITS | ++e->next_lease;
 }
 
-/* Logs that the job is out under this lease; room was made. end_us: 0 with a connection. */
-static void log_attempt(struct tr_engine *e, struct tr_job *job, uint64_t lease, uint64_t end_us,
+/* Logs that the job is out under this lease; room was made. ttr_us: 0 with a connection. */
+static void log_attempt(struct tr_engine *e, struct tr_job *job, uint64_t lease, uint64_t ttr_us,
                         struct tr_counters counters)
 {
     struct tr_record rec = {.type = TR_REC_ATTEMPT,
@@ -237,7 +249,8 @@ static void log_attempt(struct tr_engine *e, struct tr_job *job, uint64_t lease,
 
     rec.lease.epoch = (uint32_t)(lease >> TR_LEASE_BITS);
     rec.lease.number = lease & ((UINT64_C(1) << TR_LEASE_BITS) - 1);
-    rec.lease.end_us = end_us;
+    rec.lease.end_us = ttr_us != 0 ? e->clock.t_us + ttr_us : 0;
+    rec.lease.ttr_us = ttr_us;
     TR_CHECK(tr_state_apply(&e->state, &rec, e->log.open.no, &same) == TARRY_OK);
     tr_log_append(&e->log, &rec, tr_engine_base(e), false);
     tr_engine_touch_log(e);
@@ -248,33 +261,40 @@ static uint64_t ttr_of(const struct tr_req *r, const struct tr_job *job)
     return r->holder == 0 && r->ttr_us != 0 ? r->ttr_us : job->ttr_us;
 }
 
-/* Gives a ready job to r. Room for the ATTEMPT was made. */
-static enum tr_verdict give(struct tr_engine *e, struct tr_req *r, struct tr_job *job)
+/* All that a hand-out needs, before anything is changed: *read if the body is not in memory. */
+static int prepare(struct tr_engine *e, struct tr_req *r, const struct tr_job *job,
+                   struct tr_read **read)
+{
+    int err = holder_get(e, r->holder) != NULL ? TARRY_OK : TARRY_ENOMEM;
+
+    *read = NULL;
+    if (err == TARRY_OK && job->body == NULL) {
+        err = r->op == TR_OP_RESERVE ? remember(e, r) : TARRY_OK;
+        if (err == TARRY_OK) {
+            err = tr_read_new(e, job, read);
+        }
+    }
+    if (err != TARRY_OK) {
+        drop_empty(e, r->holder);
+    }
+    return err;
+}
+
+/* Gives a ready job to r. Log, holder and read were prepared. */
+static enum tr_verdict give(struct tr_engine *e, struct tr_req *r, struct tr_job *job,
+                            struct tr_read *read)
 {
     uint64_t ttr_us = ttr_of(r, job);
     struct tr_counters counters = job->counters;
-    struct tr_holder *h;
-    int err;
 
-    h = holder_get(e, r->holder);
-    if (h == NULL) {
-        return finish(e, r, TARRY_ENOMEM);
-    }
     counters.reserves++;
     tr_change_unschedule(e, job);
-    hold(e, h, job, ttr_us);
-    log_attempt(e, job, new_lease(e, job), r->holder == 0 ? e->clock.t_us + ttr_us : 0, counters);
-    if (job->body != NULL) {
+    hold(e, holder_get(e, r->holder), job, ttr_us);
+    log_attempt(e, job, new_lease(e, job), r->holder == 0 ? ttr_us : 0, counters);
+    if (read == NULL) {
         return handed(e, r, job, job->body);
     }
-    err = r->op == TR_OP_RESERVE ? remember(e, r) : TARRY_OK;
-    if (err == TARRY_OK) {
-        err = tr_read_start(e, job, r, false);
-    }
-    if (err != TARRY_OK) {
-        tr_handout_undo(e, job->id, job->lease);
-        return err == TARRY_EFULL ? TR_STALL : finish(e, r, err);
-    }
+    tr_read_send(e, read, job, r);
     job->handing = true;
     return TR_WAITS;
 }
@@ -298,6 +318,9 @@ static int first_due(struct tr_engine *e, struct tr_topic *t, enum tr_order orde
 
     while ((err = tr_topic_first(t, order, job)) == TARRY_OK && *job != NULL &&
            (*job)->due_us > e->clock.t_us) {
+        if (!tr_engine_spend(e)) {
+            return TARRY_EFULL; /* go on in the next slice */
+        }
         tr_change_unschedule(e, *job);
         tr_change_schedule(e, *job);
     }
@@ -331,27 +354,41 @@ static int pick(struct tr_engine *e, const struct tr_req *r, struct tr_job **bes
     return TARRY_OK;
 }
 
+static bool knows_topic(const struct tr_engine *e, const struct tr_req *r)
+{
+    for (unsigned i = 0; r->own == NULL && i < r->topic_count; i++) {
+        if (tr_topics_by_number(&e->state.topics, r->topics[i]) != NULL) {
+            return true;
+        }
+    }
+    return r->own != NULL;
+}
+
 static enum tr_verdict reserve(struct tr_engine *e, struct tr_req *r)
 {
+    struct tr_read *read;
     struct tr_job *job;
     int err;
 
-    if ((r->topic_count == 0 && r->own == NULL) || r->order >= TR_ORDER_COUNT ||
-        r->ttr_us > TR_DELAY_MAX_US) {
+    if (!knows_topic(e, r) || r->order >= TR_ORDER_COUNT || r->ttr_us > TR_DELAY_MAX_US) {
         return finish(e, r, TARRY_EINVAL);
     }
     err = tr_log_reserve(&e->log, TR_RECORD_HEAD_MAX, 1);
-    if (err == TARRY_EFULL) {
-        return stall(e, r);
-    }
     if (err == TARRY_OK) {
         err = pick(e, r, &job);
+    }
+    if (err == TARRY_EFULL) {
+        return stall(e, r);
     }
     if (err != TARRY_OK) {
         return finish(e, r, err);
     }
     if (job != NULL) {
-        return give(e, r, job);
+        err = prepare(e, r, job, &read);
+        if (err == TARRY_OK) {
+            return give(e, r, job, read);
+        }
+        return err == TARRY_EFULL ? stall(e, r) : finish(e, r, err);
     }
     if (r->wait_us == 0 ||
         (r->own != NULL && ((struct tr_wait *)r->own)->until_us <= e->now.boot_us)) {
@@ -360,20 +397,12 @@ static enum tr_verdict reserve(struct tr_engine *e, struct tr_req *r)
     return remember(e, r) == TARRY_OK ? join_lines(e, r) : finish(e, r, TARRY_ENOMEM);
 }
 
-/* All that the change and the hand-out need: log and holder, before anything is changed. */
-static int prepare(struct tr_engine *e, const struct tr_req *r, const struct tr_job *job)
-{
-    if (holder_get(e, r->holder) == NULL) {
-        return TARRY_ENOMEM;
-    }
-    return tr_log_reserve(&e->log, (size_t)3 * TR_RECORD_HEAD_MAX + job->body_len, 3);
-}
-
 static enum tr_verdict reserve_job(struct tr_engine *e, struct tr_req *r)
 {
     struct tr_job *job = tr_jobs_by_id(&e->state.jobs, r->id);
     struct tr_record rec = {.mask = TR_FIELD(DUE), .due_us = e->clock.t_us};
-    int err = TARRY_OK;
+    struct tr_read *read;
+    int err;
 
     if (r->ttr_us > TR_DELAY_MAX_US) {
         return finish(e, r, TARRY_EINVAL);
@@ -389,15 +418,18 @@ static enum tr_verdict reserve_job(struct tr_engine *e, struct tr_req *r)
     if (job->dead_seq != 0) {
         rec.mask |= TR_FIELD(DEAD);
     }
-    err = prepare(e, r, job);
+    err = tr_log_reserve(&e->log, (size_t)3 * TR_RECORD_HEAD_MAX + job->body_len, 3);
+    if (err == TARRY_OK) {
+        err = prepare(e, r, job, &read);
+    }
     if (err == TARRY_OK && (job->state != TR_READY || job->due_us > e->clock.t_us)) {
         err = tr_change_revise(e, job, &rec, true);
+        TR_CHECK(err == TARRY_OK); /* its room was made above */
     }
     if (err != TARRY_OK) {
-        drop_empty(e, r->holder);
         return err == TARRY_EFULL ? TR_STALL : finish(e, r, err);
     }
-    return give(e, r, job);
+    return give(e, r, job, read);
 }
 
 void tr_handout_mark(struct tr_engine *e, struct tr_topic *t)
@@ -413,6 +445,7 @@ void tr_handout_serve(struct tr_engine *e)
     while (!tr_list_empty(&e->dirty) && tr_engine_spend(e)) {
         struct tr_topic *t = TR_CONTAINER_OF(e->dirty.next, struct tr_topic, dirty);
         struct tr_waiter *first = TR_CONTAINER_OF(t->waiters.next, struct tr_waiter, link);
+        struct tr_read *read = NULL;
         struct tr_job *job = NULL;
 
         if (tr_list_empty(&t->waiters) || t->pause.armed || t->count[TR_READY] == 0) {
@@ -428,10 +461,12 @@ void tr_handout_serve(struct tr_engine *e)
             tr_list_remove(&t->dirty);
             continue;
         }
-        leave_lines(e, first->wait);
-        if (give(e, first->wait->req, job) == TR_STALL) {
-            tr_engine_stall(e, first->wait->req);
+        if (prepare(e, first->wait->req, job, &read) != TARRY_OK) {
+            e->blocked = true;
+            return;
         }
+        leave_lines(e, first->wait);
+        (void)give(e, first->wait->req, job, read);
     }
 }
 
@@ -495,6 +530,7 @@ void tr_handout_expire(struct tr_engine *e)
         if (take_back(e, job, counters, false) != TARRY_OK) {
             tr_wheel_arm(&e->leases, timer, e->now.boot_us);
             e->blocked = true;
+            e->leases_blocked = true;
             break;
         }
     }
@@ -516,9 +552,18 @@ static enum tr_verdict give_back(struct tr_engine *e, struct tr_req *r, struct t
     return err == TARRY_EFULL ? TR_STALL : tr_engine_finish(e, r, err);
 }
 
+/* A lease is renewed for as long as it was for, unless the request says otherwise. */
+static uint64_t touch_ttr(const struct tr_req *r, const struct tr_job *job)
+{
+    if (job->lease_end_us == 0) {
+        return job->ttr_us;
+    }
+    return r->ttr_us != 0 ? r->ttr_us : job->lease_ttr_us;
+}
+
 static enum tr_verdict touch(struct tr_engine *e, struct tr_req *r, struct tr_job *job)
 {
-    uint64_t ttr_us = r->ttr_us != 0 && job->lease_end_us != 0 ? r->ttr_us : job->ttr_us;
+    uint64_t ttr_us = touch_ttr(r, job);
     int err = r->ttr_us <= TR_DELAY_MAX_US ? tr_log_reserve(&e->log, TR_RECORD_HEAD_MAX, 1)
                                            : TARRY_EINVAL;
 
@@ -528,7 +573,7 @@ static enum tr_verdict touch(struct tr_engine *e, struct tr_req *r, struct tr_jo
     tr_wheel_disarm(&e->leases, &job->timer);
     tr_wheel_arm(&e->leases, &job->timer, boot_after(e, ttr_us));
     if (job->lease_end_us != 0) {
-        log_attempt(e, job, job->lease, e->clock.t_us + ttr_us, job->counters);
+        log_attempt(e, job, job->lease, ttr_us, job->counters);
     }
     tr_view_fill(e, job, &r->out.job);
     return tr_engine_finish(e, r, TARRY_OK);
@@ -625,6 +670,9 @@ void tr_handout_body(struct tr_engine *e, struct tr_read *read, struct tr_job *s
             tr_handout_undo(e, job->id, job->lease);
             tr_engine_stall(e, r);
         }
+    } else if (status == TARRY_EIO) {
+        tr_handout_undo(e, job->id, job->lease);
+        (void)finish(e, r, status);
     } else if (status != TARRY_OK) {
         put_aside(e, job);
         if (r->op == TR_OP_RESERVE_JOB) {
@@ -632,10 +680,16 @@ void tr_handout_body(struct tr_engine *e, struct tr_read *read, struct tr_job *s
         } else {
             tr_engine_stall(e, r); /* another one will do */
         }
+    } else if (r->op == TR_OP_RESERVE && job->due_us > e->clock.t_us) {
+        tr_handout_undo(e, job->id, job->lease); /* the clock was set back meanwhile (R21) */
+        tr_engine_stall(e, r);
     } else { /* the lease counts from now */
         job->handing = false;
         tr_wheel_disarm(&e->leases, &job->timer);
         tr_wheel_arm(&e->leases, &job->timer, boot_after(e, ttr_of(r, job)));
+        if (job->lease_end_us != 0 && tr_log_reserve(&e->log, TR_RECORD_HEAD_MAX, 1) == TARRY_OK) {
+            log_attempt(e, job, job->lease, ttr_of(r, job), job->counters);
+        }
         (void)handed(e, r, job, read->buf + read->len - job->body_len);
     }
 }

@@ -47,8 +47,9 @@ struct tr_waiter {
     struct tr_wait *wait;
 };
 
-/* A waiting reserve. */
+/* A reserve that cannot be answered at once. */
 struct tr_wait {
+    struct tr_list all; /* of engine->waiting */
     struct tr_req *req;
     struct tr_timer timer; /* armed for until_us while it stands in line */
     uint64_t until_us;     /* its time-out, boot time, or TR_NEVER */
@@ -151,7 +152,8 @@ struct tr_engine {
     struct tr_wheel waits;  /* waiting reserves, by boot time */
     struct tr_wheel pauses; /* paused topics, by boot time */
     struct tr_map holders;
-    struct tr_list dirty; /* topics in which a waiter may get something */
+    struct tr_list dirty;   /* topics in which a waiter may get something */
+    struct tr_list waiting; /* struct tr_wait */
     struct tr_list reads;
     unsigned read_count;
     struct tr_req *stalled_first; /* requests that wait for the log, the disk or their next slice */
@@ -164,8 +166,10 @@ struct tr_engine {
     unsigned work; /* units left in this slice */
     uint64_t work_max;
     uint64_t replayed;
-    bool turning; /* inside tr_engine_turn */
-    bool blocked; /* something due could not be logged in this turn */
+    bool turning;        /* inside tr_engine_turn */
+    bool blocked;        /* something due could not be logged in this turn */
+    bool leases_blocked; /* ... and it was a lease that has run out */
+    bool moved;          /* in this turn: a batch was closed, or a stalled request came to an end */
     bool failed;
     bool draining;
     bool refusing; /* for lack of space, since some push */
@@ -188,6 +192,7 @@ enum tr_verdict {
 enum tr_verdict tr_engine_finish(struct tr_engine *e, struct tr_req *r, int status);
 void tr_engine_stall(struct tr_engine *e, struct tr_req *r);
 void tr_engine_fail(struct tr_engine *e, const char *why);
+void tr_engine_tell_durable(struct tr_engine *e);
 void tr_engine_note(const struct tr_engine *e, enum tr_notice kind, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 struct tr_base tr_engine_base(const struct tr_engine *e);
@@ -203,7 +208,7 @@ void tr_change_drop_topic(struct tr_engine *e,
 /* Changes what rec names. TARRY_EFULL: not now. */
 TR_MUST_USE int tr_change_revise(struct tr_engine *e, struct tr_job *job, struct tr_record *rec,
                                  bool gated);
-unsigned tr_change_fire_due(struct tr_engine *e);
+void tr_change_fire_due(struct tr_engine *e);
 
 /* handout.c */
 enum tr_verdict tr_handout_execute(struct tr_engine *e, struct tr_req *r);
@@ -213,7 +218,8 @@ void tr_handout_mark(struct tr_engine *e, struct tr_topic *t);
 void tr_handout_serve(struct tr_engine *e);
 void tr_handout_expire(struct tr_engine *e);
 void tr_handout_cancel_wait(struct tr_engine *e, struct tr_req *r);
-void tr_handout_free_wait(struct tr_engine *e, struct tr_req *r); /* the engine ends: memory only */
+void tr_handout_free_waits(struct tr_engine *e); /* the engine ends: memory only */
+void tr_handout_fail(struct tr_engine *e);       /* all that wait hear TARRY_EIO */
 void tr_handout_undo(struct tr_engine *e, uint64_t id, uint64_t lease);
 void tr_handout_restore(struct tr_engine *e, struct tr_job *job); /* a lease found at the start */
 void tr_handout_body(struct tr_engine *e, struct tr_read *read, struct tr_job *same, int status);
@@ -224,6 +230,10 @@ void tr_view_fill(const struct tr_engine *e, const struct tr_job *job, struct tr
 void tr_view_body(struct tr_engine *e, struct tr_read *read, struct tr_job *job, int status);
 
 /* read.c */
+/* Makes a read of the job's record; it is sent, or dropped. TARRY_EFULL: too many are in flight. */
+TR_MUST_USE int tr_read_new(struct tr_engine *e, const struct tr_job *job, struct tr_read **read);
+void tr_read_send(struct tr_engine *e, struct tr_read *read, struct tr_job *job, struct tr_req *r);
+void tr_read_drop(struct tr_engine *e, struct tr_read *read);
 TR_MUST_USE int tr_read_start(struct tr_engine *e, struct tr_job *job, struct tr_req *r,
                               bool relog);
 void tr_read_done(struct tr_engine *e, struct tr_read *read);

@@ -32,6 +32,7 @@ void tr_jobs_init(struct tr_jobs *js, struct tr_mem *mem)
     tr_map_init(&js->by_rid, mem);
     tr_map_init(&js->moved, mem);
     tr_list_init(&js->spare);
+    tr_list_init(&js->altered_jobs);
 }
 
 void tr_jobs_fini(struct tr_jobs *js)
@@ -104,6 +105,7 @@ int tr_jobs_add(struct tr_jobs *js, uint64_t rid, uint64_t id, struct tr_job **o
     tr_timer_init(&job->timer);
     tr_list_init(&job->link);
     tr_list_init(&job->in_slot);
+    tr_list_init(&job->in_altered);
     TR_CHECK(tr_map_put(&js->by_rid, rid, job) == TARRY_OK);
     if (rid != id) {
         TR_CHECK(tr_map_put(&js->moved, id, job) == TARRY_OK);
@@ -128,7 +130,7 @@ void tr_jobs_remove(struct tr_jobs *js, struct tr_job *job)
         TR_CHECK(tr_map_take(&js->moved, job->id) == job);
     }
     *job = (struct tr_job){.stamp = stamp + 1};
-    tr_list_append(&js->spare, &job->link);
+    tr_list_append(js->spare.next, &job->link); /* the one used last is used next: it is warm */
     js->count--;
 }
 
@@ -164,6 +166,11 @@ void tr_jobs_set_altered(struct tr_jobs *js, struct tr_job *job, bool on)
     if (job->altered != on) {
         job->altered = on;
         js->altered += on ? 1 : UINT64_MAX;
+        if (on) {
+            tr_list_append(&js->altered_jobs, &job->in_altered);
+        } else {
+            tr_list_remove(&job->in_altered);
+        }
     }
 }
 
@@ -184,7 +191,9 @@ uint8_t *tr_jobs_copy_body(struct tr_jobs *js, const uint8_t *body, uint32_t len
 
 void tr_jobs_free_body(struct tr_jobs *js, uint8_t *copy, uint32_t len)
 {
-    tr_mem_free(js->mem, copy, body_size(len));
+    if (copy != NULL) {
+        tr_mem_free(js->mem, copy, body_size(len));
+    }
 }
 
 void tr_jobs_give_body(struct tr_jobs *js, struct tr_job *job, uint8_t *copy, uint32_t len)
@@ -192,16 +201,23 @@ void tr_jobs_give_body(struct tr_jobs *js, struct tr_job *job, uint8_t *copy, ui
     tr_jobs_drop_body(js, job);
     job->body = copy;
     job->body_len = len;
-    js->body_bytes += len;
+    js->body_bytes += copy != NULL ? len : 0;
+}
+
+uint8_t *tr_jobs_take_body(struct tr_jobs *js, struct tr_job *job)
+{
+    uint8_t *copy = job->body;
+
+    if (copy != NULL) {
+        js->body_bytes -= job->body_len;
+        job->body = NULL;
+    }
+    return copy;
 }
 
 void tr_jobs_drop_body(struct tr_jobs *js, struct tr_job *job)
 {
-    if (job->body != NULL) {
-        js->body_bytes -= job->body_len;
-        tr_jobs_free_body(js, job->body, job->body_len);
-        job->body = NULL;
-    }
+    tr_jobs_free_body(js, tr_jobs_take_body(js, job), job->body_len);
 }
 
 void tr_job_place(struct tr_job *job, struct tr_slot *slot, uint64_t off, uint32_t len)

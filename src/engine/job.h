@@ -38,8 +38,10 @@ struct tr_job {
     uint64_t dead_at_us;
     uint8_t dead_reason;
     uint64_t lease;        /* number of the last lease */
+    uint64_t lease_ttr_us; /* how long that lease is for */
     uint64_t lease_end_us; /* wall; 0: it ends with its connection, or there is none */
     bool altered;          /* differs from its record: the checkpoint has a row for it */
+    struct tr_list in_altered;
 
     /* Where its record is. */
     uint32_t record_len;
@@ -72,7 +74,8 @@ struct tr_jobs {
     size_t chunk_count;
     size_t chunk_room;
     uint64_t count;
-    uint64_t altered; /* jobs with `altered` set */
+    struct tr_list altered_jobs;
+    uint64_t altered; /* how many those are */
     uint64_t body_bytes;
 };
 
@@ -102,6 +105,8 @@ void tr_jobs_free_body(struct tr_jobs *js, uint8_t *copy, uint32_t len);
 
 /* The job keeps this copy in memory, in place of one it had. */
 void tr_jobs_give_body(struct tr_jobs *js, struct tr_job *job, uint8_t *copy, uint32_t len);
+/* Takes the copy out of the job; NULL when it has none. */
+uint8_t *tr_jobs_take_body(struct tr_jobs *js, struct tr_job *job);
 void tr_jobs_drop_body(struct tr_jobs *js, struct tr_job *job);
 
 /* Takes the job's record out of its slot, if it has one. */

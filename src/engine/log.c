@@ -34,11 +34,36 @@
 
 enum { KILLSET_HEAD = 64, IO_WRITE = 1, IO_SYNC, IO_SEAL };
 
+static int grow(struct tr_mem *mem, void **array, size_t *room, size_t want, size_t size)
+{
+    size_t next = *room == 0 ? 64 : *room;
+    void *p;
+
+    while (next < want) {
+        next *= 2;
+    }
+    if (next == *room) {
+        return TARRY_OK;
+    }
+    p = tr_mem_resize(mem, *array, *room * size, next * size);
+    if (p == NULL) {
+        return TARRY_ENOMEM;
+    }
+    *array = p;
+    *room = next;
+    return TARRY_OK;
+}
+
 static int batch_init(struct tr_log *log, struct tr_batch *b)
 {
     *b = (struct tr_batch){0};
     b->buf = tr_mem_alloc(log->mem, log->batch_room);
-    return b->buf != NULL ? TARRY_OK : TARRY_ENOMEM;
+    if (b->buf == NULL ||
+        grow(log->mem, (void **)&b->placed, &b->placed_room, 1, sizeof *b->placed) != TARRY_OK ||
+        grow(log->mem, (void **)&b->kills, &b->kill_room, 1, sizeof *b->kills) != TARRY_OK) {
+        return TARRY_ENOMEM;
+    }
+    return TARRY_OK;
 }
 
 static void batch_fini(struct tr_log *log, struct tr_batch *b)
@@ -52,13 +77,16 @@ static void batch_fini(struct tr_log *log, struct tr_batch *b)
 int tr_log_init(struct tr_log *log, const struct tr_engine_config *config, struct tr_disk disk,
                 uint64_t slot_bytes, uint64_t seed)
 {
+    uint64_t longest = slot_bytes - 8 * (uint64_t)TR_BLOCK - 4 * (uint64_t)TR_RECORD_HEAD_MAX;
     size_t payload = config->batch_bytes;
 
     *log = (struct tr_log){
         .mem = config->mem, .disk = disk, .config = config, .slot_bytes = slot_bytes};
     log->rng.state = seed;
-    if (payload < config->body_max + 4 * (size_t)TR_RECORD_HEAD_MAX) {
-        payload = config->body_max + 4 * (size_t)TR_RECORD_HEAD_MAX;
+    /* Not config->body_max: jobs of an earlier start may be longer, and are written again too. */
+    longest = longest < TR_BODY_MAX ? longest : TR_BODY_MAX;
+    if (payload < longest + 4 * (size_t)TR_RECORD_HEAD_MAX) {
+        payload = (size_t)longest + 4 * (size_t)TR_RECORD_HEAD_MAX;
     }
     log->batch_room = tr_frame_size(payload) + 2 * (size_t)TR_BLOCK;
     TR_CHECK(log->batch_room + TR_BLOCK <= slot_bytes);
@@ -112,26 +140,6 @@ static size_t open_len(const struct tr_log *log)
     return log->open.len + log->open.kill_count * (TR_KILL_MAX + KILLSET_HEAD);
 }
 
-static int grow(struct tr_mem *mem, void **array, size_t *room, size_t want, size_t size)
-{
-    size_t next = *room == 0 ? 64 : *room;
-    void *p;
-
-    while (next < want) {
-        next *= 2;
-    }
-    if (next == *room) {
-        return TARRY_OK;
-    }
-    p = tr_mem_resize(mem, *array, *room * size, next * size);
-    if (p == NULL) {
-        return TARRY_ENOMEM;
-    }
-    *array = p;
-    *room = next;
-    return TARRY_OK;
-}
-
 bool tr_log_fits_tail(const struct tr_log *log, size_t bytes)
 {
     uint64_t tail_end = log->tail != NULL ? log->tail->end_off : log->slot_bytes;
@@ -161,7 +169,7 @@ int tr_log_reserve(struct tr_log *log, size_t bytes, size_t records)
              sizeof *b->placed) != TARRY_OK ||
         grow(log->mem, (void **)&b->kills, &b->kill_room, b->kill_count + records,
              sizeof *b->kills) != TARRY_OK) {
-        return TARRY_ENOMEM;
+        return TARRY_EFULL; /* no memory for a larger batch: the next one begins sooner */
     }
     return TARRY_OK;
 }
@@ -408,14 +416,16 @@ void tr_log_sync(struct tr_log *log)
     io_send(log, &log->sync_io, slot, IO_SYNC);
 }
 
-void tr_log_seal(struct tr_log *log)
+bool tr_log_seal(struct tr_log *log)
 {
     struct tr_frame f;
 
     if (log->failed || log->writing || log->sealing || log->sealed || log->tail == NULL ||
-        log->synced + 1 != log->open.no || log->tail->end_off + TR_BLOCK > log->slot_bytes ||
-        TR_MUTANT(NO_SEAL)) {
-        return;
+        log->synced + 1 != log->open.no || TR_MUTANT(NO_SEAL)) {
+        return true;
+    }
+    if (log->tail->end_off + TR_BLOCK > log->slot_bytes) {
+        return false;
     }
     f = (struct tr_frame){.seg_no = log->tail->seg_no,
                           .nonce = log->tail->nonce,
@@ -434,6 +444,7 @@ void tr_log_seal(struct tr_log *log)
                              .piece_count = 1};
     log->sealing = true;
     io_send(log, &log->io, log->tail, IO_SEAL);
+    return true;
 }
 
 bool tr_log_busy(const struct tr_log *log)

@@ -98,7 +98,7 @@ void tr_log_fini(struct tr_log *log);
 /*
  * Makes room for `records` records and kills of together `bytes` (heads and bodies), so that
  * appending them cannot fail. TARRY_EFULL: not before the batch in flight is written, or no slot
- * is left. TARRY_ENOMEM.
+ * is left. TARRY_EIO: the log has failed.
  */
 TR_MUST_USE int tr_log_reserve(struct tr_log *log, size_t bytes, size_t records);
 
@@ -119,8 +119,8 @@ bool tr_log_start(struct tr_log *log);
 /* Weak sync: makes what is written durable. No effect while one runs or when nothing is to do. */
 void tr_log_sync(struct tr_log *log);
 
-/* Writes a SEAL behind the last batch if that is useful and possible. */
-void tr_log_seal(struct tr_log *log);
+/* Writes a SEAL behind the last batch if there is one to be sealed. False: the tail has no room. */
+bool tr_log_seal(struct tr_log *log);
 
 /* True while a write of ours is queued. */
 bool tr_log_busy(const struct tr_log *log);

@@ -29,9 +29,8 @@ static void send_read(struct tr_engine *e, struct tr_read *read)
     e->disk.ops->submit(e->disk.ctx, &read->io);
 }
 
-int tr_read_start(struct tr_engine *e, struct tr_job *job, struct tr_req *r, bool relog)
+int tr_read_new(struct tr_engine *e, const struct tr_job *job, struct tr_read **out)
 {
-    bool handing = r != NULL && (r->op == TR_OP_RESERVE || r->op == TR_OP_RESERVE_JOB);
     struct tr_read *read;
 
     TR_CHECK(job->slot != NULL);
@@ -42,32 +41,59 @@ int tr_read_start(struct tr_engine *e, struct tr_job *job, struct tr_req *r, boo
     if (read == NULL) {
         return TARRY_ENOMEM;
     }
-    read->buf = tr_mem_alloc(e->mem, job->record_len);
+    read->len = job->record_len;
+    read->buf = tr_mem_alloc(e->mem, read->len);
     if (read->buf == NULL) {
         tr_mem_free(e->mem, read, sizeof *read);
         return TARRY_ENOMEM;
     }
+    tr_list_init(&read->link);
+    *out = read;
+    return TARRY_OK;
+}
+
+void tr_read_send(struct tr_engine *e, struct tr_read *read, struct tr_job *job, struct tr_req *r)
+{
+    bool handing = r != NULL && (r->op == TR_OP_RESERVE || r->op == TR_OP_RESERVE_JOB);
+
+    TR_CHECK(read->len == job->record_len);
     read->req = r;
-    read->relog = relog;
     read->slot = job->slot;
     read->rid = job->rid;
     read->stamp = job->stamp;
     read->lease = handing ? job->lease : 0;
     read->off = job->record_off;
-    read->len = job->record_len;
     read->slot->readers++;
     tr_list_append(&e->reads, &read->link);
     e->read_count++;
     send_read(e, read);
-    return TARRY_OK;
+}
+
+int tr_read_start(struct tr_engine *e, struct tr_job *job, struct tr_req *r, bool relog)
+{
+    struct tr_read *read;
+    int err = tr_read_new(e, job, &read);
+
+    if (err == TARRY_OK) {
+        read->relog = relog;
+        tr_read_send(e, read, job, r);
+    }
+    return err;
+}
+
+void tr_read_drop(struct tr_engine *e, struct tr_read *read)
+{
+    if (read != NULL) {
+        tr_mem_free(e->mem, read->buf, read->len);
+        tr_mem_free(e->mem, read, sizeof *read);
+    }
 }
 
 static void read_free(struct tr_engine *e, struct tr_read *read)
 {
     tr_list_remove(&read->link);
     e->read_count--;
-    tr_mem_free(e->mem, read->buf, read->len);
-    tr_mem_free(e->mem, read, sizeof *read);
+    tr_read_drop(e, read);
 }
 
 void tr_read_free_all(struct tr_engine *e)
@@ -106,10 +132,13 @@ void tr_read_done(struct tr_engine *e, struct tr_read *read)
             send_read(e, read);
             return;
         }
-        report(e, job, read);
-        status = TARRY_EDAMAGED;
+        status = read->io.status == TARRY_EFULL ? TARRY_EIO : TARRY_EDAMAGED;
+        if (status == TARRY_EDAMAGED) { /* else it could not even be tried */
+            report(e, job, read);
+        }
     }
     read->slot->readers--;
+    tr_list_remove(&read->link); /* `done` may use the same struct tr_req again, and abandon that */
     if (read->relog) {
         tr_space_relog(e, read, job, status);
     } else if (read->req != NULL &&

@@ -35,7 +35,7 @@
  *     16 old        signed rid - this rid, varint topic, time due, u8 marks
  *     17 flags      varint   u32
  *     18 times      maybe ready, maybe handed
- *     19 lease      varint epoch, u32; varint number; maybe end
+ *     19 lease      varint epoch, u32; varint number; maybe end; varint its own ttr, us
  *     20 body       varint   its length, at most 8 MiB
  *     21 - 23       not used; a record that has one is of a newer version
  *     24 - 63       bytes    passed over
@@ -239,6 +239,7 @@ static void put_last_fields(uint8_t **at, const struct tr_record *rec, struct tr
         put(at, rec->lease.epoch);
         put(at, rec->lease.number);
         put_maybe(at, rec->lease.end_us, base.clock_us);
+        put(at, rec->lease.ttr_us);
     }
     if (has(rec, TR_F_BODY)) {
         put(at, rec->body.len);
@@ -479,6 +480,7 @@ static void get_last_fields(struct tr_reader *r, struct tr_record *rec, struct t
         rec->lease.epoch = get_u32(r);
         rec->lease.number = tr_read_varint(r);
         rec->lease.end_us = get_maybe(r, base.clock_us);
+        rec->lease.ttr_us = tr_read_varint(r);
     }
 }
 

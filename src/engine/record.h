@@ -140,6 +140,7 @@ struct tr_record {
         uint32_t epoch;
         uint64_t number;
         uint64_t end_us; /* 0: bound to a connection */
+        uint64_t ttr_us; /* how long it is for; 0 with a connection */
     } lease;
     struct tr_bytes body; /* also of POLICY, SCHED, NOTE: what is too long for `name` */
 

@@ -239,7 +239,11 @@ static int read_checkpoint(struct tr_engine *e, struct tr_replay *p, uint8_t **b
     }
     p->pages = *bytes;
     p->checkpoint = man->ckpt[man->ckpt_now].batch;
-    return *bytes != NULL ? tr_checkpoint_load(*bytes, p->page_count, &e->state) : TARRY_OK;
+    err = *bytes != NULL ? tr_checkpoint_load(*bytes, p->page_count, &e->state) : TARRY_OK;
+    if (err == TARRY_EDAMAGED) {
+        tr_engine_note(e, TR_NOTE_DAMAGE, "Checkpoint ckpt.%u does not add up.", man->ckpt_now);
+    }
+    return err;
 }
 
 /* ---- steps 5 and 6 ---- */
@@ -475,8 +479,7 @@ static int fit_config(struct tr_engine *e, uint64_t slot_bytes)
     uint64_t room = slot_bytes - 8 * (uint64_t)TR_BLOCK;
 
     if (slot_bytes < 16 * (uint64_t)TR_BLOCK || slot_bytes % TR_BLOCK != 0 ||
-        slot_bytes > UINT64_C(1) << 30 || c->slots_max < TR_SLOTS_BASE ||
-        c->slots_max > TR_MANIFEST_SLOTS_MAX) {
+        slot_bytes > UINT64_C(1) << 30) {
         return TARRY_EINVAL;
     }
     if (c->batch_bytes > room) {
@@ -550,6 +553,7 @@ static void init(struct tr_engine *e, struct tr_disk d, uint64_t seed, struct tr
     tr_map_init(&e->holders, e->mem);
     tr_list_init(&e->dirty);
     tr_list_init(&e->reads);
+    tr_list_init(&e->waiting);
     e->lazy_at = TR_NEVER;
     e->seal_at = TR_NEVER;
     e->sync_at = TR_NEVER;
@@ -596,6 +600,10 @@ int tr_engine_open(struct tr_engine **out, const struct tr_engine_config *c, str
     if (e == NULL) {
         return TARRY_ENOMEM;
     }
+    if (c->slots_max < TR_SLOTS_BASE || c->slots_max > TR_MANIFEST_SLOTS_MAX) {
+        tr_mem_free(c->mem, e, sizeof *e);
+        return TARRY_EINVAL;
+    }
     e->config = *c;
     e->mem = c->mem;
     init(e, d, seed, now);
@@ -630,6 +638,7 @@ int tr_engine_close(struct tr_engine *e, struct tr_now now)
         err = tr_log_finish(&e->log);
     }
     if (err == TARRY_OK) {
+        tr_engine_tell_durable(e);
         tr_pages_fini(&e->meta.pages); /* a round that waited for the log begins anew */
         e->meta.with_pages = false;
         err = tr_meta_write_now(e, e->log.open.no > 1, TR_MAN_CLEAN);
@@ -651,27 +660,7 @@ void tr_engine_free(struct tr_engine *e)
             tr_handout_unhold(e, job);
         }
     }
-    for (struct tr_topic *t = NULL;
-         (t = tr_topics_after(&e->state.topics, t != NULL ? t->number : 0)) != NULL;) {
-        while (!tr_list_empty(&t->waiters)) {
-            struct tr_waiter *w = TR_CONTAINER_OF(t->waiters.next, struct tr_waiter, link);
-
-            tr_handout_free_wait(e, w->wait->req);
-        }
-    }
-    while (e->stalled_first != NULL) {
-        struct tr_req *r = e->stalled_first;
-
-        e->stalled_first = r->next;
-        tr_handout_free_wait(e, r);
-    }
-    for (struct tr_list *n = e->reads.next; n != &e->reads; n = n->next) {
-        struct tr_read *read = TR_CONTAINER_OF(n, struct tr_read, link);
-
-        if (read->req != NULL) {
-            tr_handout_free_wait(e, read->req);
-        }
-    }
+    tr_handout_free_waits(e);
     tr_read_free_all(e);
     tr_meta_fini(e);
     tr_log_fini(&e->log);

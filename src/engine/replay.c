@@ -62,7 +62,7 @@ int tr_replay_scan(struct tr_replay *p)
             return err;
         }
         tr_scan_slot(p->bytes, log->slot_bytes, log->uuid, &p->scans[i]);
-        p->blank &= tr_scan_blank(p->bytes, log->slot_bytes);
+        p->blank = p->blank && tr_scan_blank(p->bytes, log->slot_bytes);
         if (p->scans[i].newer) {
             tr_engine_note(p->e, TR_NOTE_FATAL,
                            "Slot w.%03u was written by a newer version of tarry.", i);
@@ -294,22 +294,31 @@ static int zero(struct tr_replay *p, const struct tr_slot *slot, uint64_t off)
     return err;
 }
 
+/* Throws away segments behind seg_no: they came after the end. */
+static int cut_behind(struct tr_replay *p, uint64_t seg_no)
+{
+    const struct tr_log *log = &p->e->log;
+    int err = TARRY_OK;
+
+    for (uint32_t i = 0; i < log->slots_max && err == TARRY_OK; i++) {
+        if (log->slots[i].file >= 0 && p->scans[i].known && p->scans[i].seg_no > seg_no) {
+            err = zero(p, &log->slots[i], 0);
+        }
+    }
+    return err;
+}
+
 /* Throws away what comes after the end: the rest of the tail, and segments behind it. */
 static int cut(struct tr_replay *p, const struct tr_slot *tail)
 {
-    struct tr_log *log = &p->e->log;
+    const struct tr_log *log = &p->e->log;
     struct tr_scan_at at = {log->uuid, tail->seg_no, tail->nonce, p->next_batch, 0, tail->end_off};
     int err = TARRY_OK;
 
     if (tr_scan_leftover(p->bytes, log->slot_bytes, at)) {
         err = zero(p, tail, tail->end_off);
     }
-    for (uint32_t i = 0; i < log->slots_max && err == TARRY_OK; i++) {
-        if (log->slots[i].file >= 0 && p->scans[i].known && p->scans[i].seg_no > tail->seg_no) {
-            err = zero(p, &log->slots[i], 0);
-        }
-    }
-    return err;
+    return err == TARRY_OK ? cut_behind(p, tail->seg_no) : err;
 }
 
 /* A header that did not survive is written again before anything is built on it (R6). */
@@ -324,7 +333,7 @@ static int repair_header(struct tr_replay *p, const struct tr_slot *tail)
     uint64_t done = 0;
     int err = TARRY_OK;
 
-    if (!p->scans[tail->number].header_bad || TR_MUTANT(NO_HEADER_REPAIR)) {
+    if (!p->scans[tail->number].header_bad) {
         return TARRY_OK;
     }
     memcpy(seg.uuid, log->uuid, TR_UUID);
@@ -367,13 +376,35 @@ static void note_end(const struct tr_replay *p, const struct tr_slot *tail)
     }
 }
 
+/*
+ * The last segment that is left was sealed, and is whole. The log went on in another one, which was
+ * freed (the checkpoint contains it) or never became durable: a new one is begun.
+ */
+static int end_sealed(struct tr_replay *p, const struct tr_slot *slot, uint64_t newest)
+{
+    const struct tr_manifest *m = &p->e->meta.now;
+
+    if (newest > slot->last_batch && newest > p->checkpoint) {
+        return damage(p, slot, slot->end_off, p->next_batch);
+    }
+    if (newest >= p->next_batch) {
+        p->next_batch = newest + 1;
+    }
+    p->e->log.seg_no = m->seg_no;
+    return cut_behind(p, m->seg_no);
+}
+
 /* The walk has come to the end of `tail`: is that the end of the log? */
 static int end_log(struct tr_replay *p, struct tr_slot *tail)
 {
     struct tr_log *log = &p->e->log;
+    const struct tr_manifest_slot *m = in_manifest(p, tail->number);
     uint64_t newest = claimed(p, tail->seg_no);
     int err;
 
+    if (m != NULL && m->last_batch != 0 && m->last_batch == tail->last_batch) {
+        return end_sealed(p, tail, newest);
+    }
     if (newest >= p->next_batch && !TR_MUTANT(NEVER_DAMAGE)) {
         return damage(p, tail, tail->end_off, p->next_batch);
     }

@@ -289,18 +289,10 @@ static bool can_grow(const struct tr_engine *e)
     return !e->space.no_room && slots_now(e) < e->log.slots_max;
 }
 
-/* True when pushes can be expected to work again without anybody's help. */
-bool tr_space_hope(const struct tr_engine *e)
+/* A slot with more live bytes than this gains too little. */
+static uint64_t most_live(const struct tr_engine *e)
 {
-    const struct tr_space *sp = &e->space;
-
-    if (tr_space_push_ok(e)) {
-        return e->meta.growing; /* it is the checkpoint files that are short */
-    }
-    if (can_grow(e) || sp->step != TR_SPACE_IDLE) {
-        return true;
-    }
-    return sp->victim != NULL || has_empty(e);
+    return e->log.slot_bytes - e->log.slot_bytes / 8;
 }
 
 /*
@@ -314,10 +306,25 @@ static bool can_pay(const struct tr_engine *e)
     return e->space.relogged_bytes < 2 * ring + RELOG_PAY * e->state.freed_bytes;
 }
 
+/* True when pushes can be expected to work again without anybody's help. */
+bool tr_space_hope(const struct tr_engine *e)
+{
+    const struct tr_space *sp = &e->space;
+    unsigned count;
+
+    if (tr_space_push_ok(e)) {
+        return e->meta.growing; /* it is the checkpoint files that are short */
+    }
+    if (can_grow(e) || sp->step != TR_SPACE_IDLE) {
+        return true;
+    }
+    return sp->victim != NULL || has_empty(e) ||
+           (can_pay(e) && find_victim(e, most_live(e), &count) != NULL);
+}
+
 static void choose_victim(struct tr_engine *e)
 {
     struct tr_space *sp = &e->space;
-    uint64_t bytes = e->log.slot_bytes;
     unsigned count = 0;
 
     if (sp->victim != NULL &&
@@ -328,9 +335,9 @@ static void choose_victim(struct tr_engine *e)
         return;
     }
     if (e->log.free_count < PUSH_FREE && !can_grow(e) && sp->step == TR_SPACE_IDLE) {
-        sp->victim = find_victim(e, bytes - bytes / 8, &count);
+        sp->victim = find_victim(e, most_live(e), &count);
     } else if (sp->idle) { /* two become one; one alone would go round and round */
-        struct tr_slot *victim = find_victim(e, bytes / 2, &count);
+        struct tr_slot *victim = find_victim(e, e->log.slot_bytes / 2, &count);
 
         sp->victim = count >= 2 ? victim : NULL;
     }

@@ -80,6 +80,7 @@ void tr_state_set_fields(struct tr_job *job, const struct tr_record *rec)
     if (rec->mask & TR_FIELD(LEASE)) {
         job->lease = (uint64_t)rec->lease.epoch << TR_LEASE_BITS | rec->lease.number;
         job->lease_end_us = rec->lease.end_us;
+        job->lease_ttr_us = rec->lease.ttr_us;
     }
 }
 
@@ -98,6 +99,7 @@ static void set_all(struct tr_job *job, const struct tr_record *rec)
     job->flags = 0;
     job->lease = 0;
     job->lease_end_us = 0;
+    job->lease_ttr_us = 0;
     job->body_len = (uint32_t)rec->body.len;
     tr_state_set_fields(job, rec);
 }
@@ -298,7 +300,8 @@ void tr_state_describe_changes(const struct tr_job *job, struct tr_record *rec)
         .counters = job->counters,
         .flags = job->flags,
         .lease = {(uint32_t)(job->lease >> TR_LEASE_BITS),
-                  job->lease & ((UINT64_C(1) << TR_LEASE_BITS) - 1), job->lease_end_us},
+                  job->lease & ((UINT64_C(1) << TR_LEASE_BITS) - 1), job->lease_end_us,
+                  job->lease_ttr_us},
     };
 }
 
@@ -334,11 +337,12 @@ void tr_state_describe(const struct tr_job *job, uint8_t type, struct tr_record 
 
 void tr_state_drop_empty_topics(struct tr_state *s)
 {
-    uint32_t number = 0;
-    struct tr_topic *t;
+    struct tr_list *next;
 
-    while ((t = tr_topics_after(&s->topics, number)) != NULL) {
-        number = t->number;
+    for (struct tr_list *n = s->topics.all.next; n != &s->topics.all; n = next) {
+        struct tr_topic *t = TR_CONTAINER_OF(n, struct tr_topic, link);
+
+        next = n->next;
         if (t->jobs == 0 && t->holds == 0) {
             tr_topics_remove(&s->topics, t);
         }

@@ -94,7 +94,8 @@ static enum tr_verdict peek_first(struct tr_engine *e, struct tr_req *r)
     struct tr_job *job = NULL;
     int err = TARRY_OK;
 
-    if (r->order >= TR_ORDER_COUNT || r->state == TR_RESERVED) {
+    if (r->order >= TR_ORDER_COUNT ||
+        (r->state != TR_DELAYED && r->state != TR_READY && r->state != TR_DEAD)) {
         return tr_engine_finish(e, r, TARRY_EINVAL);
     }
     if (t != NULL && r->state == TR_DEAD) {

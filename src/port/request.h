@@ -7,7 +7,8 @@
  *
  * A request belongs to its maker, who does not touch it between submit and `done`. `done` is
  * called once, perhaps from inside submit, when the request has taken effect in memory; it may
- * submit and abandon other requests. Its
+ * submit and abandon other requests, and whoever goes on like that without end must do so from a
+ * loop of his own: each is a call inside a call. Its
  * answer may be told to the outside only when the engine's durable batch has reached `gate`;
  * 0 means at once. What `out` points to (body, names, topic name) is valid during `done` only.
  */
@@ -114,7 +115,8 @@ struct tr_req {
     uint64_t delay_us;
     uint64_t at_us; /* not 0: absolute, instead of delay_us; the past means now */
     uint64_t wait_us;
-    uint64_t ttr_us; /* 1 to TR_DELAY_MAX_US; RESERVE and TOUCH of a lease: 0 is the job's own */
+    uint64_t ttr_us; /* 1 to TR_DELAY_MAX_US; RESERVE with holder 0: 0 is the job's own; TOUCH: 0 is
+                        as before */
     const uint8_t *body;
     size_t body_len;
     uint64_t count;

@@ -245,8 +245,7 @@ uint64_t rig_push(struct rig *rig, uint32_t topic, uint64_t delay_us)
     a.req.topic = topic;
     a.req.delay_us = delay_us;
     a.req.body = (uint8_t *)body;
-    a.req.body_len = (size_t)snprintf(body, sizeof body, "%" PRIu64,
-                                      rig_engine_stat(rig).next_rid);
+    a.req.body_len = (size_t)snprintf(body, sizeof body, "%" PRIu64, rig_engine_stat(rig).next_rid);
     assert_int_equal(rig_do(rig, &a), TARRY_OK);
     return a.req.out.job.id;
 }

@@ -23,31 +23,31 @@ enum { RIG_BODY_MAX = 20000, RIG_NOTE_MAX = 512, RIG_TEXT_MAX = 1 << 18 };
 
 struct rig {
     struct tr_mem mem;
-    struct sim_disk *disk;    /* NULL: the test brought another one in port and step */
+    struct sim_disk *disk; /* NULL: the test brought another one in port and step */
     struct tr_disk port;
-    bool (*step)(void *ctx);  /* lets the disk do something; false: it has nothing to do */
+    bool (*step)(void *ctx); /* lets the disk do something; false: it has nothing to do */
     void *step_ctx;
     struct tr_engine *e;
     struct tr_engine_config config;
     struct tr_now now;
     uint64_t seed;
-    unsigned asked;           /* answers so far */
+    unsigned asked; /* answers so far */
 
-    uint64_t durable;         /* as the engine told */
+    uint64_t durable; /* as the engine told */
     unsigned durable_calls;
     uint64_t closed;
     unsigned closed_calls;
-    unsigned notes[4];        /* by enum tr_notice */
-    char note[RIG_NOTE_MAX];  /* the last one that was not INFO */
+    unsigned notes[4];       /* by enum tr_notice */
+    char note[RIG_NOTE_MAX]; /* the last one that was not INFO */
 };
 
 /* A request and its answer. It stays where it is from rig_submit until it is done. */
 struct ask {
     struct tr_req req;
     struct rig *rig;
-    unsigned done;      /* 0, or the how-manieth answer of the rig this was */
-    uint64_t durable;   /* of the rig, at that moment */
-    char name[256];     /* copy of out.name */
+    unsigned done;    /* 0, or the how-manieth answer of the rig this was */
+    uint64_t durable; /* of the rig, at that moment */
+    char name[256];   /* copy of out.name */
     uint8_t body[RIG_BODY_MAX];
     bool has_body;
 };

@@ -105,8 +105,8 @@ static void test_clock_is_never_ahead(void **state)
     (void)state;
     tr_clock_init(&c, at(wall, boot));
     for (unsigned i = 0; i < 20000; i++) {
-        uint64_t passed = tr_rng_below(&rng, 3) == 0 ? tr_rng_below(&rng, HOUR)
-                                                     : tr_rng_below(&rng, SECOND);
+        uint64_t passed =
+            tr_rng_below(&rng, 3) == 0 ? tr_rng_below(&rng, HOUR) : tr_rng_below(&rng, SECOND);
 
         boot += passed;
         wall += passed;

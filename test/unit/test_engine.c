@@ -187,7 +187,7 @@ static void test_engine_commits_groups(void **state)
     }
     rig_turn(&rig);
     assert_int_equal(rig.closed_calls, closed + 1); /* one batch for all */
-    for (unsigned i = 0; i < 5; i++) { /* these gather while that one is on its way */
+    for (unsigned i = 0; i < 5; i++) {              /* these gather while that one is on its way */
         asks[i] = push(t);
         rig_submit(&rig, &asks[i]);
         rig_turn(&rig);
@@ -305,6 +305,7 @@ static void test_engine_is_idle_without_work(void **state)
     uint64_t id;
 
     (void)state;
+    assert_int_equal(rig_settle(&rig), rig.now.boot_us + rig.config.idle_us);
     rig_pass(&rig, 60 * RIG_SECOND);
     assert_int_equal(rig_settle(&rig), UINT64_MAX); /* nothing is periodic */
     id = rig_push(&rig, t, 5 * HOUR);
@@ -460,6 +461,58 @@ static void test_engine_failed_checkpoint_is_tried_again(void **state)
     assert_false(tr_engine_failed(rig.e));
     assert_int_equal(sim_disk_faults(rig.disk)->fail_hits, 1);
     assert_true(rig_engine_stat(&rig).checkpoints > made);
+    rig_fini(&rig);
+}
+
+/* A checkpoint whose sync failed does not count, however often. */
+static void test_engine_unsynced_checkpoint_does_not_count(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    uint64_t made;
+
+    (void)state;
+    rig_push(&rig, t, 0);
+    made = rig_engine_stat(&rig).checkpoints;
+    sim_disk_faults(rig.disk)->only = "ckpt.";
+    sim_disk_faults(rig.disk)->sync_eio_ppm = 1000000;
+    rig_push(&rig, t, 0);
+    rig_pass(&rig, rig.config.checkpoint_us + 5 * RIG_SECOND);
+    assert_int_equal(rig_engine_stat(&rig).checkpoints, made);
+    sim_disk_faults(rig.disk)->sync_eio_ppm = 0;
+    rig_pass(&rig, 5 * RIG_SECOND);
+    assert_true(rig_engine_stat(&rig).checkpoints > made);
+    rig_fini(&rig);
+}
+
+/* Rids beyond what a durable manifest has promised are not used; the push waits (R18). */
+static void test_engine_push_waits_for_rid_limit(void **state)
+{
+    enum { PUSHES = 100 };
+    struct rig rig;
+    struct ask *asks = calloc(PUSHES, sizeof *asks);
+    uint32_t t;
+
+    (void)state;
+    rig_init(&rig);
+    rig.config.rid_block = 8;
+    rig_open(&rig);
+    t = rig_hold(&rig, "t");
+    sim_disk_stall(rig.disk, TR_LANE_BACK, true); /* no manifest gets through */
+    for (unsigned i = 0; i < PUSHES; i++) {
+        asks[i] = push(t);
+        rig_submit(&rig, &asks[i]);
+    }
+    rig_settle(&rig);
+    assert_true(rig_engine_stat(&rig).next_rid <= 3 * rig.config.rid_block);
+    assert_int_equal(asks[PUSHES - 1].done, 0);
+    sim_disk_stall(rig.disk, TR_LANE_BACK, false);
+    rig_settle(&rig);
+    for (unsigned i = 0; i < PUSHES; i++) {
+        assert_true(asks[i].done != 0);
+        assert_int_equal(asks[i].req.out.job.id, i + 1);
+    }
+    free(asks);
     rig_fini(&rig);
 }
 
@@ -702,6 +755,8 @@ int main(void)
         cmocka_unit_test(test_engine_failed_log_is_final),
         cmocka_unit_test(test_engine_failed_manifest_is_final),
         cmocka_unit_test(test_engine_failed_checkpoint_is_tried_again),
+        cmocka_unit_test(test_engine_unsynced_checkpoint_does_not_count),
+        cmocka_unit_test(test_engine_push_waits_for_rid_limit),
         cmocka_unit_test(test_engine_short_writes_are_completed),
         cmocka_unit_test(test_engine_against_model),
     };

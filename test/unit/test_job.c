@@ -41,7 +41,7 @@ static void test_job_moved_one_is_found_by_id_and_new_rid(void **state)
     assert_null(tr_jobs_by_id(&js, 9)); /* a rid is not an id */
     assert_false(tr_bitmap_test(&js.alive, 5));
     assert_true(tr_bitmap_test(&js.alive, 9));
-    other = add(&js, 11, 3); /* as a replay meets it */
+    other = add(&js, 11, 3);                                  /* as a replay meets it */
     assert_int_equal(tr_jobs_rename(&js, job, 12), TARRY_OK); /* moved twice */
     assert_ptr_equal(tr_jobs_by_id(&js, 5), job);
     assert_ptr_equal(tr_jobs_by_id(&js, 3), other);

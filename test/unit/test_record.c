@@ -276,7 +276,7 @@ static void test_record_largest_head_fits(void **state)
         .old = {UINT64_MAX, UINT64_MAX, UINT32_MAX, 3, 1},
         .flags = UINT32_MAX,
         .times = {UINT64_MAX, UINT64_MAX},
-        .lease = {UINT32_MAX, UINT64_MAX, UINT64_MAX},
+        .lease = {UINT32_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX},
         .body = {pool, TR_BODY_MAX},
     };
     struct tr_base far = {.rid = 0, .clock_us = UINT64_MAX / 2 + 2};
@@ -353,6 +353,7 @@ static void any_fields(struct tr_rng *rng, struct tr_record *rec)
     rec->lease.epoch = (uint32_t)any(rng);
     rec->lease.number = any(rng);
     rec->lease.end_us = any_time(rng);
+    rec->lease.ttr_us = any(rng);
     rec->body = any_bytes(rng, tr_rng_below(rng, 4) == 0 ? 1000 : 60);
 }
 
@@ -467,6 +468,7 @@ static void assert_record_equal(const struct tr_record *a, const struct tr_recor
     assert_true(a->times.handed_us == b->times.handed_us);
     assert_true(a->lease.epoch == b->lease.epoch);
     assert_true(a->lease.number == b->lease.number);
+    assert_true(a->lease.ttr_us == b->lease.ttr_us);
     assert_true(a->lease.end_us == b->lease.end_us);
     assert_bytes_equal(a->body, b->body);
     assert_bytes_equal(a->name, b->name);

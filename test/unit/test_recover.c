@@ -149,6 +149,36 @@ static void test_recover_continues_numbers(void **state)
     rig_fini(&rig);
 }
 
+/* Dead jobs stand in the order of their deaths, after a replay and after a checkpoint. */
+static void test_recover_keeps_order_of_deaths(void **state)
+{
+    static const uint64_t order[] = {3, 1, 4, 2};
+    struct rig rig;
+    uint32_t t = start(&rig);
+    struct ask a = rig_ask(TR_OP_PEEK_FIRST);
+
+    (void)state;
+    for (unsigned i = 0; i < 4; i++) {
+        rig_push(&rig, t, 0);
+        assert_int_equal(rig_reserve(&rig, t, ME), i + 1);
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        assert_int_equal(rig_with(&rig, TR_OP_BURY, order[i], ME), TARRY_OK);
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        rig_pass(&rig, i % 2 * 40 * RIG_SECOND);
+        rig_power_cut(&rig);
+        rig_open(&rig);
+        t = rig_hold(&rig, "t");
+        a.req.topic = t;
+        a.req.state = TR_DEAD;
+        assert_int_equal(rig_do(&rig, &a), TARRY_OK);
+        assert_int_equal(a.req.out.job.id, order[i]);
+        assert_int_equal(rig_with(&rig, TR_OP_DELETE, order[i], 0), TARRY_OK);
+    }
+    rig_fini(&rig);
+}
+
 static void test_recover_empty_topic_is_gone(void **state)
 {
     struct rig rig;
@@ -253,20 +283,25 @@ static void test_recover_token_lease_goes_on(void **state)
     rig_fini(&rig);
 }
 
-static void test_recover_token_lease_is_cut_to_ttr(void **state)
+/* A lease keeps its own length over a restart, but never more, whatever the clock says. */
+static void test_recover_token_lease_is_cut_to_its_ttr(void **state)
 {
     struct rig rig;
     uint32_t t = start(&rig);
     uint64_t id = rig_push(&rig, t, 0);
 
     (void)state;
-    take(&rig, t, 100 * RIG_TTR_US);
+    take(&rig, t, 3 * RIG_TTR_US);
     rig_pass(&rig, RIG_SECOND);
     rig_close(&rig);
     rig_open(&rig);
-    assert_int_equal(rig_view(&rig, id).left_us, RIG_TTR_US); /* min(ttr, end - wall) */
-    rig_pass(&rig, RIG_TTR_US);
-    assert_int_equal(rig_state(&rig, id), TR_READY);
+    assert_int_equal(rig_view(&rig, id).left_us, 3 * RIG_TTR_US - RIG_SECOND);
+    rig_close(&rig);
+    rig.now.wall_us -= 3600 * RIG_SECOND;
+    rig_open(&rig);
+    assert_int_equal(rig_view(&rig, id).left_us, 3 * RIG_TTR_US);
+    rig_pass(&rig, 3 * RIG_TTR_US);
+    assert_int_equal(rig_state(&rig, id), TR_DELAYED); /* due lies ahead again: never early */
     assert_int_equal(rig_view(&rig, id).timeouts, 1);
     rig_fini(&rig);
 }
@@ -288,6 +323,23 @@ static void test_recover_token_lease_that_ran_out(void **state)
     assert_int_equal(rig_view(&rig, id).timeouts, 1);
     t = rig_hold(&rig, "t");
     assert_true(take(&rig, t, 0) != lease); /* never the same number again */
+    rig_fini(&rig);
+}
+
+/* The hand-out was never written; the number is not used again all the same (R27). */
+static void test_recover_lost_lease_number_is_not_used_again(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    uint64_t id = rig_push(&rig, t, 0);
+    uint64_t lease = take(&rig, t, 0);
+
+    (void)state;
+    rig_power_cut(&rig); /* before lazy_us */
+    rig_open(&rig);
+    assert_int_equal(rig_view(&rig, id).reserves, 0);
+    t = rig_hold(&rig, "t");
+    assert_true(take(&rig, t, 0) != lease);
     rig_fini(&rig);
 }
 
@@ -316,6 +368,41 @@ static void test_recover_refuses_damaged_log(void **state)
     assert_non_null(strstr(rig.note, "w.000"));
     flip(&rig, "w.000", 4096 + 100);
     rig_open(&rig); /* the refusal has changed nothing */
+    rig_fini(&rig);
+}
+
+/* Offset of the last frame in the slot that is not a SEAL. */
+static uint64_t last_frame(struct rig *rig, const char *name)
+{
+    uint8_t head[96];
+    uint64_t last = 0;
+
+    for (uint64_t off = 4096; off < 65536; off += 4096) {
+        sim_disk_peek(rig->disk, name, off, head, sizeof head);
+        if (memcmp(head, "TRfr", 4) == 0 && head[80] == 0) {
+            last = off;
+        }
+    }
+    assert_true(last != 0);
+    return last;
+}
+
+/* After a pause a SEAL says that the last batch was durable: its rot is damage, not a tail (R5). */
+static void test_recover_refuses_rotten_last_batch(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+
+    (void)state;
+    rig_push(&rig, t, 0);
+    rig_push(&rig, t, 0);
+    rig_pass(&rig, RIG_SECOND); /* the SEAL is written */
+    rig_kill(&rig);
+    flip(&rig, "w.000", last_frame(&rig, "w.000") + 100);
+    assert_int_equal(rig_try_open(&rig), TARRY_EDAMAGED);
+    flip(&rig, "w.000", last_frame(&rig, "w.000") + 100);
+    flip(&rig, "w.000", last_frame(&rig, "w.000") + 20);
+    assert_int_equal(rig_try_open(&rig), TARRY_EDAMAGED);
     rig_fini(&rig);
 }
 
@@ -417,6 +504,55 @@ static void test_recover_uses_older_checkpoint(void **state)
     assert_int_equal(reported, 1); /* only the newer one is looked at */
 }
 
+/* The ring has turned over since: what the older checkpoint needs is still there. */
+static void test_recover_uses_older_checkpoint_after_turnover(void **state)
+{
+    static const char *const names[] = {"ckpt.0", "ckpt.1"};
+
+    (void)state;
+    for (unsigned n = 30; n < 60; n++) {
+        struct rig rig;
+        uint32_t t = start(&rig);
+        char *facts;
+
+        furnish(&rig);
+        for (unsigned i = 0; i < n; i++) {
+            uint64_t id = rig_push_body(&rig, t, 0, 3000);
+
+            assert_int_equal(rig_with(&rig, TR_OP_DELETE, id, 0), TARRY_OK);
+        }
+        facts = rig_facts(&rig);
+        rig_kill(&rig);
+        flip(&rig, names[n % 2], 50);
+        rig_open(&rig);
+        check_same(&rig, facts);
+        rig_fini(&rig);
+    }
+}
+
+/* Opening again and again, killed each time, uses nothing up. */
+static void test_recover_many_starts(void **state)
+{
+    struct rig rig;
+    char *facts;
+
+    (void)state;
+    rig_init(&rig);
+    rig.config.slots_max = 6;
+    rig_open(&rig);
+    furnish(&rig);
+    for (unsigned i = 0; i < 30; i++) {
+        facts = rig_facts(&rig);
+        rig_power_cut(&rig);
+        rig_open(&rig);
+        check_same(&rig, facts);
+        rig_push(&rig, rig_hold(&rig, "t"), 0);
+        assert_int_equal(rig_engine_stat(&rig).epoch, i + 2);
+    }
+    assert_int_equal(rig_engine_stat(&rig).slots - rig_engine_stat(&rig).slots_free, 3);
+    rig_fini(&rig);
+}
+
 static void test_recover_refuses_two_bad_checkpoints(void **state)
 {
     struct rig rig;
@@ -479,16 +615,22 @@ static void test_recover_refuses_missing_slot_beyond_limit(void **state)
 static void test_recover_repairs_header(void **state)
 {
     struct rig rig;
+    uint32_t t;
+    uint8_t block[TR_BLOCK];
+    struct tr_segment seg;
     char *facts;
 
     (void)state;
-    start(&rig);
-    furnish(&rig);
+    t = start(&rig);
+    rig_push(&rig, t, FAR);
+    rig_push_body(&rig, t, 0, 5000);
     facts = rig_facts(&rig);
     rig_close(&rig);
     flip(&rig, "w.000", 40);
     rig_open(&rig);
     check_same(&rig, facts);
+    assert_int_equal(sim_disk_peek(rig.disk, "w.000", 0, block, TR_BLOCK), TR_BLOCK);
+    assert_int_equal(tr_segment_decode(block, &seg), TARRY_OK);
     facts = rig_facts(&rig);
     rig_power_cut(&rig);
     rig_open(&rig);
@@ -628,19 +770,24 @@ int main(void)
         cmocka_unit_test(test_recover_after_power_cut),
         cmocka_unit_test(test_recover_from_checkpoint_replays_little),
         cmocka_unit_test(test_recover_continues_numbers),
+        cmocka_unit_test(test_recover_keeps_order_of_deaths),
         cmocka_unit_test(test_recover_empty_topic_is_gone),
         cmocka_unit_test(test_recover_after_long_absence),
         cmocka_unit_test(test_recover_with_older_clock_warns),
         cmocka_unit_test(test_recover_connection_leases_end),
         cmocka_unit_test(test_recover_token_lease_goes_on),
-        cmocka_unit_test(test_recover_token_lease_is_cut_to_ttr),
+        cmocka_unit_test(test_recover_token_lease_is_cut_to_its_ttr),
         cmocka_unit_test(test_recover_token_lease_that_ran_out),
+        cmocka_unit_test(test_recover_lost_lease_number_is_not_used_again),
         cmocka_unit_test(test_recover_refuses_damaged_log),
+        cmocka_unit_test(test_recover_refuses_rotten_last_batch),
         cmocka_unit_test(test_recover_survives_one_bad_manifest_copy),
         cmocka_unit_test(test_recover_refuses_older_manifest),
         cmocka_unit_test(test_recover_refuses_log_without_manifest),
         cmocka_unit_test(test_recover_uses_older_checkpoint),
+        cmocka_unit_test(test_recover_uses_older_checkpoint_after_turnover),
         cmocka_unit_test(test_recover_refuses_two_bad_checkpoints),
+        cmocka_unit_test(test_recover_many_starts),
         cmocka_unit_test(test_recover_refuses_missing_slot),
         cmocka_unit_test(test_recover_repairs_header),
         cmocka_unit_test(test_recover_reports_rotten_body_when_read),

@@ -226,8 +226,7 @@ static void test_scan_frame_at_end_of_slot(void **state)
 static void test_scan_leftover(void **state)
 {
     struct slot *s = new_slot();
-    struct tr_scan_at at = {
-        .uuid = uuid, .seg_no = 3, .nonce = NONCE, .batch = 13, .off = s->end};
+    struct tr_scan_at at = {.uuid = uuid, .seg_no = 3, .nonce = NONCE, .batch = 13, .off = s->end};
 
     (void)state;
     assert_false(tr_scan_leftover(s->bytes, SLOT, at));
@@ -244,21 +243,12 @@ static void test_scan_leftover(void **state)
     free(s);
 }
 
-/* What stands where the next frame would begin: nothing, an old frame, or a torn one. */
-static void test_scan_blank_and_rubble(void **state)
+static void test_scan_blank(void **state)
 {
     struct slot *s = new_slot();
-    struct tr_scan_at at = {
-        .uuid = uuid, .seg_no = 3, .nonce = NONCE, .batch = 13, .off = s->end};
-    uint64_t end = s->end;
 
     (void)state;
     assert_false(tr_scan_blank(s->bytes, SLOT));
-    assert_false(tr_scan_rubble(s->bytes, SLOT, at)); /* zeros */
-    put_frame(s, 2, 55, 10);
-    assert_false(tr_scan_rubble(s->bytes, SLOT, at)); /* of an older life */
-    s->bytes[end + 20] ^= 1;
-    assert_true(tr_scan_rubble(s->bytes, SLOT, at));
     memset(s->bytes, 0, SLOT);
     assert_true(tr_scan_blank(s->bytes, SLOT));
     s->bytes[SLOT - 1] = 1;
@@ -291,7 +281,7 @@ int main(void)
         cmocka_unit_test(test_scan_stops_at_what_does_not_follow),
         cmocka_unit_test(test_scan_frame_at_end_of_slot),
         cmocka_unit_test(test_scan_leftover),
-        cmocka_unit_test(test_scan_blank_and_rubble),
+        cmocka_unit_test(test_scan_blank),
         cmocka_unit_test(test_scan_newer_version_is_told),
     };
 

@@ -137,6 +137,46 @@ static void test_space_relog_reads_bodies_from_disk(void **state)
     rig_fini(&rig);
 }
 
+/* A record that cannot be read is not written again: its slot stays, the others move on. */
+static void test_space_relog_passes_over_rotten_record(void **state)
+{
+    struct rig rig;
+    uint32_t t;
+    uint8_t byte = 0xee;
+    struct ask a = rig_ask(TR_OP_PEEK);
+    uint64_t notes;
+
+    (void)state;
+    rig_init(&rig);
+    rig.config.slots_max = 4;
+    rig.config.body_cache_bytes = 0;
+    rig_open(&rig);
+    t = rig_hold(&rig, "t");
+    for (unsigned i = 0; i < 8; i++) {
+        rig_push_body(&rig, t, FAR + i, 700);
+    }
+    sim_disk_poke(rig.disk, "w.000", 4096 + 500, &byte, 1); /* in the body of the first */
+    for (unsigned i = 0; i < 60; i++) {
+        uint64_t id = rig_engine_stat(&rig).next_rid;
+        int err = try_push(&rig, t, 0);
+
+        assert_true(err == TARRY_OK || err == TARRY_ENOSPC); /* a slot less is left */
+        if (err == TARRY_OK) {
+            assert_int_equal(rig_with(&rig, TR_OP_DELETE, id, 0), TARRY_OK);
+        }
+    }
+    assert_true(rig_engine_stat(&rig).relogged >= 7);
+    assert_true(rig.notes[TR_NOTE_DAMAGE] > 0); /* it was tried */
+    notes = rig.notes[TR_NOTE_DAMAGE];
+    rig_pass(&rig, 60 * RIG_SECOND);
+    assert_int_equal(rig.notes[TR_NOTE_DAMAGE], notes); /* and not again and again */
+    for (uint64_t id = 1; id <= 8; id++) {
+        a.req.id = id;
+        assert_int_equal(rig_do(&rig, &a), id == 1 ? TARRY_EDAMAGED : TARRY_OK);
+    }
+    rig_fini(&rig);
+}
+
 /* A job whose record was changed by ALTERs (longer than move_body_max) and then written again. */
 static void test_space_relog_writes_changed_fields(void **state)
 {
@@ -298,6 +338,38 @@ static void test_space_full_store_opens(void **state)
     rig_fini(&rig);
 }
 
+/* Right after a new slot was begun nothing was done for space yet; that is no reason to refuse. */
+static void test_space_push_without_turn_is_not_refused(void **state)
+{
+    static const uint8_t body[BODY];
+    struct rig rig;
+    uint32_t t;
+
+    (void)state;
+    rig_init(&rig);
+    rig.config.slots_max = 4;
+    rig_open(&rig);
+    t = rig_hold(&rig, "t");
+    for (unsigned i = 0; i < 10; i++) {
+        rig_push_body(&rig, t, FAR, 1000);
+    }
+    for (unsigned i = 0; i < 100; i++) {
+        struct ask a = rig_ask(TR_OP_PUSH);
+
+        a.req.topic = t;
+        a.req.body = body;
+        a.req.body_len = BODY;
+        rig_submit(&rig, &a);
+        while (a.done == 0 || rig.durable < a.req.out.gate) {
+            rig_turn(&rig);
+            (void)rig.step(rig.step_ctx);
+        }
+        assert_int_equal(a.req.out.status, TARRY_OK);
+        assert_int_equal(rig_with(&rig, TR_OP_DELETE, a.req.out.job.id, 0), TARRY_OK);
+    }
+    rig_fini(&rig);
+}
+
 /* The ring is as long as it may be, and all in it is alive. */
 static void test_space_full_ring_refuses(void **state)
 {
@@ -316,6 +388,39 @@ static void test_space_full_ring_refuses(void **state)
 
         assert_int_equal(rig_with(&rig, TR_OP_RELEASE, id, ME), TARRY_OK);
     }
+    check_reopened_equal(&rig);
+    rig_fini(&rig);
+}
+
+/* Whatever was accepted on a full disk has its place in the next checkpoint. */
+static void test_space_full_disk_still_makes_checkpoints(void **state)
+{
+    struct rig rig;
+    struct ask a = rig_ask(TR_OP_PUSH);
+    uint64_t made;
+    int err;
+
+    (void)state;
+    rig_init(&rig);
+    rig.config.slots_max = 64;
+    rig.config.checkpoint_slack = 8192;
+    rig_open(&rig);
+    a.req.topic = rig_hold(&rig, "t");
+    for (unsigned i = 4; i < 40; i++) { /* slots enough: it is the checkpoint that is short */
+        rig_push_body(&rig, a.req.topic, FAR, 3000);
+    }
+    sim_disk_set_cap(rig.disk, sim_disk_used(rig.disk));
+    a.req.delay_us = FAR;
+    while ((err = rig_do(&rig, &a)) == TARRY_OK) {
+        assert_true(rig_engine_stat(&rig).jobs < 3000);
+    }
+    assert_int_equal(err, TARRY_ENOSPC);
+    made = rig_engine_stat(&rig).checkpoints;
+    for (uint64_t id = 1; id <= 20; id++) { /* rows for altered jobs need room too */
+        assert_int_equal(rig_with(&rig, TR_OP_FIRE, id, 0), TARRY_OK);
+    }
+    rig_pass(&rig, 70 * RIG_SECOND);
+    assert_true(rig_engine_stat(&rig).checkpoints > made);
     check_reopened_equal(&rig);
     rig_fini(&rig);
 }
@@ -351,12 +456,15 @@ int main(void)
         cmocka_unit_test(test_space_ring_grows_and_shrinks_back),
         cmocka_unit_test(test_space_far_jobs_survive_many_turns_of_ring),
         cmocka_unit_test(test_space_relog_reads_bodies_from_disk),
+        cmocka_unit_test(test_space_relog_passes_over_rotten_record),
         cmocka_unit_test(test_space_relog_writes_changed_fields),
         cmocka_unit_test(test_space_lease_in_relog_does_not_return),
         cmocka_unit_test(test_space_full_disk_refuses_pushes_only),
         cmocka_unit_test(test_space_pushes_come_back_with_space),
         cmocka_unit_test(test_space_full_store_opens),
+        cmocka_unit_test(test_space_push_without_turn_is_not_refused),
         cmocka_unit_test(test_space_full_ring_refuses),
+        cmocka_unit_test(test_space_full_disk_still_makes_checkpoints),
         cmocka_unit_test(test_space_many_jobs_make_checkpoints_grow),
     };
 
