@@ -220,7 +220,8 @@ static bool under_way(const struct sim_ask *a)
     return a->pending || a->answered;
 }
 
-/* Hand-outs that wait for a body, and so may hold a job of the topic that the model takes for ready. */
+/* Hand-outs that wait for a body, and so may hold a job of the topic that the model takes for
+ * ready. */
 static unsigned in_the_making(const struct sim_oracle *o, const struct sim_ask *but, unsigned topic)
 {
     unsigned count = o->model.topics[topic].undoing;
@@ -228,8 +229,8 @@ static unsigned in_the_making(const struct sim_oracle *o, const struct sim_ask *
     for (unsigned i = 0; o->reading && i < SIM_ASKS_MAX; i++) {
         const struct sim_ask *a = &o->asks[i];
 
-        for (unsigned t = 0; a != but && under_way(a) && a->req.op == TR_OP_RESERVE &&
-                             t < a->req.topic_count;
+        for (unsigned t = 0;
+             a != but && under_way(a) && a->req.op == TR_OP_RESERVE && t < a->req.topic_count;
              t++) {
             count += a->topics[t] == topic;
         }
@@ -337,8 +338,9 @@ static void take_lease(struct sim_oracle *o, struct sim_ask *a, struct sim_job *
     j->lease_ttr_us = a->req.holder == 0 && a->req.op == TR_OP_RESERVE && a->req.ttr_us != 0
                           ? a->req.ttr_us
                           : j->ttr_us;
-    j->lease_lo_us =
-        j->lease_ttr_us + m->now.boot_us; /* it counts from now, however slow the disk */
+    j->last_lease = j->lease;
+    j->last_ttr_us = j->lease_ttr_us;
+    j->lease_lo_us = m->now.boot_us + j->lease_ttr_us; /* from now, however slow the disk was */
     j->lease_hi_us = j->lease_lo_us;
     o->handouts++;
 }
@@ -522,6 +524,8 @@ static void answer_touch(struct sim_oracle *o, struct sim_ask *a)
     if (j != NULL && check_holder(o, a, j)) {
         if (j->holder == 0 && a->req.ttr_us != 0) {
             j->lease_ttr_us = a->req.ttr_us;
+        } else if (j->lease_ttr_us == 0) {
+            j->lease_ttr_us = a->req.out.job.left_us; /* an old lease, found by a recovery */
         }
         j->last_ttr_us = j->lease_ttr_us;
         j->lease_lo_us = j->lease_ttr_us + a->submit_now.boot_us;

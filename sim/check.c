@@ -321,12 +321,14 @@ static void check_synced(struct sim_oracle *o)
     tr_engine_stat(o->engine, &stat);
     if (stat.synced_batch != o->durable &&
         o->next_turn > o->model.now.boot_us + o->params->sync_us) {
-        FAIL("I22", "batch %" PRIu64 " was written, but only %" PRIu64 " is synced, and none is planned",
+        FAIL("I22",
+             "batch %" PRIu64 " was written, but only %" PRIu64 " is synced, and none is planned",
              o->durable, stat.synced_batch);
     }
 }
 
-/* What was logged is in a checkpoint after a while, disk full or not: else no slot is ever freed. */
+/* What was logged is in a checkpoint after a while, disk full or not: else no slot is ever freed.
+ */
 static void check_checkpoints(struct sim_oracle *o, const struct tr_engine_stat *stat)
 {
     const struct sim_params *p = o->params;
@@ -354,7 +356,8 @@ void sim_check_quiet(struct sim_oracle *o)
     uint64_t slack;
 
     tr_engine_stat(o->engine, &stat);
-    slack = stat.slots_free == 0 && o->next_turn != UINT64_MAX ? STUCK_US : 0; /* it cannot log it */
+    slack =
+        stat.slots_free == 0 && o->next_turn != UINT64_MAX ? STUCK_US : 0; /* it cannot log it */
     for (unsigned i = 0; i < m->topic_count; i++) {
         m->topics[i].undoing = false;
     }
@@ -388,8 +391,8 @@ static void restore_lease(struct sim_oracle *o, struct sim_job *j, const struct 
 {
     struct tr_now now = o->model.now;
     uint64_t left = row->lease_end_us > now.wall_us ? row->lease_end_us - now.wall_us : 0;
-    uint64_t ttr = j->last_lease == row->lease ? j->last_ttr_us : left;
-    uint64_t least = ttr < j->ttr_us ? ttr : j->ttr_us; /* a touch may be lost, which changed it */
+    uint64_t ttr = j->last_lease == row->lease ? j->last_ttr_us : 0; /* 0: not known */
+    uint64_t least = ttr < j->ttr_us ? ttr : j->ttr_us; /* a touch that changed it may be lost */
 
     sim_model_set_where(&o->model, j, SIM_RESERVED);
     j->holder = 0;

@@ -43,6 +43,7 @@ struct options {
 /* For the last words of a process that dies in the middle of a seed. */
 static struct sim_run *running;
 
+/* NOLINTBEGIN(bugprone-signal-handler): not safe in a handler, but there is nothing to lose. */
 static void last_words(int sig)
 {
     char text[128];
@@ -51,12 +52,13 @@ static void last_words(int sig)
                  sig, running->seed, running->params.swarm, running->step);
 
     if (len > 0 && write(STDOUT_FILENO, text, (size_t)len) > 0) {
-        sim_run_print(running, stdout); /* not safe in a handler, but there is nothing to lose */
+        sim_run_print(running, stdout);
         (void)fflush(stdout);
     }
     (void)signal(sig, SIG_DFL);
     (void)raise(sig);
 }
+/* NOLINTEND(bugprone-signal-handler) */
 
 static double seconds(void)
 {
@@ -192,11 +194,12 @@ static bool sweep(const struct options *opt)
 
 static int usage(void)
 {
-    (void)fprintf(stderr, "usage: tarry-sim SEED [SEEDS] [SWARM] [--swarm NAME] [--trace] [--once] [--keep] "
-                          "[--mutant NAME]\n"
-                          "       tarry-sim --all N | --seeds-file FILE | --sweep crash|fault N | "
-                          "--list\n"
-                          "       tarry-sim-mutants [SWARM|MUTANT] [--table FILE]\n");
+    (void)fprintf(
+        stderr, "usage: tarry-sim SEED [SEEDS] [SWARM] [--swarm NAME] [--trace] [--once] [--keep] "
+                "[--mutant NAME]\n"
+                "       tarry-sim --all N | --seeds-file FILE | --sweep crash|fault N | "
+                "--list\n"
+                "       tarry-sim-mutants [SWARM|MUTANT] [--table FILE]\n");
     return 2;
 }
 

@@ -163,13 +163,37 @@ static void tell(struct sim_oracle *o)
     }
 }
 
+/* A job that was in the making for a comes back, perhaps a little later. */
+static void undone(struct sim_oracle *o, const struct sim_ask *a)
+{
+    const struct sim_job *named = sim_model_find(&o->model, a->req.id);
+
+    if (a->req.op != TR_OP_RESERVE && a->req.op != TR_OP_RESERVE_JOB) {
+        return;
+    }
+    for (size_t i = 0; i < o->model.job_count; i++) {
+        o->model.jobs[i].ready_call = 0;
+    }
+    for (unsigned i = 0; i < a->req.topic_count; i++) {
+        o->model.topics[a->topics[i]].undoing = true;
+    }
+    if (named != NULL && a->req.op == TR_OP_RESERVE_JOB) {
+        o->model.topics[named->topic].undoing = true;
+    }
+}
+
 void sim_oracle_end(struct sim_oracle *o)
 {
     bool changed = o->queued > 0 || o->closed != o->call_closed;
 
     for (unsigned i = 0; i < SIM_ASKS_MAX; i++) { /* one that is not answered may have changed it */
-        changed = changed || (o->asks[i].pending && (o->asks[i].req.op == TR_OP_RESERVE_JOB ||
-                                                     o->asks[i].req.op == TR_OP_KICK));
+        const struct sim_ask *a = &o->asks[i];
+
+        changed =
+            changed || (a->pending && (a->req.op == TR_OP_RESERVE_JOB || a->req.op == TR_OP_KICK));
+        if (a->pending && o->reading && a->wall_max_us > o->model.now.wall_us) {
+            undone(o, a); /* the clock was set back: it may start over */
+        }
     }
     o->reading = o->reading || reads_in_flight(o);
     for (size_t i = 0; i < o->queued; i++) {
@@ -186,7 +210,8 @@ void sim_oracle_end(struct sim_oracle *o)
 void sim_oracle_turned(struct sim_oracle *o, uint64_t next)
 {
     o->next_turn = next;
-    o->settled = next > o->model.now.boot_us && !tr_engine_failed(o->engine);
+    o->settled =
+        next > o->model.now.boot_us && !tr_engine_failed(o->engine) && !sim_disk_dead(o->disk);
     o->quiet = o->settled && sim_disk_pending(o->disk) == 0;
     if (o->clock_doubt && !o->clock_turned) {
         o->clock_turned = true;
@@ -225,25 +250,6 @@ void sim_oracle_ask(struct sim_oracle *o, struct sim_ask *a)
         struct sim_job *j = &o->model.jobs[i];
 
         j->doubt = j->doubt || (j->where == SIM_RESERVED && j->holder == a->req.holder);
-    }
-}
-
-/* A job that was in the making for a comes back, perhaps a little later. */
-static void undone(struct sim_oracle *o, const struct sim_ask *a)
-{
-    const struct sim_job *named = sim_model_find(&o->model, a->req.id);
-
-    if (a->req.op != TR_OP_RESERVE && a->req.op != TR_OP_RESERVE_JOB) {
-        return;
-    }
-    for (size_t i = 0; i < o->model.job_count; i++) {
-        o->model.jobs[i].ready_call = 0;
-    }
-    for (unsigned i = 0; i < a->req.topic_count; i++) {
-        o->model.topics[a->topics[i]].undoing = true;
-    }
-    if (named != NULL && a->req.op == TR_OP_RESERVE_JOB) {
-        o->model.topics[named->topic].undoing = true;
     }
 }
 

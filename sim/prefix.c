@@ -253,7 +253,7 @@ static void compare(struct sim_prefix *p, const struct sim_rows *want, const str
         const struct sim_row *b = g < got->count ? &got->rows[g] : NULL;
         const struct field *field;
 
-        if (b == NULL || (a != NULL && a->rid < b->rid)) {
+        if (a != NULL && (b == NULL || a->rid < b->rid)) {
             sim_fail(p->report, "I10",
                      "recovery to batch %" PRIu64 " lost job %" PRIu64 " (rid %" PRIu64 ")",
                      want->batch, a->id, a->rid);

@@ -192,6 +192,11 @@ static bool refusal_allowed(struct sim_run *r, int err)
         r->over = true;
         return false;
     }
+    if (r->params.mem_small && err == TARRY_ENOMEM && r->mem.fail_at == 0) {
+        r->mem.limit_bytes += r->mem.limit_bytes / 4; /* a recovery needs more than a running one */
+        r->totals.more_memory++;
+        return true;
+    }
     if ((faulty(r) && (err == TARRY_EIO || err == TARRY_EDAMAGED)) ||
         (full && !r->faults_off && err == TARRY_ENOSPC) ||
         (r->params.mem_small && !r->faults_off && err == TARRY_ENOMEM)) {
@@ -268,6 +273,7 @@ static void start(struct sim_run *r)
         set_op_crash(r, tries);
         err = open_engine(r);
         r->reached = r->reached || sim_disk_dead(r->disk);
+        r->deaths += sim_disk_dead(r->disk);
         if (err == TARRY_OK && !sim_disk_dead(r->disk)) {
             if (r->oracle.must_refuse) {
                 FAIL("I15", "frames know a newer manifest, but an older one was believed");
@@ -339,6 +345,7 @@ void sim_run_crash(struct sim_run *r, bool power)
     set_floor(r);
     r->totals.crashes++;
     r->reached = r->reached || sim_disk_dead(r->disk);
+    r->deaths += sim_disk_dead(r->disk);
     if (power) { /* a SEAL, or the last frame, may be gone */
         r->oracle.sealed = false;
         r->oracle.must_refuse = false;
@@ -698,6 +705,7 @@ static void reset(struct sim_run *r, const struct sim_swarm *swarm, uint64_t see
     r->dir_errors = sim_disk_counts(r->disk)->dir_eio;
     r->capped = false;
     r->reached = false;
+    r->deaths = 0;
     r->faults_off = false;
     r->engine = NULL;
     r->now.wall_us = UINT64_C(1700000000) * SEC + tr_rng_below(&seeds, YEAR);

@@ -47,6 +47,7 @@ struct sim_plan {
     X(failures)                                                                                    \
     X(refusals)                                                                                    \
     X(checkpoints)                                                                                 \
+    X(more_memory)                                                                                 \
     X(relogged)                                                                                    \
     X(clock_steps)
 
@@ -77,6 +78,7 @@ struct sim_run {
     bool over;       /* ended well before its end: damage was found and reported */
     bool capped;     /* the disk is full */
     bool reached;    /* what the plan wants has happened */
+    unsigned deaths; /* how often the disk stopped at a planned operation */
     bool faults_off; /* the drain has begun */
     bool trace;
 };

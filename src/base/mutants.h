@@ -1,7 +1,8 @@
 #ifndef TR_BASE_MUTANTS_H
 #define TR_BASE_MUTANTS_H
 
-/* The deliberate bugs, by rule; see base/mutant.h. R28 and R30 come with run files. */
+/* The deliberate bugs, by rule; see base/mutant.h. R28 and R30 come with run files; R14
+ * has its test in test_recover.c. */
 
 /* clang-format off */
 #define TR_MUTANT_LIST(X) \
@@ -22,7 +23,6 @@
     X(MANIFEST_IN_PLACE, "R12", "every manifest goes to the same file", "meta.c:man_file", "generic", 5000) \
     X(OLD_MANIFEST, "R12", "an older manifest is used though frames know a newer one", "recover.c:check_generation", "manifest", 5000) \
     X(SKIP_BAD_FRAME, "R13", "a frame with a bad payload is passed over", "replay.c:walk_segment", "rot", 5000) \
-    X(NEW_SEGMENT, "R14", "each start begins a new segment", "replay.c:end_log", "crash", 5000) \
     X(MEET_SETS_BIT, "R15", "an old record brings its job back", "state.c:tr_state_meet", "generic", 500) \
     X(FREE_AFTER_ONE, "R16", "a slot is freed when one checkpoint contains it", "meta.c:tr_meta_oldest", "rot", 10000) \
     X(RELOG_OLD_FIELDS, "R17", "RELOG writes a due time that was changed since", "space.c:append", "generic", 2000) \

@@ -95,6 +95,13 @@ static void grow_done(struct tr_engine *e)
         m->grow_failed = true; /* until space.c tries again */
         return;
     }
+    if (m->grow_io.op == TR_IO_ALLOCATE) { /* a power cut must not take the blocks back */
+        m->growing = true;
+        m->grow_io = (struct tr_io){
+            .op = TR_IO_SYNC, .lane = TR_LANE_BACK, .file = m->ckpt_file[m->grow_file]};
+        e->disk.ops->submit(e->disk.ctx, &m->grow_io);
+        return;
+    }
     m->ckpt_room[m->grow_file] = m->grow_bytes;
     if (m->ckpt_room[1 - m->grow_file] < m->grow_bytes) {
         m->grow_file = 1 - m->grow_file;

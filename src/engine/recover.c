@@ -392,6 +392,9 @@ static int make_room(struct tr_engine *e)
             err = sizes[k] != 0 ? run(e, &io) : TARRY_OK;
             e->meta.ckpt_room[i] = sizes[k];
         }
+        if (err == TARRY_OK) {
+            err = sync_file(e, e->meta.ckpt_file[i]);
+        }
         if (err != TARRY_OK) {
             return err;
         }

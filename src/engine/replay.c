@@ -301,8 +301,10 @@ static int cut_behind(struct tr_replay *p, uint64_t seg_no)
     int err = TARRY_OK;
 
     for (uint32_t i = 0; i < log->slots_max && err == TARRY_OK; i++) {
-        if (log->slots[i].file >= 0 && p->scans[i].known && p->scans[i].seg_no > seg_no) {
-            err = zero(p, &log->slots[i], 0);
+        const struct tr_slot *slot = &log->slots[i];
+
+        if (slot->file >= 0 && p->scans[i].known && p->scans[i].seg_no > seg_no) {
+            err = zero(p, slot, 0);
         }
     }
     return err;
@@ -417,9 +419,6 @@ static int end_log(struct tr_replay *p, struct tr_slot *tail)
         err = repair_header(p, tail);
     }
     log->seg_no = tail->seg_no;
-    if (TR_MUTANT(NEW_SEGMENT)) {
-        return err;
-    }
     tr_log_set_state(log, tail, TR_SLOT_TAIL);
     log->tail = tail;
     log->sealed = p->sealed;
