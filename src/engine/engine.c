@@ -337,8 +337,7 @@ static void commit(struct tr_engine *e)
     uint64_t now = e->now.boot_us;
 
     if (!tr_log_open_empty(&e->log) && !e->log.writing &&
-        (e->log.open.gated || e->lazy_at <= now || e->stalled_first != NULL ||
-         !tr_list_empty(&e->dirty) || e->meta.want_checkpoint)) {
+        (e->log.open.gated || e->lazy_at <= now || e->log.pressed || e->meta.want_checkpoint)) {
         if (tr_log_start(&e->log)) {
             e->lazy_at = TR_NEVER;
             e->moved = true;

@@ -364,6 +364,14 @@ static bool knows_topic(const struct tr_engine *e, const struct tr_req *r)
     return r->own != NULL;
 }
 
+/* It has waited as long as it was to; one that was not to wait at all is not meant. */
+static bool wait_over(const struct tr_engine *e, const struct tr_req *r)
+{
+    const struct tr_wait *w = r->own;
+
+    return r->wait_us != 0 && w != NULL && w->until_us <= e->now.boot_us;
+}
+
 static enum tr_verdict reserve(struct tr_engine *e, struct tr_req *r)
 {
     struct tr_read *read;
@@ -390,8 +398,7 @@ static enum tr_verdict reserve(struct tr_engine *e, struct tr_req *r)
         }
         return err == TARRY_EFULL ? stall(e, r) : finish(e, r, err);
     }
-    if (r->wait_us == 0 ||
-        (r->own != NULL && ((struct tr_wait *)r->own)->until_us <= e->now.boot_us)) {
+    if (r->wait_us == 0 || wait_over(e, r)) {
         return finish(e, r, TARRY_ETIMEOUT);
     }
     return remember(e, r) == TARRY_OK ? join_lines(e, r) : finish(e, r, TARRY_ENOMEM);

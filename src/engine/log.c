@@ -160,6 +160,7 @@ int tr_log_reserve(struct tr_log *log, size_t bytes, size_t records)
         return TARRY_EIO;
     }
     if (!tr_log_open_empty(log) && open_len(log) + want > log->config->batch_bytes) {
+        log->pressed = true;
         return TARRY_EFULL;
     }
     if (log->free_count == 0 && !tr_log_fits_tail(log, want)) {
@@ -169,7 +170,8 @@ int tr_log_reserve(struct tr_log *log, size_t bytes, size_t records)
              sizeof *b->placed) != TARRY_OK ||
         grow(log->mem, (void **)&b->kills, &b->kill_room, b->kill_count + records,
              sizeof *b->kills) != TARRY_OK) {
-        return TARRY_EFULL; /* no memory for a larger batch: the next one begins sooner */
+        log->pressed = true; /* no memory for a larger batch: the next one begins sooner */
+        return TARRY_EFULL;
     }
     return TARRY_OK;
 }
@@ -371,6 +373,7 @@ bool tr_log_start(struct tr_log *log)
     log->open.gated = false;
     log->open.placed_count = 0;
     log->writing = true;
+    log->pressed = false;
     log->sealed = false;
     log->io_done_bytes = 0;
     if (log->config->closed != NULL) {

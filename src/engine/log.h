@@ -72,6 +72,7 @@ struct tr_log {
     bool rolled;  /* ... as the first of a segment */
     bool sealing; /* a SEAL is being written */
     bool sealed;  /* a SEAL stands at the end */
+    bool pressed; /* the open batch was too full for somebody: it should go */
     bool failed;
     bool blocking;    /* closing: requests are run, not submitted */
     uint64_t durable; /* newest batch that answers may count on */

@@ -429,6 +429,25 @@ static int make_manifest_room(struct tr_engine *e)
     return err;
 }
 
+/* A new store that has not even its base is of no use: what was made of it is removed again. */
+static int check_base(struct tr_engine *e)
+{
+    bool room = e->meta.ckpt_room[0] != 0 && e->meta.ckpt_room[1] != 0;
+
+    if (e->meta.now.gen != 0 || (e->log.free_count >= TR_SLOTS_BASE && room)) {
+        return TARRY_OK;
+    }
+    for (uint32_t i = 0; i < e->log.slots_max; i++) {
+        struct tr_io io = {.op = TR_IO_UNLINK};
+
+        tr_log_slot_name(io.name, i);
+        if (e->log.slots[i].file >= 0) {
+            (void)run(e, &io);
+        }
+    }
+    return TARRY_ENOSPC;
+}
+
 static int prepare(struct tr_engine *e)
 {
     int err = make_manifest_room(e);
@@ -438,6 +457,11 @@ static int prepare(struct tr_engine *e)
     }
     if (err == TARRY_OK) {
         err = make_room(e);
+    }
+    if (err == TARRY_OK || err == TARRY_ENOSPC) {
+        int base = check_base(e);
+
+        err = base != TARRY_OK ? base : err;
     }
     if (err == TARRY_OK) {
         e->epoch = e->meta.now.epoch + 1;
