@@ -651,8 +651,10 @@ static enum tr_verdict pause_topic(struct tr_engine *e, struct tr_req *r)
 /* Its body cannot be read: dead, where it can be looked at, and not in anybody's way. */
 static void put_aside(struct tr_engine *e, struct tr_job *job)
 {
-    struct tr_record rec = {.mask = TR_FIELD(DEAD) | TR_FIELD(LEASE)};
+    struct tr_record rec = {.mask = TR_FIELD(DEAD) | TR_FIELD(LEASE) | TR_FIELD(COUNTERS),
+                            .counters = job->counters};
 
+    rec.counters.reserves--; /* nobody had it */
     rec.dead.reason = TR_WHY_DAMAGED;
     rec.dead.seq = job->topic->next_dead_seq;
     rec.dead.at_us = e->clock.t_us;

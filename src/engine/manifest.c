@@ -97,7 +97,7 @@ int tr_manifest_decode(const uint8_t in[TR_MANIFEST_COPY], struct tr_manifest *m
     }
     m->gen = tr_get_le(in + 24, 8);
     m->flags = (uint32_t)tr_get_le(in + 32, 4);
-    m->ckpt_now = (uint32_t)tr_get_le(in + 36, 4) & 1;
+    m->ckpt_now = (uint32_t)tr_get_le(in + 36, 4);
     m->epoch = tr_get_le(in + 40, 8);
     m->rid_limit = tr_get_le(in + 48, 8);
     m->slot_bytes = tr_get_le(in + 56, 8);
@@ -112,7 +112,7 @@ int tr_manifest_decode(const uint8_t in[TR_MANIFEST_COPY], struct tr_manifest *m
     m->slot_count = (uint32_t)tr_get_le(in + 144, 4);
     m->next_rid = tr_get_le(in + 152, 8);
     if (m->slot_count > TR_MANIFEST_SLOTS_MAX || m->gen == 0 || m->ckpt[0].pages > UINT32_MAX ||
-        m->ckpt[1].pages > UINT32_MAX || tr_get_le(in + 36, 4) > 1) {
+        m->ckpt[1].pages > UINT32_MAX || m->ckpt_now > 1) {
         return TARRY_EDAMAGED;
     }
     if ((m->flags & ~(uint32_t)(TR_MAN_CLEAN | TR_MAN_WEAK)) != 0) {

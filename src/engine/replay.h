@@ -17,7 +17,6 @@ struct tr_replay {
     size_t page_count;
     uint64_t next_batch; /* expected next */
     uint64_t clock_us;   /* of the newest frame */
-    bool started;        /* next_batch is known */
     bool changes_loaded;
     bool cut;    /* something after the end was thrown away */
     bool blank;  /* no slot was ever written to */

@@ -38,7 +38,6 @@ static void add_frame(struct tr_scan *scan, const struct tr_frame *f, uint64_t o
         }
         scan->known = true;
         scan->header_bad = true;
-        scan->frames = false;
         scan->seg_no = f->seg_no;
         scan->nonce = f->nonce;
         scan->first_batch = 0;
@@ -51,7 +50,6 @@ static void add_frame(struct tr_scan *scan, const struct tr_frame *f, uint64_t o
     if (off == TR_BLOCK && scan->first_batch == 0) {
         scan->first_batch = f->batch_no;
     }
-    scan->frames |= !seal;
     if (!seal && f->batch_no > scan->max_batch) {
         scan->max_batch = f->batch_no;
     }

@@ -15,7 +15,6 @@ struct tr_scan {
     bool known;      /* it holds a segment: the fields below */
     bool header_bad; /* known by its frames only; or the header is of an older segment */
     bool newer;      /* a header or frame of a newer version was met */
-    bool frames;     /* it has at least one good frame of this segment */
     uint64_t seg_no;
     uint64_t nonce;
     uint64_t first_batch; /* 0: not known, the first frame is bad too */

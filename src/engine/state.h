@@ -34,7 +34,8 @@ void tr_state_fini(struct tr_state *s);
 /*
  * Applies one record of batch `batch`; *job: the one it is about, or NULL. Nothing about bodies,
  * places, lists or timers. TARRY_ENOMEM: nothing changed. TARRY_EDAMAGED: no such record can
- * follow this state (replay only).
+ * follow this state; TARRY_EVERSION: it has fields or a type that this version does not keep
+ * (replay only).
  */
 TR_MUST_USE int tr_state_apply(struct tr_state *s, const struct tr_record *rec, uint64_t batch,
                                struct tr_job **job);

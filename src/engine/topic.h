@@ -4,8 +4,8 @@
 /*
  * Topics: names, numbers, counts, and the jobs of each by state. See topic.c.
  *
- * A topic exists while it has a job, a hold or a waiter; then it is gone, and its number is never
- * used again. It is durable (a TOPIC record) from its first job on.
+ * A topic exists while it has a job, a hold or a waiter; then it is gone, and its number is used
+ * again only after all others were. It is durable (a TOPIC record) from its first job on.
  */
 
 #include "base/heap.h"
