@@ -129,12 +129,13 @@ void sim_answer_state(struct sim_oracle *o, const struct sim_ask *a, const struc
         ok = sim_job_may_be_reserved(j) || sim_oracle_limbo(o, j->topic);
         break;
     case TR_DEAD:
-        ok = j->where == SIM_DEAD;
+        ok = j->where == SIM_DEAD || j->damaged; /* what cannot be read is put aside */
         break;
     default:
         ok = false;
     }
-    if (o->model.topics[j->topic].kick_call == o->model.call) {
+    if (o->model.topics[j->topic].kicking != 0 ||
+        o->model.topics[j->topic].kick_call == o->model.call) {
         ok = true; /* kicked a moment ago, and gone before anybody could see it */
     }
     if (!ok) {
@@ -297,9 +298,9 @@ static void check_least(struct sim_oracle *o, const struct sim_ask *a, unsigned 
 
 /* ---- Requests that hand out. */
 
-static void check_early(struct sim_oracle *o, const struct sim_ask *a, const struct sim_job *j)
+static void check_early(struct sim_oracle *o, const struct sim_job *j)
 {
-    uint64_t wall = at_once(o, a) ? o->model.now.wall_us : a->wall_max_us;
+    uint64_t wall = o->model.now.wall_us;
 
     if (j->due_us > wall && !j->own_word) {
         FAIL("I2", "job %" PRIu64 " is handed out %" PRIu64 " us before it is due", j->id,
@@ -318,6 +319,9 @@ static void take_lease(struct sim_oracle *o, struct sim_ask *a, struct sim_job *
     if (a->req.op == TR_OP_RESERVE_JOB && v->due_us != j->due_us) {
         sim_job_woken(m, j, v->due_us);
         j->gate = a->req.out.gate;
+    }
+    if (j->damaged && v->reserves > 0) {
+        j->reserves = v->reserves - 1; /* how often it was tried in vain is not told */
     }
     j->reserves++;
     check_fields(o, a, j);
@@ -391,7 +395,7 @@ static void answer_reserve(struct sim_oracle *o, struct sim_ask *a)
     if (sim_topic_is_paused(m, j->topic) && m->topics[j->topic].pause_call < a->submit_call) {
         FAIL("I9", "reserve gives job %" PRIu64 " of a paused topic", j->id);
     }
-    check_early(o, a, j);
+    check_early(o, j);
     take_lease(o, a, j);
 }
 
@@ -851,6 +855,9 @@ static void answer_topic(struct sim_oracle *o, struct sim_ask *a)
         }
         sim_answer_topic_gone(o, a->topic);
         check_topic_number(o, a, t);
+        if (a->name_topic != (int)a->topic) {
+            FAIL("I7", "%s of %s gives another name", sim_op_name(a->req.op), t->name);
+        }
         t->holds += a->req.op == TR_OP_HOLD_TOPIC;
         break;
     case TR_OP_DROP_TOPIC:
@@ -860,6 +867,9 @@ static void answer_topic(struct sim_oracle *o, struct sim_ask *a)
         if (a->req.out.status == TARRY_OK && a->req.out.topic <= a->req.topic) {
             FAIL("I29", "next-topic after %" PRIu32 " gives %" PRIu32, a->req.topic,
                  a->req.out.topic);
+        }
+        if (a->req.out.status == TARRY_OK && a->name_topic < 0) {
+            FAIL("I7", "next-topic gives an unknown name");
         }
         for (unsigned i = 0; i < o->model.topic_count; i++) {
             uint32_t number = o->model.topics[i].number;

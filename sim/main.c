@@ -4,7 +4,7 @@
  *     tarry-sim SEED [SEEDS] [SWARM]   plays SEEDS seeds from SEED on, each twice
  *     tarry-sim --all N                N generic seeds and N / 6 of each other swarm
  *     tarry-sim --seeds-file FILE      those that failed once: lines "swarm seed reason"
- *     tarry-sim --sweep crash|fault N  every crash point, every fault, over N workloads
+ *     tarry-sim [SEED] --sweep crash|fault N   every crash point, every fault, over N workloads
  *     tarry-sim --list                 the swarms
  *     --swarm NAME, --trace (every answer), --once (not twice), --keep (one line per broken seed,
  *     then go on), --mutant NAME
@@ -99,12 +99,12 @@ static bool play(struct sim_run *r, const struct options *opt, const struct sim_
     return true;
 }
 
-static void print_totals(const struct sim_run *r, const char *name, double took)
+static void print_totals(const struct sim_run *r, const char *name, uint64_t seeds, double took)
 {
     const struct sim_totals *t = &r->totals;
     const struct sim_counts *c = sim_disk_counts(r->disk);
 
-    printf("sim swarm=%s", name);
+    printf("sim swarm=%s seeds=%" PRIu64, name, seeds);
 #define X(field) printf(" %s=%" PRIu64, #field, t->field);
     SIM_TOTAL_LIST(X)
 #undef X
@@ -114,7 +114,7 @@ static void print_totals(const struct sim_run *r, const char *name, double took)
     }
     SIM_COUNT_LIST(X)
 #undef X
-    printf(" seeds_per_s=%.0f\n", (double)t->seeds / (took > 0 ? took : 1e-9));
+    printf(" seeds_per_s=%.0f\n", (double)seeds / (took > 0 ? took : 1e-9));
     (void)fflush(stdout);
 }
 
@@ -124,15 +124,16 @@ static bool play_range(const struct options *opt, const struct sim_swarm *swarm,
     struct sim_run *r = sim_run_new();
     double begun = seconds();
     bool good = true;
+    uint64_t played = 0;
 
     r->trace = opt->trace;
     running = r;
     printf("seeds %" PRIu64 " to %" PRIu64 ", swarm %s\n", seed, seed + seeds - 1, swarm->name);
     (void)fflush(stdout);
-    for (uint64_t i = 0; i < seeds && (good || opt->keep); i++) {
-        good = play(r, opt, swarm, seed + i) && good;
+    for (; played < seeds && (good || opt->keep); played++) {
+        good = play(r, opt, swarm, seed + played) && good;
     }
-    print_totals(r, swarm->name, seconds() - begun);
+    print_totals(r, swarm->name, played, seconds() - begun);
     sim_run_free(r);
     return good;
 }
@@ -185,9 +186,9 @@ static bool sweep(const struct options *opt)
 
     running = r;
     r->trace = opt->trace;
-    good = strcmp(opt->sweep, "crash") == 0 ? sim_sweep_crash(r, opt->sweep_count)
-                                            : sim_sweep_fault(r, opt->sweep_count);
-    print_totals(r, opt->sweep, seconds() - begun);
+    good = strcmp(opt->sweep, "crash") == 0 ? sim_sweep_crash(r, opt->seed, opt->sweep_count)
+                                            : sim_sweep_fault(r, opt->seed, opt->sweep_count);
+    print_totals(r, opt->sweep, opt->sweep_count, seconds() - begun);
     sim_run_free(r);
     return good;
 }

@@ -88,16 +88,6 @@ int sim_model_topic_by_name(const struct sim_model *m, const char *name, size_t 
     return -1;
 }
 
-int sim_model_topic_by_number(const struct sim_model *m, uint32_t number)
-{
-    for (unsigned i = 0; i < m->topic_count; i++) {
-        if (number != 0 && m->topics[i].number == number) {
-            return (int)i;
-        }
-    }
-    return -1;
-}
-
 bool sim_model_new_lease(struct sim_model *m, uint64_t lease)
 {
     size_t at = (size_t)(lease * UINT64_C(0x9e3779b97f4a7c15) >> 20) % SIM_LEASES_MAX;

@@ -77,9 +77,9 @@ struct sim_topic {
     uint64_t pause_call;     /* when the last change of pause was asked */
     uint64_t resume_call;    /* surely not paused since */
     uint64_t gate;           /* batch of the last gated change of any of its jobs */
-    unsigned kicking; /* KICKs under way; they may take several calls */
-    uint64_t kick_call; /* when the last one was answered */
-    bool undoing; /* a hand-out that was abandoned may not be undone yet */
+    unsigned kicking;        /* KICKs under way; they may take several calls */
+    uint64_t kick_call;      /* when the last one was answered */
+    bool undoing;            /* a hand-out that was abandoned may not be undone yet */
 };
 
 struct sim_model {
@@ -111,7 +111,6 @@ void sim_model_forget(struct sim_model *m, struct sim_job *j);
 
 /* -1: unknown. */
 int sim_model_topic_by_name(const struct sim_model *m, const char *name, size_t len);
-int sim_model_topic_by_number(const struct sim_model *m, uint32_t number);
 
 /* Notes a lease number. False when it was given before. */
 bool sim_model_new_lease(struct sim_model *m, uint64_t lease);

@@ -290,6 +290,11 @@ void sim_oracle_done(struct tr_req *r)
     a->pending = false;
     a->answered = true;
     a->closed = o->closed;
+    a->name_topic = -1;
+    if (r->out.status == TARRY_OK &&
+        (r->op == TR_OP_HOLD_TOPIC || r->op == TR_OP_FIND_TOPIC || r->op == TR_OP_NEXT_TOPIC)) {
+        a->name_topic = sim_model_topic_by_name(&o->model, r->out.name, r->out.name_len);
+    }
     if (r->out.status == TARRY_OK && r->out.job.body != NULL) {
         a->has_body = true;
         a->body_hash = sim_body_hash(r->out.job.body, r->out.job.body_len);
@@ -382,7 +387,12 @@ static bool reason_to_refuse(const struct sim_oracle *o, const struct sim_ask *a
                              const struct sim_job *j)
 {
     const struct sim_model *m = &o->model;
+    const struct sim_topic *t = &m->topics[j->topic];
     bool held = sim_job_may_be_reserved(j) || sim_oracle_limbo(o, j->topic);
+
+    if (t->kicking != 0 || t->kick_call == m->call) {
+        return true; /* a kick may just have changed its state */
+    }
 
     switch (a->req.op) {
     case TR_OP_DELETE:

@@ -43,7 +43,7 @@ struct sim_ask {
     bool has_body;
     uint64_t body_hash;
     uint64_t closed;
-    int name_topic; /* index of out.name, or -1 */
+    int name_topic; /* index of out.name, -1: unknown */
 };
 
 struct sim_oracle {
@@ -66,8 +66,8 @@ struct sim_oracle {
     bool was_failed;      /* the engine had failed before the call */
     bool settled;         /* the engine asked for no other turn before time goes on */
     bool quiet;           /* and nothing is in flight */
-    uint64_t next_turn; /* as the engine last said */
-    uint64_t id_told;   /* highest id that a client knows */
+    uint64_t next_turn;   /* as the engine last said */
+    uint64_t id_told;     /* highest id that a client knows */
     unsigned since_sync;
 
     /* The wall clock was stepped; the engine may take its time to believe it. */
@@ -75,15 +75,15 @@ struct sim_oracle {
     bool clock_turned; /* the engine has seen it */
     uint64_t clock_boot_us;
 
-    bool damage; /* a DAMAGE notice was given */
+    bool damage;      /* a DAMAGE notice was given */
     bool said;        /* a notice was given since the last open */
-    bool rotten; /* something on the disk was damaged */
-    bool must_open; /* ... where there is a second copy */
+    bool rotten;      /* something on the disk was damaged */
+    bool must_open;   /* ... where there is a second copy */
+    bool all_there;   /* ... so that nothing may be lost by it */
     bool must_refuse; /* ... without which the store must not be believed */
-    bool sealed; /* a SEAL, or a clean end, stands behind the last batch */
-    bool spared; /* a recovery was let through without faults */
+    bool sealed;      /* a SEAL, or a clean end, stands behind the last batch */
     uint64_t durable_boot_us;
-    uint64_t checkpoints;       /* of this engine, as last seen */
+    uint64_t checkpoints;      /* of this engine, as last seen */
     uint64_t checkpoint_batch; /* newest batch then */
     uint64_t checkpoint_boot_us;
     struct sim_ask last[SIM_LAST_MAX]; /* the last answers, a ring */

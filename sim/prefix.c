@@ -243,40 +243,38 @@ static const struct field *row_differs(const struct sim_row *a, const struct sim
     return NULL;
 }
 
+static uint64_t rid_at(const struct sim_rows *r, size_t i)
+{
+    return i < r->count ? r->rows[i].rid : UINT64_MAX;
+}
+
 static void compare(struct sim_prefix *p, const struct sim_rows *want, const struct sim_rows *got)
 {
-    size_t w = 0;
-    size_t g = 0;
-
-    while (w < want->count || g < got->count) {
-        const struct sim_row *a = w < want->count ? &want->rows[w] : NULL;
-        const struct sim_row *b = g < got->count ? &got->rows[g] : NULL;
+    for (size_t i = 0; i < want->count || i < got->count; i++) {
         const struct field *field;
 
-        if (a != NULL && (b == NULL || a->rid < b->rid)) {
+        if (rid_at(want, i) < rid_at(got, i)) {
             sim_fail(p->report, "I10",
                      "recovery to batch %" PRIu64 " lost job %" PRIu64 " (rid %" PRIu64 ")",
-                     want->batch, a->id, a->rid);
+                     want->batch, want->rows[i].id, want->rows[i].rid);
             return;
         }
-        if (a == NULL || a->rid > b->rid) {
+        if (rid_at(got, i) < rid_at(want, i)) {
             sim_fail(p->report, "I10",
                      "recovery to batch %" PRIu64 " gave job %" PRIu64 " (rid %" PRIu64
                      "), which was not there",
-                     want->batch, b->id, b->rid);
+                     want->batch, got->rows[i].id, got->rows[i].rid);
             return;
         }
-        field = row_differs(a, b);
+        field = row_differs(&want->rows[i], &got->rows[i]);
         if (field != NULL) {
             sim_fail(p->report, "I10",
                      "recovery to batch %" PRIu64 ": job %" PRIu64 " (rid %" PRIu64
                      ") has %s %" PRIu64 ", not %" PRIu64,
-                     want->batch, a->id, a->rid, field->name, field_of(b, field),
-                     field_of(a, field));
+                     want->batch, got->rows[i].id, got->rows[i].rid, field->name,
+                     field_of(&got->rows[i], field), field_of(&want->rows[i], field));
             return;
         }
-        w++;
-        g++;
     }
 }
 

@@ -3,8 +3,9 @@
  * newest batch, in the header of a segment, in metadata, or (its own swarm) all of the newest
  * manifest.
  *
- * What must come of it: a checkpoint page or one copy of a manifest is survived, since there is
- * another; everything else may be refused, if it is said what is damaged. Never is it passed over.
+ * What must come of it: the header of a segment, a checkpoint page or one copy of a manifest is
+ * survived without loss, since there is another way to know; everything else may be refused, if it
+ * is said what is damaged. Never is it passed over.
  */
 #include "run.h"
 
@@ -130,6 +131,7 @@ static bool rot_header(struct sim_run *r, const struct newest *n, struct spot *s
     }
     spot->off = tr_rng_below(&r->rng, NOISE);
     spoil_one_bit(r, spot->name, spot->off);
+    r->oracle.all_there = true; /* the frames tell what the header did (R6) */
     return true;
 }
 
@@ -140,8 +142,7 @@ static bool rot_newest_manifest(struct sim_run *r, const struct newest *n, struc
     for (unsigned k = 0; k < TR_MANIFEST_COPIES; k++) {
         spoil(r, n->name, (uint64_t)k * TR_MANIFEST_COPY);
     }
-    r->oracle.must_refuse =
-        known >= n->man.gen && sim_disk_pending_lane(r->disk, TR_LANE_BACK) == 0;
+    r->oracle.must_refuse = known >= n->man.gen && sim_disk_pending(r->disk) == 0;
     memcpy(spot->name, n->name, sizeof(spot->name));
     spot->off = 0;
     return true;
@@ -238,8 +239,9 @@ void sim_run_rot(struct sim_run *r, bool then_crash)
     }
     r->oracle.rotten = true;
     r->oracle.must_open = then_crash && !r->params.rot_manifest &&
-                          (memcmp(spot.name, "man.", 4) == 0 ||
+                          (r->oracle.all_there || memcmp(spot.name, "man.", 4) == 0 ||
                            (memcmp(spot.name, "ckpt.", 5) == 0 && checkpoints_are_whole(r)));
+    r->oracle.all_there = r->oracle.must_open;
     if (r->trace) {
         printf("rot: %s at %" PRIu64 "%s%s\n", spot.name, spot.off,
                r->oracle.must_open ? ", must be survived" : "",

@@ -218,6 +218,9 @@ static bool cut_by_rot(struct sim_run *r)
     }
     if (!r->oracle.said) {
         FAIL("I15", "batches after %" PRIu64 " are gone, and nothing was said", stat.durable_batch);
+    } else if (r->oracle.all_there) {
+        FAIL("I15", "batches after %" PRIu64 " are gone, but they are all there",
+             stat.durable_batch);
     } else if (r->oracle.sealed) {
         FAIL("I15", "batches after %" PRIu64 " are gone, but a SEAL stood behind them",
              stat.durable_batch);
@@ -265,7 +268,6 @@ static void start(struct sim_run *r)
 
         if (tries == TRIES_MAX) {
             set_faults(r, false);
-            r->oracle.spared = true;
         } else if (tries > 3 * TRIES_MAX) {
             FAIL("I11", "the store does not open any more");
             return;
@@ -740,7 +742,7 @@ bool sim_run_seed(struct sim_run *r, const struct sim_swarm *swarm, uint64_t see
         sim_disk_kill(r->disk);
         drop_engine(r);
     }
-    r->totals.seeds++;
+    r->totals.runs++;
     r->totals.steps += r->step;
     r->totals.requests += r->oracle.requests;
     r->totals.handouts += r->oracle.handouts;

@@ -34,7 +34,7 @@ struct sim_plan {
 
 /* Sums over seeds. */
 #define SIM_TOTAL_LIST(X)                                                                          \
-    X(seeds)                                                                                       \
+    X(runs)                                                                                        \
     X(steps)                                                                                       \
     X(requests)                                                                                    \
     X(handouts)                                                                                    \
@@ -73,13 +73,13 @@ struct sim_run {
     uint64_t step;
     uint64_t ops_at_open; /* disk ops before the last open */
     uint64_t starts;
-    uint64_t dir_errors;  /* of the disk, before this run */
-    uint64_t written; /* weak sync: what a kill may not lose */
-    bool over;       /* ended well before its end: damage was found and reported */
-    bool capped;     /* the disk is full */
-    bool reached;    /* what the plan wants has happened */
-    unsigned deaths; /* how often the disk stopped at a planned operation */
-    bool faults_off; /* the drain has begun */
+    uint64_t dir_errors; /* of the disk, before this run */
+    uint64_t written;    /* weak sync: what a kill may not lose */
+    bool over;           /* ended well before its end: damage was found and reported */
+    bool capped;         /* the disk is full */
+    bool reached;        /* what the plan wants has happened */
+    unsigned deaths;     /* how often the disk stopped at a planned operation */
+    bool faults_off;     /* the drain has begun */
     bool trace;
 };
 

@@ -49,7 +49,7 @@ static void draw_config(struct sim_params *p, struct tr_rng *rng)
     p->body_max = 8 * KIB;
     p->body_cache_bytes = sim_dice(rng, 30) ? 0 : sim_spread(rng, 256, 64 * KIB);
     p->move_body_max = (uint32_t)sim_spread(rng, 64, 4096);
-    p->rid_block = (uint32_t)sim_spread(rng, 32, 256);
+    p->rid_block = (uint32_t)sim_spread(rng, 32, sim_dice(rng, 5) ? 1 << 17 : 256);
     p->slice = (uint32_t)sim_spread(rng, 8, 1000);
     p->checkpoint_slack = sim_spread(rng, 8 * KIB, 256 * KIB);
     p->seal_us = sim_spread(rng, 1 * MS, 50 * MS);
@@ -116,7 +116,6 @@ static void draw_world(struct sim_params *p, struct tr_rng *rng)
     }
     if (sim_dice(rng, 10)) {
         p->read_eio_ppm = (uint32_t)sim_spread(rng, 1000, 50000);
-        p->read_faults = true;
     }
 }
 
@@ -155,7 +154,6 @@ static void swarm_rot(struct sim_params *p, struct tr_rng *rng)
         small_ring(p, rng);
     }
     p->rot = true;
-    p->read_faults = true;
     p->body_cache_bytes = sim_dice(rng, 50) ? 0 : p->body_cache_bytes;
     p->event_weight[SIM_EV_CRASH] = 1;
     p->event_weight[SIM_EV_CLOCK] = 0;
@@ -279,7 +277,6 @@ static void swarm_fault(struct sim_params *p, struct tr_rng *rng)
     p->write_eio_ppm = sim_dice(rng, 40) ? (uint32_t)sim_spread(rng, 2000, 30000) : 0;
     p->read_eio_ppm = sim_dice(rng, 40) ? (uint32_t)sim_spread(rng, 2000, 100000) : 0;
     p->dir_eio_ppm = sim_dice(rng, 30) ? (uint32_t)sim_spread(rng, 2000, 60000) : 0;
-    p->read_faults = p->read_eio_ppm != 0;
     p->short_ppm = sim_dice(rng, 50) ? 200000 : 0;
     p->event_weight[SIM_EV_REOPEN] = 1;
 }
@@ -301,7 +298,6 @@ static void swarm_order(struct sim_params *p, struct tr_rng *rng)
     p->sync_eio_ppm = 0;
     p->write_eio_ppm = 0;
     p->read_eio_ppm = 0;
-    p->read_faults = false;
     p->full = false;
     p->body_big_pct = 2;
     p->body_cache_bytes = 16 * KIB * KIB;

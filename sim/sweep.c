@@ -14,7 +14,7 @@
 
 #include <inttypes.h>
 
-enum { STEPS = 120, DAMAGES = 3, AGAIN_EVERY = 11 };
+enum { STEPS = 200, DAMAGES = 3, AGAIN_EVERY = 11 };
 
 static bool play(struct sim_run *r, uint64_t seed, const struct sim_plan *plan)
 {
@@ -45,12 +45,12 @@ static bool cut_again(struct sim_run *r, uint64_t seed, struct sim_plan plan, ui
     }
 }
 
-bool sim_sweep_crash(struct sim_run *r, uint64_t n)
+bool sim_sweep_crash(struct sim_run *r, uint64_t first, uint64_t n)
 {
     uint64_t points = 0;
     uint64_t double_points = 0;
 
-    for (uint64_t seed = 1; seed <= n; seed++) {
+    for (uint64_t seed = first; seed < first + n; seed++) {
         for (unsigned kind = 0; kind <= DAMAGES; kind++) {
             struct sim_plan plan = {
                 .calm = true, .steps = STEPS, .power = kind != 0, .damage = kind};
@@ -93,7 +93,7 @@ static bool sweep_plan(struct sim_run *r, uint64_t seed, struct sim_plan plan, u
     }
 }
 
-bool sim_sweep_fault(struct sim_run *r, uint64_t n)
+bool sim_sweep_fault(struct sim_run *r, uint64_t first, uint64_t n)
 {
     static const struct {
         int code; /* 0: an allocation */
@@ -104,7 +104,7 @@ bool sim_sweep_fault(struct sim_run *r, uint64_t n)
     for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++) {
         uint64_t points[2] = {0, 0};
 
-        for (uint64_t seed = 1; seed <= n; seed++) {
+        for (uint64_t seed = first; seed < first + n; seed++) {
             for (unsigned how = 0; how < 4; how++) {
                 struct sim_plan plan = {.calm = true,
                                         .steps = STEPS,

@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Over n workloads each. False when a promise was broken, which was printed. */
-bool sim_sweep_crash(struct sim_run *r, uint64_t n);
-bool sim_sweep_fault(struct sim_run *r, uint64_t n);
+/* Over n workloads from seed `first` on. False when a promise was broken, which was printed. */
+bool sim_sweep_crash(struct sim_run *r, uint64_t first, uint64_t n);
+bool sim_sweep_fault(struct sim_run *r, uint64_t first, uint64_t n);
 
 #endif

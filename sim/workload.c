@@ -121,8 +121,11 @@ static uint64_t pick_id(struct sim_work *w, enum pick pick)
 /* True when a client has this connection now; others cannot speak for it. */
 static bool connected(const struct sim_work *w, uint64_t holder)
 {
-    for (unsigned i = 0; i < SIM_ASKS_MAX; i++) {
-        if (w->holders[i] == holder && holder != 0) {
+    for (unsigned i = 0; i < SIM_ASKS_MAX && holder != 0; i++) {
+        const struct sim_ask *a = &w->oracle->asks[i];
+
+        if (w->holders[i] == holder ||
+            (a->pending && a->req.op == TR_OP_CLOSE && a->req.holder == holder)) {
             return true;
         }
     }

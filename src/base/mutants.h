@@ -7,7 +7,7 @@
 /* clang-format off */
 #define TR_MUTANT_LIST(X) \
     X(ACK_BEFORE_SYNC, "R1", "every other batch is answered without its sync", "log.c:write_rest", "generic", 200) \
-    X(SHARED_SECTOR, "R2", "a batch begins in the block where the one before ends", "log.c:written", "generic", 2000) \
+    X(SHARED_SECTOR, "R2", "a batch begins in the block where the one before ends", "log.c:written", "crash", 2000) \
     X(SYNC_CLAIMS_LATER, "R3", "a sync counts for what was written while it ran", "log.c:sync_done", "weak", 2000) \
     X(NO_SEGMENT_CHECK, "R4", "any good frame is taken for the next one", "scan.c:tr_scan_frame", "generic", 2000) \
     X(NO_SEAL, "R5", "no SEAL is written", "log.c:tr_log_seal", "rot", 5000) \
@@ -17,9 +17,9 @@
     X(RETRY_SYNC, "R8", "a failed sync of the log is tried again", "log.c:tr_log_io_done", "fault", 2000) \
     X(RETRY_MANIFEST, "R8", "a failed sync of the manifest is tried again", "meta.c:manifest_part_done", "fault", 5000) \
     X(KEEP_BAD_CHECKPOINT, "R9", "a checkpoint whose sync failed is used", "meta.c:tr_meta_io_done", "fault", 5000) \
-    X(NO_DIRSYNC, "R10", "a new slot is used before its name is durable", "space.c:tr_space_io_done", "generic", 5000) \
+    X(NO_DIRSYNC, "R10", "a new slot is used before its name is durable", "space.c:tr_space_io_done", "relog", 5000) \
     X(FREED_EARLY, "R10", "a slot is free before the manifest is durable", "meta.c:list_slots", "relog", 5000) \
-    X(FREE_UNCHECKPOINTED, "R11", "a slot is freed that no checkpoint contains", "space.c:tr_space_freeable", "generic", 2000) \
+    X(FREE_UNCHECKPOINTED, "R11", "a slot is freed that no checkpoint contains", "space.c:tr_space_freeable", "relog", 5000) \
     X(MANIFEST_IN_PLACE, "R12", "every manifest goes to the same file", "meta.c:man_file", "generic", 5000) \
     X(OLD_MANIFEST, "R12", "an older manifest is used though frames know a newer one", "recover.c:check_generation", "manifest", 5000) \
     X(SKIP_BAD_FRAME, "R13", "a frame with a bad payload is passed over", "replay.c:walk_segment", "rot", 5000) \
@@ -40,7 +40,7 @@
     X(APPLIED_TWICE, "R25", "the checkpoint's last batch is applied again", "replay.c:apply", "generic", 500) \
     X(NOT_FROZEN, "R25", "pages are made when they are written", "meta.c:tr_meta_step", "generic", 2000) \
     X(NO_RESERVE, "R26", "pushes may use the last slot", "space.c:tr_space_push_ok", "full", 2000) \
-    X(LATE_ALLOCATION, "R26", "room for a checkpoint is not asked for before the change", "meta.c:tr_meta_room", "full", 5000) \
+    X(LATE_ALLOCATION, "R26", "checkpoints get their blocks when they are written", "recover.c:make_room", "full", 5000) \
     X(LEASE_IS_ATTEMPT, "R27", "the attempt count is the lease number", "handout.c:new_lease", "generic", 2000) \
     X(ANY_LEASE, "R27", "any lease number is accepted", "handout.c:tr_handout_held_by", "generic", 500) \
     X(NO_PAYLOAD_CRC, "R29", "the payload's crc is not checked", "scan.c:payload_ok", "rot", 5000) \

@@ -24,7 +24,7 @@
 
 #include <string.h>
 
-enum { PAGES_WRITE = 1 << 20, ROOM_UNIT = 65536, RETRY_US = 50000 };
+enum { PAGES_WRITE = 1 << 20, RETRY_US = 50000 };
 
 uint64_t tr_meta_oldest(const struct tr_engine *e)
 {
@@ -58,7 +58,7 @@ static void grow_send(struct tr_engine *e)
     struct tr_meta *m = &e->meta;
 
     m->growing = true;
-    m->grow_io = (struct tr_io){.op = TR_IO_ALLOCATE,
+    m->grow_io = (struct tr_io){.op = TR_MUTANT(LATE_ALLOCATION) ? TR_IO_SYNC : TR_IO_ALLOCATE,
                                 .lane = TR_LANE_BACK,
                                 .file = m->ckpt_file[m->grow_file],
                                 .len = m->grow_bytes};
@@ -79,11 +79,11 @@ bool tr_meta_room(struct tr_engine *e, uint64_t more_jobs)
     if (need + e->config.checkpoint_slack / 2 > room(m) && !m->growing && !m->grow_failed) {
         uint64_t want = need + need / 4 + e->config.checkpoint_slack;
 
-        m->grow_bytes = (want + ROOM_UNIT - 1) / ROOM_UNIT * ROOM_UNIT;
+        m->grow_bytes = (want + TR_PAGE - 1) / TR_PAGE * TR_PAGE;
         m->grow_file = m->ckpt_room[0] <= m->ckpt_room[1] ? 0 : 1;
         grow_send(e);
     }
-    return need <= room(m) || TR_MUTANT(LATE_ALLOCATION);
+    return need <= room(m);
 }
 
 static void grow_done(struct tr_engine *e)
