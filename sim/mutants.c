@@ -218,6 +218,12 @@ static bool print_table(const struct board *board, const char *only, FILE *out)
     bool all = true;
     bool clean = true;
 
+    (void)fprintf(
+        out,
+        "# Mutations\n\n"
+        "Each row is a deliberate bug in the real code. It is played on seeds of its swarm until\n"
+        "the simulator notices; a row that is not noticed within its seeds fails `make test`.\n"
+        "A seed counts only if it passes without the bug. `make mutants` writes this page.\n\n");
     (void)fprintf(out, "| rule | mutation | where | swarm | seeds allowed | first catch | rate | "
                        "how it was noticed |\n|---|---|---|---|---|---|---|---|\n");
     for (int i = 1; i < TR_MUTANT_COUNT; i++) {

@@ -300,6 +300,7 @@ static int cut_behind(struct tr_replay *p, uint64_t seg_no)
     const struct tr_log *log = &p->e->log;
     int err = TARRY_OK;
 
+    TR_CHECK(log->slots != NULL);
     for (uint32_t i = 0; i < log->slots_max && err == TARRY_OK; i++) {
         const struct tr_slot *slot = &log->slots[i];
 
