@@ -47,6 +47,10 @@ static void check_row(struct sim_oracle *o, struct sim_job *j, const struct sim_
         !sim_job_is_reserved(m, j)) {
         sim_job_expire(&o->model, j, true);
     }
+    if (j->late_close && row->timeouts == j->timeouts + 1) {
+        j->timeouts++;
+    }
+    j->late_close = false;
     if (j->damaged && row->dead_seq != 0 && j->where != SIM_DEAD) { /* cannot be read: put aside */
         sim_model_set_where(&o->model, j, SIM_DEAD);
         j->dead_order = ++o->model.dead_order;

@@ -66,6 +66,7 @@ struct sim_job {
     bool told;           /* its maker knows its id */
     bool damaged;        /* its body was reported as damaged */
     bool doubt;          /* its connection is being closed */
+    bool late_close;     /* its lease may have run out while that went on */
     int32_t next;        /* in the hash */
 };
 

@@ -155,6 +155,7 @@ static int open_slots(struct tr_engine *e, const uint8_t *present)
 static int read_manifest(struct tr_engine *e)
 {
     struct tr_meta *m = &e->meta;
+    unsigned unread[2] = {0};
     bool newer = false;
 
     for (unsigned i = 0; i < 2 * TR_MANIFEST_COPIES; i++) {
@@ -162,12 +163,19 @@ static int read_manifest(struct tr_engine *e)
                             TR_MANIFEST_COPY);
 
         if (err != TARRY_OK) {
-            continue; /* unreadable: another copy will do */
+            unread[i % 2]++; /* another copy will do */
+            continue;
         }
         err = tr_manifest_decode(m->man_buf, &m->next);
         newer |= err == TARRY_EVERSION;
         if (err == TARRY_OK && m->next.gen > m->now.gen) {
             m->now = m->next;
+        }
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        if (unread[i] == TR_MANIFEST_COPIES) { /* it may be the newer one: nobody knows (R12) */
+            tr_engine_note(e, TR_NOTE_DAMAGE, "Manifest man.%u cannot be read.", i);
+            return TARRY_EIO;
         }
     }
     if (newer) {
