@@ -182,6 +182,17 @@ static void undone(struct sim_oracle *o, const struct sim_ask *a)
     }
 }
 
+/* Hand-outs that wait for a body are undone if their jobs lie ahead again. */
+void sim_oracle_clock_back(struct sim_oracle *o)
+{
+    for (size_t i = 0; i < o->model.job_count; i++) {
+        o->model.jobs[i].ready_call = 0;
+    }
+    for (unsigned i = 0; i < o->model.topic_count; i++) {
+        o->model.topics[i].undoing = true;
+    }
+}
+
 void sim_oracle_end(struct sim_oracle *o)
 {
     bool changed = o->queued > 0 || o->closed != o->call_closed;

@@ -101,6 +101,7 @@ void sim_oracle_fini(struct sim_oracle *o);
 void sim_oracle_reset(struct sim_oracle *o, const struct sim_params *params, struct sim_disk *disk);
 
 void sim_oracle_begin(struct sim_oracle *o, struct tr_now now);
+void sim_oracle_clock_back(struct sim_oracle *o); /* the wall clock was set back */
 void sim_oracle_end(struct sim_oracle *o);
 
 /* After sim_oracle_end of a tr_engine_turn that gave next. */

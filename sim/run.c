@@ -453,6 +453,7 @@ static void step_clock(struct sim_run *r)
         break;
     default:
         r->now.wall_us -= by < r->now.wall_us / 2 ? by : 0;
+        sim_oracle_clock_back(&r->oracle);
     }
 }
 
