@@ -143,6 +143,23 @@ static void test_scan_empty_and_foreign_slots_are_unknown(void **state)
     free(s);
 }
 
+/* A client knows the format and may guess the offset, but not the store's uuid. */
+static void test_scan_body_of_a_job_is_no_frame(void **state)
+{
+    struct slot *s = new_slot();
+    struct tr_frame f = {.seg_no = 999, .nonce = 1, .batch_no = 999, .man_gen = 999};
+    struct tr_scan before = scan_of(s);
+    struct tr_scan after;
+
+    (void)state;
+    tr_frame_encode(s->bytes + SLOT - TR_BLOCK, &f, SLOT - TR_BLOCK);
+    after = scan_of(s);
+    assert_int_equal(after.seg_no, before.seg_no);
+    assert_int_equal(after.man_gen, before.man_gen);
+    assert_int_equal(after.max_batch, before.max_batch);
+    free(s);
+}
+
 static void test_scan_knows_slot_by_frames(void **state)
 {
     struct slot *s = new_slot();
@@ -275,6 +292,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scan_reads_a_whole_segment),
         cmocka_unit_test(test_scan_empty_and_foreign_slots_are_unknown),
+        cmocka_unit_test(test_scan_body_of_a_job_is_no_frame),
         cmocka_unit_test(test_scan_knows_slot_by_frames),
         cmocka_unit_test(test_scan_ignores_older_life),
         cmocka_unit_test(test_scan_stops_at_what_does_not_follow),
