@@ -774,8 +774,11 @@ static void answer_stat_topic(struct sim_oracle *o, struct sim_ask *a)
 
     check_counts(o, a, (int)a->topic);
     sim_answer_seen(o, a, t->gate);
-    if (s->holds != t->holds) {
-        FAIL("I16", "stat-topic says %" PRIu64 " holds, not %" PRIu64, s->holds, t->holds);
+    for (unsigned k = 0; k < TR_HOLD_COUNT; k++) {
+        if (s->holds[k] != t->holds[k]) {
+            FAIL("I16", "stat-topic says %" PRIu64 " holds of kind %u, not %" PRIu64, s->holds[k],
+                 k, t->holds[k]);
+        }
     }
     if ((s->pause_left_us != 0) != sim_topic_is_paused(&o->model, a->topic) && at_once(o, a)) {
         FAIL("I16", "stat-topic says that %s is paused for %" PRIu64 " us", t->name,
@@ -815,7 +818,8 @@ bool sim_answer_topic_is_used(const struct sim_oracle *o, unsigned topic)
             return true;
         }
     }
-    return o->model.topics[topic].holds > 0;
+    return o->model.topics[topic].holds[TR_HOLD_USE] > 0 ||
+           o->model.topics[topic].holds[TR_HOLD_WATCH] > 0;
 }
 
 void sim_answer_topic_gone(struct sim_oracle *o, unsigned topic)
@@ -858,10 +862,10 @@ static void answer_topic(struct sim_oracle *o, struct sim_ask *a)
         if (a->name_topic != (int)a->topic) {
             FAIL("I7", "%s of %s gives another name", sim_op_name(a->req.op), t->name);
         }
-        t->holds += a->req.op == TR_OP_HOLD_TOPIC;
+        t->holds[a->req.hold] += a->req.op == TR_OP_HOLD_TOPIC;
         break;
     case TR_OP_DROP_TOPIC:
-        t->holds--;
+        t->holds[a->req.hold]--;
         break;
     default: /* NEXT_TOPIC */
         if (a->req.out.status == TARRY_OK && a->req.out.topic <= a->req.topic) {

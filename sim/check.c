@@ -472,7 +472,7 @@ static void restore_all(struct sim_oracle *o)
         struct sim_topic *t = &m->topics[i];
 
         t->number = 0;
-        t->holds = 0;
+        memset(t->holds, 0, sizeof(t->holds));
         t->pause_until_us = 0;
         t->gate = 0;
         t->kicking = 0;

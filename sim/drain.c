@@ -190,12 +190,15 @@ static void push_one(struct sim_run *r)
 
 static void drop_holds(struct sim_run *r)
 {
-    for (unsigned i = 0; i < r->params.topics; i++) {
-        while (r->oracle.model.topics[i].holds > 0 && !sim_run_stopped(r)) {
+    for (unsigned i = 0; i < r->params.topics * TR_HOLD_COUNT; i++) {
+        struct sim_topic *t = &r->oracle.model.topics[i / TR_HOLD_COUNT];
+
+        while (t->holds[i % TR_HOLD_COUNT] > 0 && !sim_run_stopped(r)) {
             struct sim_ask *a = sim_work_blank(&r->work, SIM_DRAINER, TR_OP_DROP_TOPIC);
 
-            a->topic = i;
-            a->req.topic = r->oracle.model.topics[i].number;
+            a->topic = i / TR_HOLD_COUNT;
+            a->req.hold = (enum tr_hold)(i % TR_HOLD_COUNT);
+            a->req.topic = t->number;
             (void)ask(r, a);
         }
     }

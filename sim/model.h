@@ -73,7 +73,7 @@ struct sim_job {
 struct sim_topic {
     char name[24];
     uint32_t number; /* 0: not known */
-    uint64_t holds;
+    uint64_t holds[TR_HOLD_COUNT];
     uint64_t pause_until_us; /* boot; 0: surely not paused */
     uint64_t pause_call;     /* when the last change of pause was asked */
     uint64_t resume_call;    /* surely not paused since */

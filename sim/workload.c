@@ -304,13 +304,14 @@ static void draw_topic_op(struct sim_work *w, struct sim_ask *a, unsigned topic)
     a->topic = topic;
     a->req.name = t->name;
     a->req.name_len = strlen(t->name);
+    a->req.hold = sim_dice(&w->rng, 50) ? TR_HOLD_USE : TR_HOLD_WATCH;
     if (a->req.op == TR_OP_HOLD_TOPIC && sim_dice(&w->rng, 5)) {
         a->wrong = true;
         a->req.name = "-no name";
         a->req.name_len = sim_dice(&w->rng, 50) ? 8 : 0;
     }
     if (a->req.op == TR_OP_DROP_TOPIC) {
-        if (t->holds == 0 || t->number == 0) {
+        if (t->holds[a->req.hold] == 0 || t->number == 0) {
             a->req.op = TR_OP_FIND_TOPIC;
         }
         a->req.topic = t->number;

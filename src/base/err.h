@@ -18,7 +18,8 @@
     X(-10, TARRY_EVERSION, "the store was written by a newer version")                             \
     X(-11, TARRY_EINVAL, "the request makes no sense")                                             \
     X(-12, TARRY_EDRAINING, "no new jobs are taken")                                               \
-    X(-13, TARRY_EPERM, "permission was denied")
+    X(-13, TARRY_EPERM, "permission was denied")                                                   \
+    X(-14, TARRY_ESOON, "a lease ends soon")
 
 enum tarry_err {
     TARRY_OK = 0,

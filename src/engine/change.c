@@ -58,7 +58,7 @@ void tr_change_unschedule(struct tr_engine *e, struct tr_job *job)
 
 void tr_change_drop_topic(struct tr_engine *e, struct tr_topic *t)
 {
-    if (t->jobs == 0 && t->holds == 0 && t->waiting == 0) {
+    if (!tr_topic_needed(t)) {
         tr_wheel_disarm(&e->pauses, &t->pause);
         tr_topics_remove(&e->state.topics, t);
     }
@@ -213,6 +213,7 @@ static int push_job(struct tr_engine *e, struct tr_req *r, struct tr_topic *t)
     tr_log_append(&e->log, &rec, tr_engine_base(e), true);
     job->gate = e->log.open.no;
     t->pushed++;
+    t->totals->pushed++;
     tr_change_schedule(e, job);
     tr_engine_touch_log(e);
     tr_view_fill(e, job, &r->out.job);
@@ -295,6 +296,7 @@ static enum tr_verdict delete_job(struct tr_engine *e, struct tr_req *r)
     tr_change_unschedule(e, job);
     TR_CHECK(tr_state_kill(&e->state, kill.rid, e->log.open.no));
     t->deleted++;
+    t->totals->deleted++;
     tr_engine_touch_log(e);
     tr_change_drop_topic(e, t);
     return tr_engine_finish(e, r, TARRY_OK);

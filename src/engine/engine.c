@@ -461,10 +461,19 @@ void tr_engine_drain(struct tr_engine *e)
 void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s)
 {
     const struct tr_topics *ts = &e->state.topics;
+    const struct tr_totals *all = &ts->totals;
 
     *s = (struct tr_engine_stat){
         .jobs = e->state.jobs.count,
         .topics = ts->count,
+        .delayed = all->count[TR_DELAYED],
+        .ready = all->count[TR_READY],
+        .reserved = all->count[TR_RESERVED],
+        .dead = all->count[TR_DEAD],
+        .waiting = e->wait_count,
+        .pushed = all->pushed,
+        .deleted = all->deleted,
+        .timeouts = all->timeouts,
         .durable_batch = e->log.durable,
         .synced_batch = e->log.synced,
         .closed_batch = e->log.open.no - 1,
@@ -478,14 +487,6 @@ void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s)
         .epoch = e->epoch,
         .refusing = e->refusing,
     };
-    for (const struct tr_list *n = ts->all.next; n != &ts->all; n = n->next) {
-        const struct tr_topic *t = TR_CONTAINER_OF(n, struct tr_topic, link);
-
-        s->delayed += t->count[TR_DELAYED];
-        s->ready += t->count[TR_READY];
-        s->reserved += t->count[TR_RESERVED];
-        s->dead += t->count[TR_DEAD];
-    }
     for (uint32_t i = 0; i < e->log.slots_max; i++) {
         s->slots += e->log.slots[i].state != TR_SLOT_ABSENT;
         s->log_live_bytes += e->log.slots[i].live_bytes;
@@ -540,5 +541,6 @@ bool tr_engine_ok(const struct tr_engine *e)
     for (uint32_t i = 0; i < e->log.slots_max; i++) {
         live -= e->log.slots[i].live;
     }
-    return live == 0 && tr_state_ok(&e->state) && tr_wheel_ok(&e->due) && tr_wheel_ok(&e->leases);
+    return live == 0 && tr_handout_ok(e) && tr_state_ok(&e->state) && tr_wheel_ok(&e->due) &&
+           tr_wheel_ok(&e->leases);
 }

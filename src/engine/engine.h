@@ -94,6 +94,8 @@ struct tr_engine_stat {
     uint64_t jobs;
     uint64_t topics;
     uint64_t delayed, ready, reserved, dead;
+    uint64_t waiting;                   /* reserves that stand in line */
+    uint64_t pushed, deleted, timeouts; /* since the start */
     uint64_t durable_batch;
     uint64_t synced_batch; /* what a power cut cannot take, also with weak sync */
     uint64_t closed_batch;

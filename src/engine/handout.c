@@ -127,7 +127,7 @@ static int remember(struct tr_engine *e, struct tr_req *r)
         tr_list_init(&waiter->link);
         waiter->topic = tr_topics_by_number(&e->state.topics, r->topics[i]);
         if (waiter->topic != NULL) {
-            waiter->topic->waiting++;
+            waiter->topic->wanted++;
         }
     }
     r->own = w;
@@ -136,9 +136,17 @@ static int remember(struct tr_engine *e, struct tr_req *r)
 
 static void leave_lines(struct tr_engine *e, struct tr_wait *w)
 {
+    if (!w->in_line) {
+        return;
+    }
+    w->in_line = false;
+    e->wait_count--;
     tr_wheel_disarm(&e->waits, &w->timer);
     for (unsigned i = 0; i < w->count; i++) {
-        tr_list_remove(&w->waiters[i].link);
+        if (w->waiters[i].topic != NULL) {
+            tr_list_remove(&w->waiters[i].link);
+            w->waiters[i].topic->waiting--;
+        }
     }
 }
 
@@ -168,7 +176,7 @@ void tr_handout_cancel_wait(struct tr_engine *e, struct tr_req *r)
         struct tr_topic *t = w->waiters[i].topic;
 
         if (t != NULL) {
-            t->waiting--;
+            t->wanted--;
             tr_change_drop_topic(e, t);
         }
     }
@@ -180,9 +188,12 @@ static enum tr_verdict join_lines(struct tr_engine *e, struct tr_req *r)
 {
     struct tr_wait *w = r->own;
 
+    w->in_line = true;
+    e->wait_count++;
     for (unsigned i = 0; i < w->count; i++) {
         if (w->waiters[i].topic != NULL) {
             tr_list_append(&w->waiters[i].topic->waiters, &w->waiters[i].link);
+            w->waiters[i].topic->waiting++;
         }
     }
     if (w->until_us != TR_NEVER) {
@@ -534,12 +545,15 @@ void tr_handout_expire(struct tr_engine *e)
         } else {
             counters.timeouts++;
         }
+        bool timed_out = !job->undoing;
+
         if (take_back(e, job, counters, false) != TARRY_OK) {
             tr_wheel_arm(&e->leases, timer, e->now.boot_us);
             e->blocked = true;
             e->leases_blocked = true;
             break;
         }
+        e->state.topics.totals.timeouts += timed_out;
     }
     while ((timer = tr_wheel_pop(&e->waits, e->now.boot_us, &e->work)) != NULL) {
         end_wait(e, TR_CONTAINER_OF(timer, struct tr_wait, timer));
@@ -639,6 +653,7 @@ static enum tr_verdict pause_topic(struct tr_engine *e, struct tr_req *r)
     }
     tr_wheel_disarm(&e->pauses, &t->pause);
     t->pauses++;
+    t->totals->pauses++;
     t->pause_us = r->wait_us;
     if (r->wait_us == 0) {
         tr_handout_mark(e, t);
@@ -718,4 +733,14 @@ enum tr_verdict tr_handout_execute(struct tr_engine *e, struct tr_req *r)
     default:
         return pause_topic(e, r);
     }
+}
+
+bool tr_handout_ok(const struct tr_engine *e)
+{
+    uint64_t in_line = 0;
+
+    for (const struct tr_list *n = e->waiting.next; n != &e->waiting; n = n->next) {
+        in_line += TR_CONTAINER_OF(n, struct tr_wait, all)->in_line;
+    }
+    return in_line == e->wait_count;
 }

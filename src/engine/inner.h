@@ -53,6 +53,7 @@ struct tr_wait {
     struct tr_req *req;
     struct tr_timer timer; /* armed for until_us while it stands in line */
     uint64_t until_us;     /* its time-out, boot time, or TR_NEVER */
+    bool in_line;          /* it waits for a job, not for a body or its next slice */
     unsigned count;
     struct tr_waiter waiters[];
 };
@@ -154,6 +155,7 @@ struct tr_engine {
     struct tr_map holders;
     struct tr_list dirty;   /* topics in which a waiter may get something */
     struct tr_list waiting; /* struct tr_wait */
+    uint64_t wait_count;    /* those that stand in line */
     struct tr_list reads;
     unsigned read_count;
     struct tr_req *stalled_first; /* requests that wait for the log, the disk or their next slice */
@@ -222,6 +224,7 @@ void tr_handout_free_waits(struct tr_engine *e); /* the engine ends: memory only
 void tr_handout_fail(struct tr_engine *e);       /* all that wait hear TARRY_EIO */
 void tr_handout_undo(struct tr_engine *e, uint64_t id, uint64_t lease);
 void tr_handout_restore(struct tr_engine *e, struct tr_job *job); /* a lease found at the start */
+bool tr_handout_ok(const struct tr_engine *e);
 void tr_handout_body(struct tr_engine *e, struct tr_read *read, struct tr_job *same, int status);
 
 /* view.c */

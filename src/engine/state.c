@@ -343,7 +343,7 @@ void tr_state_drop_empty_topics(struct tr_state *s)
         struct tr_topic *t = TR_CONTAINER_OF(n, struct tr_topic, link);
 
         next = n->next;
-        if (t->jobs == 0 && t->holds == 0) {
+        if (!tr_topic_needed(t)) {
             tr_topics_remove(&s->topics, t);
         }
     }
@@ -356,5 +356,5 @@ bool tr_state_ok(const struct tr_state *s)
     for (const struct tr_list *n = s->topics.all.next; n != &s->topics.all; n = n->next) {
         jobs += TR_CONTAINER_OF(n, struct tr_topic, link)->jobs;
     }
-    return tr_jobs_ok(&s->jobs) && jobs == s->jobs.count;
+    return tr_jobs_ok(&s->jobs) && tr_topics_ok(&s->topics) && jobs == s->jobs.count;
 }

@@ -23,6 +23,17 @@ enum { TR_TOPIC_NAME_MAX = 200, TR_URGENT = 1024 };
 
 enum tr_topic_heap { TR_HEAP_DELAYED = TR_ORDER_COUNT, TR_HEAP_COUNT };
 
+/* Sums over all topics, those that are gone included, since the start. */
+struct tr_totals {
+    uint64_t count[TR_DEAD + 1];
+    uint64_t urgent;
+    uint64_t pushed;
+    uint64_t deleted;
+    uint64_t timeouts; /* leases that ran out */
+    uint64_t holds[TR_HOLD_COUNT];
+    uint64_t pauses;
+};
+
 struct tr_topic {
     uint32_t number;
     uint32_t name_len;
@@ -33,8 +44,9 @@ struct tr_topic {
     uint64_t urgent;
     uint64_t pushed;
     uint64_t deleted;
-    uint64_t holds;
-    uint64_t waiting;
+    uint64_t holds[TR_HOLD_COUNT];
+    uint64_t wanted;  /* by reserves that are not answered yet: it must not go */
+    uint64_t waiting; /* how many of these stand in line */
     uint64_t pauses;
     uint64_t pause_us;
     struct tr_timer pause;                /* armed while paused; boot time */
@@ -45,6 +57,7 @@ struct tr_topic {
     struct tr_list dirty;       /* in the list of topics to be served */
     struct tr_list link;        /* of all topics */
     struct tr_topic *same_hash; /* next topic whose name has the same hash */
+    struct tr_totals *totals;
     char name[TR_TOPIC_NAME_MAX];
 };
 
@@ -55,6 +68,7 @@ struct tr_topics {
     struct tr_map by_name; /* by a 64-bit hash of the name; equal hashes form a chain */
     uint64_t count;
     uint32_t next_number;
+    struct tr_totals totals;
 };
 
 void tr_topics_init(struct tr_topics *ts, struct tr_mem *mem);
@@ -71,7 +85,10 @@ uint32_t tr_topics_free_number(struct tr_topics *ts);
 TR_MUST_USE int tr_topics_add(struct tr_topics *ts, uint32_t number, const char *name, size_t len,
                               struct tr_topic **topic);
 
-/* Ends a topic that has nothing left. */
+/* Does anything keep the topic: a job, a hold, somebody who waits? */
+bool tr_topic_needed(const struct tr_topic *t);
+
+/* Ends a topic that nothing needs. */
 void tr_topics_remove(struct tr_topics *ts, struct tr_topic *topic);
 
 struct tr_topic *tr_topics_find(const struct tr_topics *ts, const char *name, size_t len);
@@ -85,11 +102,18 @@ struct tr_topic *tr_topics_after(const struct tr_topics *ts, uint32_t after);
 void tr_topic_enter(struct tr_topic *t, struct tr_job *job, enum tr_job_state state);
 void tr_topic_leave(struct tr_topic *t, struct tr_job *job);
 
+/* One more, or one less, of this kind of hold. */
+void tr_topic_hold(struct tr_topic *t, enum tr_hold kind);
+void tr_topic_unhold(struct tr_topic *t, enum tr_hold kind);
+
 /* The first job of a heap, or NULL. Builds the heap when there is none: O(jobs of that state),
  * TARRY_ENOMEM. */
 TR_MUST_USE int tr_topic_first(struct tr_topic *t, unsigned heap, struct tr_job **job);
 
 /* The dead job with the least dead_seq, or NULL. */
 struct tr_job *tr_topic_first_dead(const struct tr_topic *t);
+
+/* Compares the totals with a walk over all topics. */
+bool tr_topics_ok(const struct tr_topics *ts);
 
 #endif

@@ -10,6 +10,8 @@
 #include "base/mutant.h"
 #include "engine/inner.h"
 
+#include <string.h>
+
 void tr_view_fill(const struct tr_engine *e, const struct tr_job *job, struct tr_job_view *v)
 {
     *v = (struct tr_job_view){
@@ -110,20 +112,6 @@ static enum tr_verdict peek_first(struct tr_engine *e, struct tr_req *r)
     return show(e, r, job);
 }
 
-static void add_topic(struct tr_topic_stat *s, const struct tr_topic *t)
-{
-    s->delayed += t->count[TR_DELAYED];
-    s->ready += t->count[TR_READY];
-    s->urgent += t->urgent;
-    s->reserved += t->count[TR_RESERVED];
-    s->dead += t->count[TR_DEAD];
-    s->pushed += t->pushed;
-    s->deleted += t->deleted;
-    s->holds += t->holds;
-    s->waiting += t->waiting;
-    s->pauses += t->pauses;
-}
-
 static enum tr_verdict stat_topic(struct tr_engine *e, struct tr_req *r)
 {
     struct tr_topic *t = tr_topics_by_number(&e->state.topics, r->topic);
@@ -131,8 +119,17 @@ static enum tr_verdict stat_topic(struct tr_engine *e, struct tr_req *r)
     if (t == NULL) {
         return tr_engine_finish(e, r, TARRY_ENOTFOUND);
     }
-    add_topic(&r->out.stat, t);
-    r->out.stat.pause_us = t->pause_us;
+    r->out.stat = (struct tr_topic_stat){.delayed = t->count[TR_DELAYED],
+                                         .ready = t->count[TR_READY],
+                                         .urgent = t->urgent,
+                                         .reserved = t->count[TR_RESERVED],
+                                         .dead = t->count[TR_DEAD],
+                                         .pushed = t->pushed,
+                                         .deleted = t->deleted,
+                                         .waiting = t->waiting,
+                                         .pauses = t->pauses,
+                                         .pause_us = t->pause_us};
+    memcpy(r->out.stat.holds, t->holds, sizeof t->holds);
     if (t->pause.armed && t->pause.at_us > e->now.boot_us) {
         r->out.stat.pause_left_us = t->pause.at_us - e->now.boot_us;
     }
@@ -141,12 +138,20 @@ static enum tr_verdict stat_topic(struct tr_engine *e, struct tr_req *r)
 
 static enum tr_verdict stat_all(struct tr_engine *e, struct tr_req *r)
 {
-    const struct tr_topics *ts = &e->state.topics;
+    const struct tr_totals *all = &e->state.topics.totals;
 
-    for (const struct tr_list *n = ts->all.next; n != &ts->all; n = n->next) {
-        add_topic(&r->out.stat, TR_CONTAINER_OF(n, struct tr_topic, link));
-    }
-    r->out.number = ts->count;
+    r->out.stat = (struct tr_topic_stat){.delayed = all->count[TR_DELAYED],
+                                         .ready = all->count[TR_READY],
+                                         .urgent = all->urgent,
+                                         .reserved = all->count[TR_RESERVED],
+                                         .dead = all->count[TR_DEAD],
+                                         .pushed = all->pushed,
+                                         .deleted = all->deleted,
+                                         .timeouts = all->timeouts,
+                                         .waiting = e->wait_count,
+                                         .pauses = all->pauses};
+    memcpy(r->out.stat.holds, all->holds, sizeof all->holds);
+    r->out.number = e->state.topics.count;
     return tr_engine_finish(e, r, TARRY_OK);
 }
 
@@ -166,7 +171,7 @@ static enum tr_verdict hold_topic(struct tr_engine *e, struct tr_req *r)
     struct tr_topics *ts = &e->state.topics;
     struct tr_topic *t;
 
-    if (!tr_topic_name_ok(r->name, r->name_len)) {
+    if (!tr_topic_name_ok(r->name, r->name_len) || (unsigned)r->hold >= TR_HOLD_COUNT) {
         return tr_engine_finish(e, r, TARRY_EINVAL);
     }
     t = tr_topics_find(ts, r->name, r->name_len);
@@ -174,7 +179,7 @@ static enum tr_verdict hold_topic(struct tr_engine *e, struct tr_req *r)
         tr_topics_add(ts, tr_topics_free_number(ts), r->name, r->name_len, &t) != TARRY_OK) {
         return tr_engine_finish(e, r, TARRY_ENOMEM);
     }
-    t->holds++;
+    tr_topic_hold(t, r->hold);
     return answer_topic(e, r, t);
 }
 
@@ -182,10 +187,13 @@ static enum tr_verdict drop_topic(struct tr_engine *e, struct tr_req *r)
 {
     struct tr_topic *t = tr_topics_by_number(&e->state.topics, r->topic);
 
-    if (t == NULL || t->holds == 0) {
+    if ((unsigned)r->hold >= TR_HOLD_COUNT) {
+        return tr_engine_finish(e, r, TARRY_EINVAL);
+    }
+    if (t == NULL || t->holds[r->hold] == 0) {
         return tr_engine_finish(e, r, TARRY_ENOTFOUND);
     }
-    t->holds--;
+    tr_topic_unhold(t, r->hold);
     tr_change_drop_topic(e, t);
     return tr_engine_finish(e, r, TARRY_OK);
 }

@@ -22,7 +22,7 @@
 
 enum tr_op {
     TR_OP_PUSH,        /* topic, body, delay_us or at_us, priority, ttr_us -> job */
-    TR_OP_RESERVE,     /* topics, topic_count, order, wait_us, holder -> job */
+    TR_OP_RESERVE,     /* topics, topic_count, order, wait_us, warn_us, holder -> job */
     TR_OP_RESERVE_JOB, /* id, holder: whatever its state but reserved -> job */
     TR_OP_DELETE,      /* id, holder or lease, force: ack or cancel -> job (state it had) */
     TR_OP_RELEASE,     /* id, holder or lease, priority, delay_us */
@@ -39,9 +39,9 @@ enum tr_op {
     TR_OP_STAT_JOB,   /* id -> job without body */
     TR_OP_STAT_TOPIC, /* topic -> stat */
     TR_OP_STAT,       /* -> total */
-    TR_OP_HOLD_TOPIC, /* name -> topic: makes it if need be, keeps it while held */
+    TR_OP_HOLD_TOPIC, /* name, hold -> topic: makes it if need be, keeps it while held */
     TR_OP_FIND_TOPIC, /* name -> topic; TARRY_ENOTFOUND when there is none */
-    TR_OP_DROP_TOPIC, /* topic: undoes one HOLD_TOPIC */
+    TR_OP_DROP_TOPIC, /* topic, hold: undoes one HOLD_TOPIC */
     TR_OP_NEXT_TOPIC, /* topic: the next one by number after it (0: the first) -> topic, name */
     TR_OP_CLOSE,      /* holder: is gone; what it holds is ready again */
     TR_OP_COUNT
@@ -57,6 +57,9 @@ enum tr_order {
 };
 
 enum tr_edit { TR_EDIT_DUE = 1, TR_EDIT_PRIORITY = 2, TR_EDIT_TTR = 4, TR_EDIT_BODY = 8 };
+
+/* Why a topic is held: only counted apart. */
+enum tr_hold { TR_HOLD_USE, TR_HOLD_WATCH, TR_HOLD_COUNT };
 
 /* A job as others see it. */
 struct tr_job_view {
@@ -86,9 +89,10 @@ struct tr_topic_stat {
     uint64_t urgent; /* ready with a priority < 1024 */
     uint64_t reserved;
     uint64_t dead;
-    uint64_t pushed;  /* since the start */
-    uint64_t deleted; /* since the start */
-    uint64_t holds;   /* HOLD_TOPICs */
+    uint64_t pushed;   /* since the start; STAT: those of topics that are gone, too */
+    uint64_t deleted;  /* since the start; the same */
+    uint64_t timeouts; /* leases that ran out since the start; STAT only */
+    uint64_t holds[TR_HOLD_COUNT];
     uint64_t waiting; /* reserves that wait here */
     uint64_t pauses;
     uint64_t pause_us;      /* as given */
@@ -115,6 +119,8 @@ struct tr_req {
     uint64_t delay_us;
     uint64_t at_us; /* not 0: absolute, instead of delay_us; the past means now */
     uint64_t wait_us;
+    uint64_t warn_us; /* RESERVE with a holder: TARRY_ESOON as soon as nothing can be handed out
+                         and a lease of this holder ends within so long; 0: never */
     uint64_t ttr_us; /* 1 to TR_DELAY_MAX_US; RESERVE with holder 0: 0 is the job's own; TOUCH: 0 is
                         as before */
     const uint8_t *body;
@@ -123,6 +129,7 @@ struct tr_req {
     uint32_t priority;
     enum tr_order order;
     enum tr_job_state state;
+    enum tr_hold hold;
     unsigned edit; /* enum tr_edit */
     bool force;
     bool beanstalk; /* PUSH: made on that port */

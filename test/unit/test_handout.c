@@ -174,6 +174,7 @@ static void test_handout_waiters_are_served_first_come_first(void **state)
     rig_settle(&rig);
     assert_int_equal(rig_stat(&rig, topics[0]).waiting, 2);
     assert_int_equal(rig_stat(&rig, topics[1]).waiting, 3);
+    assert_int_equal(rig_stat(&rig, 0).waiting, 3); /* requests, not lines */
     id = rig_push(&rig, topics[1], 0);
     assert_true(first.done != 0);
     assert_int_equal(first.req.out.job.id, id);
@@ -478,7 +479,8 @@ static void test_handout_body_is_read_back(void **state)
 
     (void)state;
     rig_submit(&rig, &a);
-    assert_int_equal(a.done, 0); /* a read is under way */
+    assert_int_equal(a.done, 0);                        /* a read is under way */
+    assert_int_equal(rig_engine_stat(&rig).waiting, 0); /* not for a job */
     rig_settle(&rig);
     assert_true(a.done != 0);
     assert_int_equal(a.req.out.status, TARRY_OK);

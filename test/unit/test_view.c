@@ -77,7 +77,7 @@ static void test_view_topic_lives_while_held_or_full(void **state)
 
     (void)state;
     assert_int_equal(rig_hold(&rig, "t"), t); /* a second hold */
-    assert_int_equal(rig_stat(&rig, t).holds, 2);
+    assert_int_equal(rig_stat(&rig, t).holds[TR_HOLD_USE], 2);
     assert_int_equal(rig_do(&rig, &drop), TARRY_OK);
     assert_int_equal(rig_do(&rig, &drop), TARRY_OK);
     assert_int_equal(rig_do(&rig, &drop), TARRY_ENOTFOUND); /* one too many */
@@ -86,6 +86,63 @@ static void test_view_topic_lives_while_held_or_full(void **state)
     assert_int_equal(rig_with(&rig, TR_OP_DELETE, id, 0), TARRY_OK);
     assert_int_equal(rig_do(&rig, &find), TARRY_ENOTFOUND);
     assert_true(rig_hold(&rig, "t") > t); /* numbers are never used again */
+    rig_fini(&rig);
+}
+
+static void test_view_holds_are_counted_by_kind(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    struct ask watch = named(TR_OP_HOLD_TOPIC, "t");
+    struct ask drop = on_topic(TR_OP_DROP_TOPIC, t);
+    struct ask find = named(TR_OP_FIND_TOPIC, "t");
+
+    (void)state;
+    drop.req.hold = TR_HOLD_WATCH;
+    assert_int_equal(rig_do(&rig, &drop), TARRY_ENOTFOUND); /* held, but not so */
+    watch.req.hold = TR_HOLD_WATCH;
+    assert_int_equal(rig_do(&rig, &watch), TARRY_OK);
+    assert_int_equal(rig_do(&rig, &watch), TARRY_OK);
+    assert_int_equal(rig_stat(&rig, t).holds[TR_HOLD_USE], 1);
+    assert_int_equal(rig_stat(&rig, t).holds[TR_HOLD_WATCH], 2);
+    assert_int_equal(rig_stat(&rig, 0).holds[TR_HOLD_WATCH], 2);
+    drop.req.hold = TR_HOLD_USE;
+    assert_int_equal(rig_do(&rig, &drop), TARRY_OK);
+    assert_int_equal(rig_do(&rig, &find), TARRY_OK); /* one kind is enough */
+    drop.req.hold = TR_HOLD_WATCH;
+    assert_int_equal(rig_do(&rig, &drop), TARRY_OK);
+    assert_int_equal(rig_do(&rig, &drop), TARRY_OK);
+    assert_int_equal(rig_do(&rig, &find), TARRY_ENOTFOUND);
+    assert_int_equal(rig_stat(&rig, 0).holds[TR_HOLD_WATCH], 0);
+    drop.req.hold = TR_HOLD_COUNT;
+    assert_int_equal(rig_do(&rig, &drop), TARRY_EINVAL);
+    watch.req.hold = TR_HOLD_COUNT;
+    assert_int_equal(rig_do(&rig, &watch), TARRY_EINVAL);
+    rig_fini(&rig);
+}
+
+static void test_view_totals_outlive_their_topics(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    uint32_t u = rig_hold(&rig, "u");
+    struct ask drop = on_topic(TR_OP_DROP_TOPIC, t);
+    struct tr_topic_stat s;
+    uint64_t id = rig_push(&rig, t, 0);
+
+    (void)state;
+    rig_push(&rig, u, 0);
+    assert_int_equal(rig_reserve(&rig, t, ME), id);
+    rig_pass(&rig, RIG_TTR_US);
+    assert_int_equal(rig_with(&rig, TR_OP_DELETE, id, 0), TARRY_OK);
+    assert_int_equal(rig_do(&rig, &drop), TARRY_OK);
+    s = rig_stat(&rig, 0);
+    assert_int_equal(s.pushed, 2);
+    assert_int_equal(s.deleted, 1);
+    assert_int_equal(s.timeouts, 1);
+    assert_int_equal(s.ready, 1);
+    assert_int_equal(s.holds[TR_HOLD_USE], 1);
+    assert_int_equal(rig_engine_stat(&rig).timeouts, 1);
     rig_fini(&rig);
 }
 
@@ -148,7 +205,8 @@ static void test_view_counts(void **state)
     assert_int_equal(s.reserved, 1);
     assert_int_equal(s.dead, 1);
     assert_int_equal(s.pushed, 6);
-    assert_int_equal(s.holds, 2);
+    assert_int_equal(s.holds[TR_HOLD_USE], 2);
+    assert_int_equal(s.holds[TR_HOLD_WATCH], 0);
     assert_int_equal(rig_engine_stat(&rig).jobs, 5);
     rig_pass(&rig, RIG_SECOND);
     assert_int_equal(rig_stat(&rig, t).urgent, 2);
@@ -269,6 +327,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_view_topic_names),
         cmocka_unit_test(test_view_topic_lives_while_held_or_full),
+        cmocka_unit_test(test_view_holds_are_counted_by_kind),
+        cmocka_unit_test(test_view_totals_outlive_their_topics),
         cmocka_unit_test(test_view_next_topic_walks_by_number),
         cmocka_unit_test(test_view_counts),
         cmocka_unit_test(test_view_peek_first),
