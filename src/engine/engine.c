@@ -1,7 +1,7 @@
 /*
  * The engine's loop.
  *
- *     submit ----> execute ----> done, with a gate
+ *     submit ----> execute ----> done, with a gate; then those who waited for what it made ready
  *                     |  \-----> waits (handout.c, read.c)
  *                     \--------> stalled: tried again each turn, in order
  *     turn   ----> clock, due jobs, leases, stalled requests, waiters, metadata, space, commit
@@ -168,8 +168,33 @@ static void set_now(struct tr_engine *e, struct tr_now now)
     }
 }
 
+/* A call from outside begins; false: it comes from inside `done`, and shares the outer one's slice.
+ */
+static bool enter(struct tr_engine *e)
+{
+    if (e->inside) {
+        return false;
+    }
+    e->inside = true;
+    e->work = e->config.slice;
+    return true;
+}
+
+/* It ends. Who waits gets his job before the next command is looked at, whoever sends that. */
+static void leave(struct tr_engine *e, bool outer)
+{
+    if (outer) {
+        if (!e->failed) {
+            tr_handout_serve(e);
+        }
+        e->inside = false;
+    }
+}
+
 void tr_engine_submit(struct tr_engine *e, struct tr_req *r, struct tr_now now)
 {
+    bool outer = enter(e);
+
     set_now(e, now);
     r->start_wall_us = now.wall_us;
     r->progress = 0;
@@ -183,14 +208,10 @@ void tr_engine_submit(struct tr_engine *e, struct tr_req *r, struct tr_now now)
     r->out.job = (struct tr_job_view){0};
     if (e->failed) {
         (void)tr_engine_finish(e, r, TARRY_EIO);
-        return;
-    }
-    if (!e->turning) { /* else it comes from inside `done`, and shares the turn's slice */
-        e->work = e->config.slice;
-    }
-    if (execute(e, r) == TR_STALL) {
+    } else if (execute(e, r) == TR_STALL) {
         tr_engine_stall(e, r);
     }
+    leave(e, outer);
 }
 
 void tr_engine_abandon(struct tr_engine *e, struct tr_req *r, struct tr_now now)
@@ -400,7 +421,7 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
     if (e->failed) {
         return TR_NEVER;
     }
-    e->turning = true;
+    e->inside = true;
     e->blocked = false;
     e->leases_blocked = false;
     e->moved = false;
@@ -424,14 +445,15 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
         e->work_max = e->config.slice - e->work;
     }
     TR_SLOW_CHECK(tr_engine_ok(e));
-    e->turning = false;
+    e->inside = false;
     return next_turn(e);
 }
 
 void tr_engine_io_done(struct tr_engine *e, struct tr_io *io, struct tr_now now)
 {
+    bool outer = enter(e);
+
     set_now(e, now);
-    e->work = e->config.slice;
     if (io == &e->log.io || io == &e->log.sync_io) {
         log_done(e, io);
     } else if (io == &e->meta.io || io == &e->meta.grow_io) {
@@ -441,6 +463,7 @@ void tr_engine_io_done(struct tr_engine *e, struct tr_io *io, struct tr_now now)
     } else {
         tr_read_done(e, io->owner);
     }
+    leave(e, outer);
 }
 
 bool tr_engine_busy(const struct tr_engine *e)

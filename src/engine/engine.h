@@ -68,7 +68,9 @@ TR_MUST_USE int tr_engine_close(struct tr_engine *e, struct tr_now now);
 /* Drops all memory without a word to the disk: what a crash would do. NULL is fine. */
 void tr_engine_free(struct tr_engine *e);
 
-/* After any of the next three, call tr_engine_turn. */
+/* After any of the next three, call tr_engine_turn. Requests that waited for what r made ready are
+ * completed before submit returns, as many as fit its slice; if it is called from inside `done`,
+ * before the outermost call returns. */
 void tr_engine_submit(struct tr_engine *e, struct tr_req *r, struct tr_now now);
 
 /* The maker is gone: r will not be completed and may be freed. A hand-out in the making is undone.

@@ -5,7 +5,7 @@
  *                      | no                                          | no: read it first
  *                      v
  *               waits in the line of each of its topics --> the first in line gets the job in the
- *                                                           turn in which it becomes ready
+ *                                                           call in which it becomes ready
  *
  * Never early, whatever the clock does: a ready job whose due time lies ahead of T again (the
  * clock was set back) goes back to the delayed ones when it is met here.

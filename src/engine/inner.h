@@ -168,7 +168,7 @@ struct tr_engine {
     unsigned work; /* units left in this slice */
     uint64_t work_max;
     uint64_t replayed;
-    bool turning;        /* inside tr_engine_turn */
+    bool inside;         /* a call from outside is under way; `done` may make another */
     bool blocked;        /* something due could not be logged in this turn */
     bool leases_blocked; /* ... and it was a lease that has run out */
     bool moved;          /* in this turn: a batch was closed, or a stalled request came to an end */

@@ -188,6 +188,93 @@ static void test_handout_waiters_are_served_first_come_first(void **state)
     rig_fini(&rig);
 }
 
+/* No turn comes between a push and the hand-out to the one who waits for it. */
+static void test_handout_waiter_gets_job_in_call_of_push(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    struct ask a = reserve(&t, 1, ME, TR_WAIT_FOREVER);
+    struct ask b = reserve(&t, 1, OTHER, TR_WAIT_FOREVER);
+    struct ask put = rig_ask(TR_OP_PUSH);
+    struct ask give_back = rig_ask(TR_OP_RELEASE);
+
+    (void)state;
+    rig_submit(&rig, &a);
+    rig_submit(&rig, &b);
+    put.req.topic = t;
+    rig_submit(&rig, &put);
+    assert_true(put.done != 0);
+    assert_int_equal(a.done, put.done + 1);
+    assert_int_equal(a.req.out.job.id, put.req.out.job.id);
+    assert_true(a.req.out.gate != 0);
+    assert_int_equal(a.req.out.gate, put.req.out.gate);
+    assert_int_equal(b.done, 0);
+    give_back.req.id = put.req.out.job.id;
+    give_back.req.holder = ME;
+    rig_submit(&rig, &give_back);
+    assert_int_equal(b.done, give_back.done + 1);
+    rig_fini(&rig);
+}
+
+enum { CHAIN = 20 };
+
+/* A client that, when it has a job, pushes another one for the next client. */
+struct link {
+    struct tr_req reserve;
+    struct tr_req push;
+    struct rig *rig;
+    unsigned *depth;
+    unsigned *deepest;
+    unsigned got;
+};
+
+static void on_pushed(struct tr_req *r)
+{
+    assert_int_equal(r->out.status, TARRY_OK);
+}
+
+static void on_got(struct tr_req *r)
+{
+    struct link *l = r->ctx;
+
+    l->got++;
+    ++*l->depth;
+    *l->deepest = *l->depth > *l->deepest ? *l->depth : *l->deepest;
+    l->push.ctx = l;
+    tr_engine_submit(l->rig->e, &l->push, l->rig->now);
+    --*l->depth;
+}
+
+/* What `done` makes ready is served by the outermost call, not by a call inside a call. */
+static void test_handout_chain_of_waiters_does_not_nest(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    struct link links[CHAIN];
+    struct ask put = rig_ask(TR_OP_PUSH);
+    unsigned depth = 0;
+    unsigned deepest = 0;
+
+    (void)state;
+    for (unsigned i = 0; i < CHAIN; i++) {
+        links[i] = (struct link){.rig = &rig, .depth = &depth, .deepest = &deepest};
+        links[i].reserve = reserve(&t, 1, i + 1, TR_WAIT_FOREVER).req;
+        links[i].reserve.done = on_got;
+        links[i].reserve.ctx = &links[i];
+        links[i].push = put.req;
+        links[i].push.topic = t;
+        links[i].push.done = on_pushed;
+        tr_engine_submit(rig.e, &links[i].reserve, rig.now);
+    }
+    put.req.topic = t;
+    rig_submit(&rig, &put);
+    for (unsigned i = 0; i < CHAIN; i++) {
+        assert_int_equal(links[i].got, 1);
+    }
+    assert_int_equal(deepest, 1);
+    rig_fini(&rig);
+}
+
 static void test_handout_waiter_gets_job_in_turn_it_is_due(void **state)
 {
     struct rig rig;
@@ -602,6 +689,8 @@ int main(void)
         cmocka_unit_test(test_handout_order_against_model),
         cmocka_unit_test(test_handout_refuses_nonsense),
         cmocka_unit_test(test_handout_waiters_are_served_first_come_first),
+        cmocka_unit_test(test_handout_waiter_gets_job_in_call_of_push),
+        cmocka_unit_test(test_handout_chain_of_waiters_does_not_nest),
         cmocka_unit_test(test_handout_waiter_gets_job_in_turn_it_is_due),
         cmocka_unit_test(test_handout_wait_times_out),
         cmocka_unit_test(test_handout_lease_runs_out),
