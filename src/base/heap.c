@@ -3,22 +3,24 @@
  *
  * Item i has the children 4 i + 1 .. 4 i + 4, which stand side by side: half as many levels as a
  * binary heap, and the four keys that are compared come from two or three cache lines. The key is
- * in the item, so nothing outside the array is touched.
+ * in the item, so nothing outside the array is read; an item that moves writes its place.
  *
- * Invariant: no item is less than its parent.
+ *     chunks  -> | 0 .. 4095 |      the first one grows by doubling, up to its full size;
+ *             -> | 4096 .. 8191 |   from then on the heap grows and shrinks by a chunk
  *
- * Cost: push O(log n), one comparison a level, few levels on average; pop O(log n), four
- * comparisons a level; filter O(n). Growing doubles the array.
+ * In one piece, a million items would be copied when the array grows: milliseconds.
  *
- * Not done here: removal from the middle. Whoever needs it leaves the item in and lets the stamp
- * tell, and filters when too many are stale.
+ * Invariant: no item is less than its parent; an item's place is its index + 1.
+ *
+ * Cost: push O(log n), one comparison a level, few levels on average; remove O(log n), four
+ * comparisons a level.
  */
 
 #include "base/heap.h"
 
 #include "base/err.h"
 
-enum { ROOM_MIN = 16, WAYS = 4 };
+enum { ROOM_MIN = 16, WAYS = 4, CHUNK_BITS = 12, CHUNK = 1 << CHUNK_BITS, LIST_MIN = 1 };
 
 static bool less(const struct tr_heap_item *a, const struct tr_heap_item *b)
 {
@@ -31,50 +33,120 @@ static bool less(const struct tr_heap_item *a, const struct tr_heap_item *b)
     return a->third < b->third;
 }
 
-void tr_heap_init(struct tr_heap *h, struct tr_mem *mem)
+static struct tr_heap_item *at(const struct tr_heap *h, size_t i)
 {
-    *h = (struct tr_heap){.mem = mem};
+    return &h->chunks[i >> CHUNK_BITS][i & (CHUNK - 1)];
+}
+
+static uint32_t *place(const struct tr_heap *h, void *what)
+{
+    return (uint32_t *)(void *)((char *)what + h->place_off);
+}
+
+static void set(struct tr_heap *h, size_t i, const struct tr_heap_item *item)
+{
+    *at(h, i) = *item;
+    *place(h, item->what) = (uint32_t)(i + 1);
+}
+
+void tr_heap_init(struct tr_heap *h, struct tr_mem *mem, size_t place_off)
+{
+    *h = (struct tr_heap){.mem = mem, .place_off = place_off};
+}
+
+static size_t chunk_bytes(const struct tr_heap *h, size_t chunk)
+{
+    return (chunk == 0 && h->room < CHUNK ? h->room : CHUNK) * sizeof(struct tr_heap_item);
 }
 
 void tr_heap_fini(struct tr_heap *h)
 {
-    if (h->room > 0) {
-        tr_mem_free(h->mem, h->items, h->room * sizeof *h->items);
+    for (size_t c = 0; c << CHUNK_BITS < h->room; c++) {
+        tr_mem_free(h->mem, h->chunks[c], chunk_bytes(h, c));
     }
-    *h = (struct tr_heap){.mem = h->mem};
+    if (h->chunk_room > 0) {
+        tr_mem_free(h->mem, h->chunks, h->chunk_room * sizeof *h->chunks);
+    }
+    tr_heap_init(h, h->mem, h->place_off);
 }
 
-static int resize(struct tr_heap *h, size_t room)
+/* Makes the first chunk smaller or larger. */
+static int resize_first(struct tr_heap *h, size_t room)
 {
-    struct tr_heap_item *items;
+    struct tr_heap_item *items =
+        tr_mem_stretch(h->mem, h->room > 0 ? h->chunks[0] : NULL,
+                       h->room > 0 ? chunk_bytes(h, 0) : 0, room * sizeof *items);
 
-    if (room > SIZE_MAX / sizeof *items) {
-        return TARRY_ENOMEM;
-    }
-    items = tr_mem_stretch(h->mem, h->items, h->room * sizeof *items, room * sizeof *items);
     if (items == NULL) {
         return TARRY_ENOMEM;
     }
-    h->items = items;
+    h->chunks[0] = items;
     h->room = room;
     return TARRY_OK;
 }
 
-/* Gives memory back when three quarters are empty. When that fails, the array stays large. */
+static int grow(struct tr_heap *h)
+{
+    size_t chunk = h->room >> CHUNK_BITS;
+
+    if (h->room >= UINT32_MAX - CHUNK) {
+        return TARRY_ENOMEM;
+    }
+    if (chunk >= h->chunk_room) {
+        size_t room = h->chunk_room > 0 ? h->chunk_room * 2 : LIST_MIN;
+        struct tr_heap_item **chunks = tr_mem_stretch(
+            h->mem, h->chunks, h->chunk_room * sizeof *chunks, room * sizeof *chunks);
+
+        if (chunks == NULL) {
+            return TARRY_ENOMEM;
+        }
+        h->chunks = chunks;
+        h->chunk_room = room;
+    }
+    if (h->room < CHUNK) {
+        return resize_first(h, h->room > 0 ? h->room * 2 : ROOM_MIN);
+    }
+    h->chunks[chunk] = tr_mem_stretch(h->mem, NULL, 0, CHUNK * sizeof(struct tr_heap_item));
+    if (h->chunks[chunk] == NULL) {
+        return TARRY_ENOMEM;
+    }
+    h->room += CHUNK;
+    return TARRY_OK;
+}
+
+/* Gives memory back: chunks behind the one after the last item, or half of the only chunk when
+ * three quarters are empty. When that fails, it stays large. */
 static void trim(struct tr_heap *h)
 {
     size_t room = h->room;
 
+    while (h->room > CHUNK && h->count + CHUNK / 2 <= h->room - CHUNK) {
+        h->room -= CHUNK;
+        tr_mem_free(h->mem, h->chunks[h->room >> CHUNK_BITS], CHUNK * sizeof(struct tr_heap_item));
+    }
+    if (room > CHUNK) {
+        return;
+    }
     while (room > ROOM_MIN && h->count <= room / 4) {
         room /= 2;
     }
     if (room != h->room) {
-        (void)!resize(h, room);
+        (void)!resize_first(h, room);
     }
 }
 
+/* Puts item into the hole at i, or further up: greater parents move down meanwhile. */
+static void rise(struct tr_heap *h, size_t i, const struct tr_heap_item *item)
+{
+    while (i > 0 && less(item, at(h, (i - 1) / WAYS))) {
+        set(h, i, at(h, (i - 1) / WAYS));
+        i = (i - 1) / WAYS;
+    }
+    set(h, i, item);
+}
+
 /* Puts item into the hole at i, or further down: least children move up meanwhile. */
-static void sink(struct tr_heap *h, size_t i, struct tr_heap_item item)
+static void sink(struct tr_heap *h, size_t i, const struct tr_heap_item *item)
 {
     for (;;) {
         size_t child = WAYS * i + 1;
@@ -85,75 +157,78 @@ static void sink(struct tr_heap *h, size_t i, struct tr_heap_item item)
             break;
         }
         for (size_t c = child + 1; c < end; c++) {
-            if (less(&h->items[c], &h->items[best])) {
+            if (less(at(h, c), at(h, best))) {
                 best = c;
             }
         }
-        if (!less(&h->items[best], &item)) {
+        if (!less(at(h, best), item)) {
             break;
         }
-        h->items[i] = h->items[best];
+        set(h, i, at(h, best));
         i = best;
     }
-    h->items[i] = item;
+    set(h, i, item);
+}
+
+/* Puts item where it belongs, from the hole at i. */
+static void settle(struct tr_heap *h, size_t i, const struct tr_heap_item *item)
+{
+    if (i > 0 && less(item, at(h, (i - 1) / WAYS))) {
+        rise(h, i, item);
+    } else {
+        sink(h, i, item);
+    }
 }
 
 int tr_heap_push(struct tr_heap *h, struct tr_heap_item item)
 {
-    size_t i;
-
-    if (h->count == h->room && resize(h, h->room > 0 ? h->room * 2 : ROOM_MIN) != TARRY_OK) {
+    TR_CHECK(*place(h, item.what) == 0);
+    if (h->count == h->room && grow(h) != TARRY_OK) {
         return TARRY_ENOMEM;
     }
-    for (i = h->count++; i > 0; i = (i - 1) / WAYS) {
-        const struct tr_heap_item *parent = &h->items[(i - 1) / WAYS];
-
-        if (!less(&item, parent)) {
-            break;
-        }
-        h->items[i] = *parent;
-    }
-    h->items[i] = item;
+    rise(h, h->count++, &item);
     return TARRY_OK;
 }
 
 const struct tr_heap_item *tr_heap_top(const struct tr_heap *h)
 {
-    return h->count > 0 ? &h->items[0] : NULL;
+    return h->count > 0 ? at(h, 0) : NULL;
 }
 
-void tr_heap_pop(struct tr_heap *h)
+/* The index of what is in this heap. */
+static size_t find(const struct tr_heap *h, void *what)
 {
-    TR_CHECK(h->count > 0);
+    size_t i = (size_t)*place(h, what) - 1;
+
+    TR_CHECK(i < h->count);
+    TR_CHECK(at(h, i)->what == what);
+    return i;
+}
+
+void tr_heap_remove(struct tr_heap *h, void *what)
+{
+    size_t i = find(h, what);
+
+    *place(h, what) = 0;
     h->count--;
-    if (h->count > 0) {
-        sink(h, 0, h->items[h->count]);
+    if (i < h->count) {
+        struct tr_heap_item last = *at(h, h->count);
+
+        settle(h, i, &last);
     }
     trim(h);
 }
 
-void tr_heap_filter(struct tr_heap *h, bool (*keep)(void *ctx, const struct tr_heap_item *item),
-                    void *ctx)
+void tr_heap_update(struct tr_heap *h, struct tr_heap_item item)
 {
-    size_t kept = 0;
-
-    for (size_t i = 0; i < h->count; i++) {
-        if (keep(ctx, &h->items[i])) {
-            h->items[kept++] = h->items[i];
-        }
-    }
-    h->count = kept;
-    for (size_t i = (kept + WAYS - 2) / WAYS; i > 0; i--) { /* from the last parent up */
-        sink(h, i - 1, h->items[i - 1]);
-    }
-    trim(h);
-    TR_SLOW_CHECK(tr_heap_ok(h));
+    settle(h, find(h, item.what), &item);
 }
 
 bool tr_heap_ok(const struct tr_heap *h)
 {
-    for (size_t i = 1; i < h->count; i++) {
-        if (less(&h->items[i], &h->items[(i - 1) / WAYS])) {
+    for (size_t i = 0; i < h->count; i++) {
+        if (*place(h, at(h, i)->what) != i + 1 ||
+            (i > 0 && less(at(h, i), at(h, (i - 1) / WAYS)))) {
             return false;
         }
     }

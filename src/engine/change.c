@@ -406,7 +406,7 @@ static enum tr_verdict kick(struct tr_engine *e, struct tr_req *r)
         if (r->progress == KICK_DEAD) {
             job = tr_topic_first_dead(t);
         } else {
-            err = tr_topic_first(t, TR_HEAP_DELAYED, &job);
+            err = tr_topic_first(t, TR_HEAP_DELAYED, &e->work, &job);
         }
         if (job == NULL) {
             break;

@@ -327,7 +327,7 @@ static int first_due(struct tr_engine *e, struct tr_topic *t, enum tr_order orde
 {
     int err;
 
-    while ((err = tr_topic_first(t, order, job)) == TARRY_OK && *job != NULL &&
+    while ((err = tr_topic_first(t, order, &e->work, job)) == TARRY_OK && *job != NULL &&
            (*job)->due_us > e->clock.t_us) {
         if (!tr_engine_spend(e)) {
             return TARRY_EFULL; /* go on in the next slice */

@@ -53,10 +53,11 @@ struct tr_job {
     bool relogging;         /* its record is being written again, or read for that */
 
     /* Only in memory. */
-    uint8_t state;     /* enum tr_job_state; 0: not scheduled */
-    uint32_t stamp;    /* changes whenever a heap's item for it becomes stale */
-    uint64_t ready_us; /* when it became ready */
-    uint64_t gate;     /* batch of its last gated record */
+    uint8_t state;                   /* enum tr_job_state; 0: not scheduled */
+    uint32_t stamp;                  /* changes whenever it enters or leaves a state */
+    uint32_t places[TR_ORDER_COUNT]; /* in the heaps of its state */
+    uint64_t ready_us;               /* when it became ready */
+    uint64_t gate;                   /* batch of its last gated record */
     uint64_t holder;
     bool handing;          /* reserved, but its body is still being read for the one who gets it */
     bool undoing;          /* reserved, but nobody got it: to be taken back uncounted */

@@ -333,7 +333,7 @@ static int schedule_all(struct tr_engine *e)
     size_t at = 0;
     int err = TARRY_OK;
 
-    tr_heap_init(&dead, e->mem);
+    tr_heap_init(&dead, e->mem, offsetof(struct tr_job, places[0]));
     while (err == TARRY_OK && (job = tr_jobs_next(&e->state.jobs, &at)) != NULL) {
         if (job->dead_seq != 0) {
             err = tr_heap_push(&dead, (struct tr_heap_item){.second = job->dead_seq, .what = job});
@@ -344,8 +344,9 @@ static int schedule_all(struct tr_engine *e)
         }
     }
     while (err == TARRY_OK && tr_heap_top(&dead) != NULL) {
-        tr_change_schedule(e, tr_heap_top(&dead)->what);
-        tr_heap_pop(&dead);
+        job = tr_heap_top(&dead)->what;
+        tr_heap_remove(&dead, job);
+        tr_change_schedule(e, job);
     }
     tr_heap_fini(&dead);
     return err;

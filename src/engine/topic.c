@@ -5,20 +5,21 @@
  * quickly: ready jobs by either order, delayed ones by (due, id).
  *
  *     by_state[READY]    o-o-o-o-o          the truth
- *     heaps[ORDER_ID]    (prio, id)         built from the list when first asked for
+ *     heaps[ORDER_ID]    (prio, id)         filled from the list when first asked for
  *     heaps[ORDER_DUE]   (prio, due, id)    most topics only ever need one of the two
  *     heaps[DELAYED]     (due, id)          for peek-delayed, kick and next due
  *
- * A job that leaves its list changes its stamp, which makes its items in all heaps stale at once;
- * stale items are dropped when they come to the top, or all together when they are the majority.
+ *     in the heap: o-o-o | o-o-o : not yet
+ *                        ^ rest
  *
- * Invariant: a built heap has one good item for each job in its list. If there is no memory for an
- * item, the heap is dropped and built again when it is next needed; so entering a state never
- * fails, and a full memory makes hand-outs wait but loses nothing.
+ * Invariant: a heap in use has exactly the jobs of its list that stand before `rest`. New jobs are
+ * appended; if nothing is missing they go into the heap at once, and if there is no memory for
+ * that, they are the new rest. So entering a state never fails, a full memory makes hand-outs wait
+ * but loses nothing, and a heap of a million jobs is filled in slices.
  *
  * Totals over all topics are kept with every change, so that nobody has to walk them.
  *
- * Cost: enter and leave O(log n) with one heap built. Not done here: who gets the job (handout.c).
+ * Cost: enter and leave O(log n) with one heap in use. Not done here: who gets the job (handout.c).
  */
 
 #include "engine/topic.h"
@@ -26,6 +27,7 @@
 #include "base/crc.h"
 #include "base/err.h"
 
+#include <stddef.h>
 #include <string.h>
 
 void tr_topics_init(struct tr_topics *ts, struct tr_mem *mem)
@@ -78,6 +80,12 @@ bool tr_topic_name_ok(const char *name, size_t len)
     return true;
 }
 
+/* A ready job is in two heaps, so it has two places. */
+static size_t place_off(unsigned heap)
+{
+    return offsetof(struct tr_job, places) + (heap == TR_ORDER_ID ? sizeof(uint32_t) : 0);
+}
+
 static uint64_t name_hash(const char *name, size_t len)
 {
     return (uint64_t)tr_crc(0, name, len) << 32 | tr_crc(tr_crc_seed(len), name, len);
@@ -126,7 +134,7 @@ int tr_topics_add(struct tr_topics *ts, uint32_t number, const char *name, size_
         tr_list_init(&t->by_state[s]);
     }
     for (unsigned h = 0; h < TR_HEAP_COUNT; h++) {
-        tr_heap_init(&t->heaps[h], ts->mem);
+        tr_heap_init(&t->heaps[h], ts->mem, place_off(h));
     }
     tr_timer_init(&t->pause);
     tr_list_init(&t->waiters);
@@ -208,9 +216,9 @@ struct tr_topic *tr_topics_after(const struct tr_topics *ts, uint32_t after)
     return NULL;
 }
 
-static struct tr_heap_item item_of(const struct tr_job *job, unsigned heap)
+static struct tr_heap_item item_of(struct tr_job *job, unsigned heap)
 {
-    struct tr_heap_item item = {.stamp = job->stamp, .third = job->id, .what = (void *)job};
+    struct tr_heap_item item = {.third = job->id, .what = job};
 
     if (heap != TR_HEAP_DELAYED) {
         item.first = job->priority;
@@ -221,40 +229,34 @@ static struct tr_heap_item item_of(const struct tr_job *job, unsigned heap)
     return item;
 }
 
-static void heap_drop(struct tr_topic *t, unsigned heap)
-{
-    struct tr_mem *mem = t->heaps[heap].mem;
-
-    tr_heap_fini(&t->heaps[heap]);
-    tr_heap_init(&t->heaps[heap], mem);
-    t->built[heap] = false;
-}
-
 static enum tr_job_state state_of(unsigned heap)
 {
     return heap == TR_HEAP_DELAYED ? TR_DELAYED : TR_READY;
 }
 
-static bool fresh(void *ctx, const struct tr_heap_item *item)
+/* The job was appended to the list of this heap. */
+static void heap_add(struct tr_topic *t, unsigned heap, struct tr_job *job)
 {
-    const struct tr_job *job = item->what;
-
-    (void)ctx;
-    return job->stamp == item->stamp;
+    if (t->rest[heap] == &t->by_state[state_of(heap)] &&
+        tr_heap_push(&t->heaps[heap], item_of(job, heap)) != TARRY_OK) {
+        t->rest[heap] = &job->link;
+    }
 }
 
-static void heap_add(struct tr_topic *t, unsigned heap, const struct tr_job *job)
+/* The job is about to leave the list of this heap. */
+static void heap_take(struct tr_topic *t, unsigned heap, struct tr_job *job)
 {
-    struct tr_heap *h = &t->heaps[heap];
-
-    if (!t->built[heap]) {
+    if (t->rest[heap] == NULL) {
         return;
     }
-    if (h->count > 64 && h->count / 2 > t->count[state_of(heap)]) {
-        tr_heap_filter(h, fresh, NULL);
+    if (job->places[heap == TR_ORDER_ID] != 0) {
+        tr_heap_remove(&t->heaps[heap], job);
+    } else if (t->rest[heap] == &job->link) {
+        t->rest[heap] = job->link.next;
     }
-    if (tr_heap_push(h, item_of(job, heap)) != TARRY_OK) {
-        heap_drop(t, heap);
+    if (t->count[state_of(heap)] == 0) {
+        tr_heap_fini(&t->heaps[heap]);
+        t->rest[heap] = NULL;
     }
 }
 
@@ -311,14 +313,14 @@ void tr_topic_leave(struct tr_topic *t, struct tr_job *job)
         t->urgent -= job->priority < TR_URGENT;
         t->totals->urgent -= job->priority < TR_URGENT;
     }
+    for (unsigned h = 0; h < TR_HEAP_COUNT; h++) {
+        if (state_of(h) == state) {
+            heap_take(t, h, job);
+        }
+    }
     tr_list_remove(&job->link);
     job->state = 0;
     job->stamp++;
-    for (unsigned h = 0; h < TR_HEAP_COUNT; h++) {
-        if (t->built[h] && t->count[state_of(h)] == 0) {
-            heap_drop(t, h);
-        }
-    }
 }
 
 void tr_topic_hold(struct tr_topic *t, enum tr_hold kind)
@@ -334,39 +336,45 @@ void tr_topic_unhold(struct tr_topic *t, enum tr_hold kind)
     t->totals->holds[kind]--;
 }
 
-static int heap_build(struct tr_topic *t, unsigned heap)
+/* Puts the rest of the list into the heap. */
+static int heap_fill(struct tr_topic *t, unsigned heap, unsigned *work)
 {
-    const struct tr_list *head = &t->by_state[state_of(heap)];
+    struct tr_list *head = &t->by_state[state_of(heap)];
 
-    for (const struct tr_list *n = head->next; n != head; n = n->next) {
-        const struct tr_job *job = TR_CONTAINER_OF(n, struct tr_job, link);
+    if (t->rest[heap] == NULL) {
+        t->rest[heap] = head->next;
+    }
+    while (t->rest[heap] != head) {
+        struct tr_job *job = TR_CONTAINER_OF(t->rest[heap], struct tr_job, link);
 
+        if (*work == 0) {
+            return TARRY_EFULL;
+        }
         if (tr_heap_push(&t->heaps[heap], item_of(job, heap)) != TARRY_OK) {
-            heap_drop(t, heap);
             return TARRY_ENOMEM;
         }
+        t->rest[heap] = job->link.next;
+        --*work;
     }
-    t->built[heap] = true;
     return TARRY_OK;
 }
 
-int tr_topic_first(struct tr_topic *t, unsigned heap, struct tr_job **job)
+int tr_topic_first(struct tr_topic *t, unsigned heap, unsigned *work, struct tr_job **job)
 {
-    const struct tr_heap_item *top;
+    int err;
 
     *job = NULL;
     if (t->count[state_of(heap)] == 0) {
         return TARRY_OK;
     }
-    if (!t->built[heap] && heap_build(t, heap) != TARRY_OK) {
-        return TARRY_ENOMEM;
+    err = heap_fill(t, heap, work);
+    if (err == TARRY_OK) {
+        const struct tr_heap_item *top = tr_heap_top(&t->heaps[heap]);
+
+        TR_CHECK(top != NULL);
+        *job = top->what;
     }
-    while ((top = tr_heap_top(&t->heaps[heap])) != NULL && !fresh(NULL, top)) {
-        tr_heap_pop(&t->heaps[heap]);
-    }
-    TR_CHECK(top != NULL);
-    *job = top->what;
-    return TARRY_OK;
+    return err;
 }
 
 struct tr_job *tr_topic_first_dead(const struct tr_topic *t)
@@ -374,6 +382,21 @@ struct tr_job *tr_topic_first_dead(const struct tr_topic *t)
     const struct tr_list *head = &t->by_state[TR_DEAD];
 
     return head->next == head ? NULL : TR_CONTAINER_OF(head->next, struct tr_job, link);
+}
+
+/* A heap in use and the rest of the list are the whole list. */
+static bool heap_ok(const struct tr_topic *t, unsigned heap)
+{
+    const struct tr_list *head = &t->by_state[state_of(heap)];
+    uint64_t count = t->heaps[heap].count;
+
+    if (t->rest[heap] == NULL) {
+        return count == 0;
+    }
+    for (const struct tr_list *n = t->rest[heap]; n != head; n = n->next) {
+        count++;
+    }
+    return count == t->count[state_of(heap)] && tr_heap_ok(&t->heaps[heap]);
 }
 
 bool tr_topics_ok(const struct tr_topics *ts)
@@ -390,6 +413,9 @@ bool tr_topics_ok(const struct tr_topics *ts)
         }
         for (unsigned k = 0; k < TR_HOLD_COUNT; k++) {
             sum.holds[k] += t->holds[k];
+        }
+        for (unsigned h = 0; h < TR_HEAP_COUNT; h++) {
+            ok = ok && heap_ok(t, h);
         }
         sum.urgent += t->urgent;
         sum.pushed += t->pushed;

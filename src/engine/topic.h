@@ -52,11 +52,11 @@ struct tr_topic {
     struct tr_timer pause;                /* armed while paused; boot time */
     struct tr_list by_state[TR_DEAD + 1]; /* delayed and ready in no order; dead by dead_seq */
     struct tr_heap heaps[TR_HEAP_COUNT];  /* ready by each order, delayed by (due, id) */
-    bool built[TR_HEAP_COUNT];
-    struct tr_list waiters;     /* struct tr_waiter, first come first */
-    struct tr_list dirty;       /* in the list of topics to be served */
-    struct tr_list link;        /* of all topics */
-    struct tr_topic *same_hash; /* next topic whose name has the same hash */
+    struct tr_list *rest[TR_HEAP_COUNT];  /* first of the list not yet in the heap; NULL: unused */
+    struct tr_list waiters;               /* struct tr_waiter, first come first */
+    struct tr_list dirty;                 /* in the list of topics to be served */
+    struct tr_list link;                  /* of all topics */
+    struct tr_topic *same_hash;           /* next topic whose name has the same hash */
     struct tr_totals *totals;
     char name[TR_TOPIC_NAME_MAX];
 };
@@ -106,14 +106,18 @@ void tr_topic_leave(struct tr_topic *t, struct tr_job *job);
 void tr_topic_hold(struct tr_topic *t, enum tr_hold kind);
 void tr_topic_unhold(struct tr_topic *t, enum tr_hold kind);
 
-/* The first job of a heap, or NULL. Builds the heap when there is none: O(jobs of that state),
- * TARRY_ENOMEM. */
-TR_MUST_USE int tr_topic_first(struct tr_topic *t, unsigned heap, struct tr_job **job);
+/*
+ * The first job of a heap, or NULL. When the heap lacks jobs, it is completed first, which costs a
+ * unit of *work each. TARRY_EFULL: that was not enough, call again; TARRY_ENOMEM: the same, when
+ * there is memory.
+ */
+TR_MUST_USE int tr_topic_first(struct tr_topic *t, unsigned heap, unsigned *work,
+                               struct tr_job **job);
 
 /* The dead job with the least dead_seq, or NULL. */
 struct tr_job *tr_topic_first_dead(const struct tr_topic *t);
 
-/* Compares the totals with a walk over all topics. */
+/* Compares totals and heaps with a walk over all topics. */
 bool tr_topics_ok(const struct tr_topics *ts);
 
 #endif

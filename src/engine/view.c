@@ -87,6 +87,8 @@ static enum tr_verdict peek(struct tr_engine *e, struct tr_req *r)
         return show(e, r, job);
     }
     tr_view_fill(e, job, &r->out.job);
+    r->out.name = job->topic->name;
+    r->out.name_len = job->topic->name_len;
     return tr_engine_finish(e, r, TARRY_OK);
 }
 
@@ -103,8 +105,12 @@ static enum tr_verdict peek_first(struct tr_engine *e, struct tr_req *r)
     if (t != NULL && r->state == TR_DEAD) {
         job = tr_topic_first_dead(t);
     } else if (t != NULL) {
-        err =
-            tr_topic_first(t, r->state == TR_DELAYED ? TR_HEAP_DELAYED : (unsigned)r->order, &job);
+        unsigned heap = r->state == TR_DELAYED ? TR_HEAP_DELAYED : (unsigned)r->order;
+
+        err = tr_topic_first(t, heap, &e->work, &job);
+    }
+    if (err == TARRY_EFULL) {
+        return TR_STALL;
     }
     if (err != TARRY_OK || job == NULL) {
         return tr_engine_finish(e, r, err != TARRY_OK ? err : TARRY_ENOTFOUND);
@@ -119,6 +125,8 @@ static enum tr_verdict stat_topic(struct tr_engine *e, struct tr_req *r)
     if (t == NULL) {
         return tr_engine_finish(e, r, TARRY_ENOTFOUND);
     }
+    r->out.name = t->name;
+    r->out.name_len = t->name_len;
     r->out.stat = (struct tr_topic_stat){.delayed = t->count[TR_DELAYED],
                                          .ready = t->count[TR_READY],
                                          .urgent = t->urgent,

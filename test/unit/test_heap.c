@@ -7,176 +7,170 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <string.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
-static struct tr_heap_item item_of(uint32_t first, uint64_t second, uint64_t third)
+enum { MANY = 20000 }; /* several chunks */
+
+struct thing {
+    uint64_t name;
+    uint32_t place;
+    struct tr_heap_item item; /* as last pushed */
+};
+
+static struct tr_mem mem;
+static struct tr_heap heap;
+static struct thing things[MANY];
+
+static void start(void)
 {
-    return (struct tr_heap_item){.first = first, .second = second, .third = third};
+    tr_mem_init(&mem, 0);
+    tr_heap_init(&heap, &mem, offsetof(struct thing, place));
+    for (unsigned i = 0; i < MANY; i++) {
+        things[i] = (struct thing){.name = i};
+    }
+}
+
+static void end(void)
+{
+    tr_heap_fini(&heap);
+    assert_int_equal(mem.used_bytes, 0);
+}
+
+static struct tr_heap_item item_of(struct thing *t, uint32_t first, uint64_t second, uint64_t third)
+{
+    t->item = (struct tr_heap_item){.first = first, .second = second, .third = third, .what = t};
+    return t->item;
+}
+
+static void pop(struct thing *want)
+{
+    assert_ptr_equal(tr_heap_top(&heap)->what, want);
+    tr_heap_remove(&heap, want);
+    assert_int_equal(want->place, 0);
 }
 
 static void test_heap_orders_by_all_three_keys(void **state)
 {
-    static const uint64_t want[] = {4, 3, 2, 1};
-    struct tr_mem mem;
-    struct tr_heap h;
-
     (void)state;
-    tr_mem_init(&mem, 0);
-    tr_heap_init(&h, &mem);
-    assert_null(tr_heap_top(&h));
-    assert_int_equal(tr_heap_push(&h, item_of(2, 0, 1)), TARRY_OK);
-    assert_int_equal(tr_heap_push(&h, item_of(1, 9, 2)), TARRY_OK);
-    assert_int_equal(tr_heap_push(&h, item_of(1, 7, 4)), TARRY_OK);
-    assert_int_equal(tr_heap_push(&h, item_of(1, 8, 3)), TARRY_OK);
-    for (int i = 0; i < 4; i++) {
-        assert_true(tr_heap_top(&h)->third == want[i]);
-        tr_heap_pop(&h);
-    }
-    assert_null(tr_heap_top(&h));
-    tr_heap_fini(&h);
-    assert_true(mem.used_bytes == 0);
+    start();
+    assert_null(tr_heap_top(&heap));
+    assert_int_equal(tr_heap_push(&heap, item_of(&things[0], 2, 0, 1)), TARRY_OK);
+    assert_int_equal(tr_heap_push(&heap, item_of(&things[1], 1, 9, 2)), TARRY_OK);
+    assert_int_equal(tr_heap_push(&heap, item_of(&things[2], 1, 7, 4)), TARRY_OK);
+    assert_int_equal(tr_heap_push(&heap, item_of(&things[3], 1, 7, 3)), TARRY_OK);
+    pop(&things[3]);
+    pop(&things[2]);
+    pop(&things[1]);
+    pop(&things[0]);
+    assert_null(tr_heap_top(&heap));
+    end();
 }
 
 static void test_heap_gives_memory_back(void **state)
 {
-    struct tr_mem mem;
-    struct tr_heap h;
     uint64_t full;
 
     (void)state;
-    tr_mem_init(&mem, 0);
-    tr_heap_init(&h, &mem);
-    for (uint64_t i = 0; i < 10000; i++) {
-        assert_int_equal(tr_heap_push(&h, item_of(0, 0, i)), TARRY_OK);
+    start();
+    for (unsigned i = 0; i < MANY; i++) {
+        assert_int_equal(tr_heap_push(&heap, item_of(&things[i], 0, 0, i)), TARRY_OK);
     }
     full = mem.used_bytes;
-    while (h.count > 1000) {
-        tr_heap_pop(&h);
+    assert_true(full < (MANY + 5000) * sizeof(struct tr_heap_item)); /* no doubling */
+    for (unsigned i = 0; i < MANY * 9 / 10; i++) {
+        pop(&things[i]);
     }
-    assert_true(mem.used_bytes <= full / 4);
-    tr_heap_fini(&h);
-    assert_true(mem.used_bytes == 0);
+    assert_true(mem.used_bytes <= full / 2);
+    for (unsigned i = MANY * 9 / 10; i < MANY - 1; i++) {
+        pop(&things[i]);
+    }
+    assert_true(mem.used_bytes < 1000);
+    assert_true(tr_heap_ok(&heap));
+    end();
 }
 
 static void test_heap_push_without_memory_changes_nothing(void **state)
 {
-    struct tr_mem mem;
-    struct tr_heap h;
-    uint64_t pushed = 0;
-
     (void)state;
-    tr_mem_init(&mem, 0);
-    tr_heap_init(&h, &mem);
-    for (int turn = 0; turn < 2000; turn++) {
-        struct tr_heap_item item = item_of((uint32_t)(2000 - turn), 0, 0);
+    start();
+    for (unsigned i = 0; i < MANY; i++) {
+        struct tr_heap_item item = item_of(&things[i], MANY - i, 0, 0);
 
         mem.fail_at = mem.calls + 1; /* every push that asks for memory is refused once */
-        if (tr_heap_push(&h, item) != TARRY_OK) {
-            assert_int_equal(h.count, pushed);
-            assert_true(tr_heap_ok(&h));
-            assert_int_equal(tr_heap_push(&h, item), TARRY_OK);
+        while (tr_heap_push(&heap, item) != TARRY_OK) {
+            assert_int_equal(heap.count, i);
+            assert_int_equal(things[i].place, 0);
+            assert_true(tr_heap_ok(&heap));
         }
-        pushed++;
     }
-    for (uint32_t i = 1; i <= 2000; i++) {
-        mem.fail_at = mem.calls + 1; /* a pop does not mind */
-        assert_int_equal(tr_heap_top(&h)->first, i);
-        tr_heap_pop(&h);
+    for (unsigned i = MANY; i > 0; i--) {
+        mem.fail_at = mem.calls + 1; /* taking out does not mind */
+        pop(&things[i - 1]);
     }
-    assert_null(tr_heap_top(&h));
-    tr_heap_fini(&h);
-    assert_true(mem.used_bytes == 0);
+    assert_null(tr_heap_top(&heap));
+    end();
 }
 
-enum { N = 500 };
-
-struct model {
-    struct tr_heap_item items[N];
-    int count;
-};
-
-static int model_least(const struct model *m)
+static bool less(const struct tr_heap_item *a, const struct tr_heap_item *b)
 {
-    int best = 0;
+    if (a->first != b->first) {
+        return a->first < b->first;
+    }
+    return a->second != b->second ? a->second < b->second : a->third < b->third;
+}
 
-    for (int i = 1; i < m->count; i++) {
-        const struct tr_heap_item *a = &m->items[i];
-        const struct tr_heap_item *b = &m->items[best];
+static struct thing *least(unsigned count)
+{
+    struct thing *best = NULL;
 
-        if (a->first < b->first || (a->first == b->first && a->second < b->second) ||
-            (a->first == b->first && a->second == b->second && a->third < b->third)) {
-            best = i;
+    for (unsigned i = 0; i < count; i++) {
+        if (things[i].place != 0 && (best == NULL || less(&things[i].item, &best->item))) {
+            best = &things[i];
         }
     }
     return best;
 }
 
-static bool keep(void *ctx, const struct tr_heap_item *item)
-{
-    return item->stamp % 4 != *(uint32_t *)ctx;
-}
-
-static void model_filter(struct model *m, uint32_t drop)
-{
-    int kept = 0;
-
-    for (int i = 0; i < m->count; i++) {
-        if (m->items[i].stamp % 4 != drop) {
-            m->items[kept++] = m->items[i];
-        }
-    }
-    m->count = kept;
-}
-
-static void pop_both(struct tr_heap *h, struct model *m)
-{
-    int i = model_least(m);
-
-    assert_memory_equal(tr_heap_top(h), &m->items[i], sizeof m->items[i]);
-    m->items[i] = m->items[--m->count];
-    tr_heap_pop(h);
-}
-
 static void test_heap_agrees_with_model(void **state)
 {
+    enum { COUNT = 300 };
+
     (void)state;
     for (uint64_t seed = 0; seed < 40; seed++) {
         struct tr_rng rng = {.state = seed};
-        struct model model = {.count = 0};
-        struct tr_mem mem;
-        struct tr_heap h;
+        unsigned in = 0;
 
-        tr_mem_init(&mem, 0);
-        tr_heap_init(&h, &mem);
-        for (uint64_t turn = 0; turn < 2000; turn++) {
-            uint64_t what = tr_rng_below(&rng, 200);
+        start();
+        for (uint64_t turn = 0; turn < 3000; turn++) {
+            struct thing *t = &things[tr_rng_below(&rng, COUNT)];
+            const struct thing *first = least(COUNT);
+            uint64_t what = tr_rng_below(&rng, 10);
 
-            if (what == 0) {
-                uint32_t drop = (uint32_t)tr_rng_below(&rng, 4);
-
-                model_filter(&model, drop);
-                tr_heap_filter(&h, keep, &drop);
-            } else if (what < 120 && model.count < N) {
-                struct tr_heap_item item =
-                    item_of((uint32_t)tr_rng_below(&rng, 3), tr_rng_below(&rng, 3), turn);
-
-                item.stamp = (uint32_t)tr_rng_next(&rng);
-                model.items[model.count++] = item;
-                assert_int_equal(tr_heap_push(&h, item), TARRY_OK);
-            } else if (model.count > 0) {
-                pop_both(&h, &model);
+            assert_ptr_equal(tr_heap_top(&heap) != NULL ? tr_heap_top(&heap)->what : NULL, first);
+            if (t->place == 0) {
+                assert_int_equal(tr_heap_push(&heap, item_of(t, (uint32_t)tr_rng_below(&rng, 3),
+                                                             tr_rng_below(&rng, 3), turn)),
+                                 TARRY_OK);
+                in++;
+            } else if (what < 4) {
+                tr_heap_update(&heap, item_of(t, (uint32_t)tr_rng_below(&rng, 3),
+                                              tr_rng_below(&rng, 3), turn));
+            } else if (what < 9 - (turn / 500) % 3 * 2) {
+                tr_heap_remove(&heap, t);
+                assert_int_equal(t->place, 0);
+                in--;
             }
-            assert_true(tr_heap_ok(&h));
-            assert_int_equal(h.count, model.count);
+            assert_true(tr_heap_ok(&heap));
+            assert_int_equal(heap.count, in);
         }
-        while (model.count > 0) {
-            pop_both(&h, &model);
+        while (in > 0) {
+            pop(least(COUNT));
+            in--;
         }
-        assert_null(tr_heap_top(&h));
-        tr_heap_fini(&h);
-        assert_true(mem.used_bytes == 0);
+        assert_null(tr_heap_top(&heap));
+        end();
     }
 }
 
