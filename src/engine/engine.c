@@ -509,10 +509,20 @@ void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s)
         .next_rid = e->state.next_rid,
         .epoch = e->epoch,
         .refusing = e->refusing,
+        .draining = e->draining,
+        .log_records = e->log.records,
+        .seg_oldest = e->log.seg_no,
+        .seg_newest = e->log.seg_no,
+        .slot_bytes = e->log.slot_bytes,
     };
     for (uint32_t i = 0; i < e->log.slots_max; i++) {
-        s->slots += e->log.slots[i].state != TR_SLOT_ABSENT;
-        s->log_live_bytes += e->log.slots[i].live_bytes;
+        const struct tr_slot *slot = &e->log.slots[i];
+
+        s->slots += slot->state != TR_SLOT_ABSENT;
+        s->log_live_bytes += slot->live_bytes;
+        if (slot->state == TR_SLOT_SEALED && slot->seg_no < s->seg_oldest) {
+            s->seg_oldest = slot->seg_no;
+        }
     }
 }
 

@@ -104,6 +104,11 @@ struct tr_engine_stat {
     uint64_t slots;
     uint64_t slots_free;
     uint64_t log_live_bytes;
+    uint64_t log_records; /* appended since the start */
+    uint64_t seg_oldest;  /* number of the oldest segment in use, and of the newest */
+    uint64_t seg_newest;
+    uint64_t slot_bytes;
+    bool draining;
     uint64_t checkpoints;
     uint64_t relogged;
     uint64_t clock_steps;

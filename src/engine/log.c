@@ -212,6 +212,7 @@ void tr_log_append(struct tr_log *log, const struct tr_record *rec, struct tr_ba
 
     batch_begin(log, base, gated);
     add_bytes(log, rec);
+    log->records++;
     if (rec->type == TR_REC_PUSH || rec->type == TR_REC_MOVE || rec->type == TR_REC_RELOG) {
         TR_CHECK(b->placed_count < b->placed_room);
         b->placed[b->placed_count++] = (struct tr_placed){
@@ -227,6 +228,7 @@ void tr_log_kill(struct tr_log *log, struct tr_kill kill, uint8_t reason, struct
     batch_begin(log, base, gated);
     TR_CHECK(b->kill_count < b->kill_room);
     b->kills[b->kill_count++] = (struct tr_killed){.kill = kill, .reason = reason};
+    log->records++;
 }
 
 bool tr_log_open_empty(const struct tr_log *log)

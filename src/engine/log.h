@@ -78,6 +78,7 @@ struct tr_log {
     uint64_t durable; /* newest batch that answers may count on */
     uint64_t synced;  /* newest batch that a power cut cannot take */
     uint64_t gated;   /* newest batch with a gated record */
+    uint64_t records; /* appended since the start, kills too */
     uint64_t man_gen;
     uint32_t prev_crc;
     uint64_t flight_off; /* where the frame in flight begins in the tail */
