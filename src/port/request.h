@@ -11,6 +11,7 @@
  * loop of his own: each is a call inside a call. Its
  * answer may be told to the outside only when the engine's durable batch has reached `gate`;
  * 0 means at once. What `out` points to (body, names, topic name) is valid during `done` only.
+ * A body that is pushed must stay until `done`; but its maker may move it and set `body` anew.
  */
 
 #include <stdbool.h>
@@ -36,8 +37,8 @@ enum tr_op {
     TR_OP_PAUSE,    /* topic, wait_us: no hand-outs for so long; 0 resumes */
     TR_OP_PEEK,     /* id -> job with body */
     TR_OP_PEEK_FIRST, /* topic, state (ready, delayed or dead), order -> job with body */
-    TR_OP_STAT_JOB,   /* id -> job without body */
-    TR_OP_STAT_TOPIC, /* topic -> stat */
+    TR_OP_STAT_JOB,   /* id -> job without body, name of its topic */
+    TR_OP_STAT_TOPIC, /* topic -> stat, name */
     TR_OP_STAT,       /* -> total */
     TR_OP_HOLD_TOPIC, /* name, hold -> topic: makes it if need be, keeps it while held */
     TR_OP_FIND_TOPIC, /* name -> topic; TARRY_ENOTFOUND when there is none */
