@@ -1,0 +1,143 @@
+#ifndef TR_PROTO_BEANSTALK_H
+#define TR_PROTO_BEANSTALK_H
+
+/*
+ * The beanstalk protocol: bytes of one client in, requests to the queue, bytes to that client out.
+ * See beanstalk.c for how a session goes; beanstalk_line.h reads lines, beanstalk_do.c executes
+ * commands, beanstalk_text.c writes the statistics.
+ *
+ * Pure: whoever owns the socket feeds what was received, sends what `out` lets go, and is woken
+ * when a session can go on. Threads: one.
+ */
+
+#include "port/queue.h"
+#include "proto/beanstalk_line.h"
+#include "proto/output.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct tr_bs_session;
+
+/* What `stats` tells of the process. */
+struct tr_bs_usage {
+    uint64_t user_us;
+    uint64_t system_us;
+    uint64_t uptime_us;
+    uint64_t log_oldest; /* numbers of the oldest and the newest segment of the log */
+    uint64_t log_newest;
+    uint64_t log_migrated; /* records written again to free space */
+    uint64_t log_written;  /* records written */
+    uint64_t log_file_bytes;
+    uint64_t stalls;     /* turns of the loop over 5 ms */
+    uint64_t longest_us; /* turn of the loop */
+    bool draining;
+};
+
+/* What all sessions share. */
+struct tr_bs_port {
+    struct tr_mem *mem;
+    struct tr_queue queue;
+    uint32_t body_max;
+    size_t output_max; /* a session with so much to send reads no further command */
+    void *ctx;
+    void (*woken)(void *ctx, struct tr_bs_session *s); /* s can go on: feed it soon */
+    void (*usage)(void *ctx, struct tr_bs_usage *u);
+    const char *version;
+    const char *sync; /* when success is answered: always, 50ms, never */
+    uint64_t pid;
+    char id[17]; /* of this run, hex */
+    char host[65];
+    char os[65];
+    char platform[65];
+
+    /* Counted here. */
+    uint64_t counts[TR_BS_COMMAND_COUNT];
+    uint64_t sessions;
+    uint64_t sessions_ever;
+    uint64_t producers;
+    uint64_t workers;
+};
+
+enum tr_bs_want {
+    TR_BS_WANT_INPUT,
+    TR_BS_WANT_ANSWER, /* the queue has not answered yet */
+    TR_BS_WANT_DRAIN,  /* too much is to be sent */
+    TR_BS_WANT_TURN,   /* it has had its share: feed again after the others */
+    TR_BS_WANT_CLOSE,  /* the client wants to go, or cannot be served: send the rest and close */
+};
+
+enum tr_bs_input { TR_BS_LINE, TR_BS_LONG_LINE, TR_BS_BODY, TR_BS_SKIP };
+
+/* A job in `out`: if its client goes before it was sent, it was never handed out. */
+struct tr_bs_handout {
+    uint64_t end; /* of its reply, as tr_output_end counts */
+    uint64_t id;
+};
+
+typedef void tr_bs_step_fn(struct tr_bs_session *s);
+
+struct tr_bs_session {
+    struct tr_bs_port *port;
+    void *ctx;       /* the owner's */
+    uint64_t number; /* as a holder of jobs; not 0 */
+    struct tr_output out;
+    struct tr_now now;
+
+    enum tr_bs_input input;
+    struct tr_bs_line line; /* the command being executed */
+    uint8_t *body;          /* one that came in pieces, or had to wait */
+    size_t body_room;
+    size_t body_have;
+    uint64_t skip;         /* bytes still to be passed over, */
+    const char *skip_then; /* and what is said then */
+
+    struct tr_req req;
+    bool asked;       /* req is with the queue */
+    bool tired;       /* had its share of steps */
+    bool running;     /* inside run(): no need to be woken */
+    bool half_closed; /* nothing more will come: do not wait for jobs */
+    bool quitting;
+    bool producer;
+    bool worker;
+    bool closing;
+    bool gone;
+    tr_bs_step_fn *then; /* when req is answered, inside its `done` */
+    tr_bs_step_fn *next; /* the next step of the command */
+
+    uint32_t used;
+    uint32_t *watched;
+    unsigned watched_count;
+    unsigned watched_room;
+    unsigned index;         /* into watched, for commands that go through it */
+    struct tr_output *text; /* of a list being made */
+    struct tr_bs_handout *handouts;
+    size_t handout_count;
+    size_t handout_room;
+};
+
+/* A new client. s is the owner's memory and stays where it is. */
+void tr_bs_open(struct tr_bs_session *s, struct tr_bs_port *port, uint64_t number,
+                struct tr_now now);
+
+/* Takes what it can of these bytes and says how many; the rest is to be given again. */
+size_t tr_bs_feed(struct tr_bs_session *s, const uint8_t *bytes, size_t len, struct tr_now now);
+
+enum tr_bs_want tr_bs_want(const struct tr_bs_session *s);
+
+/* The client sends no more: a wait for a job is over. What it sent before is still executed. */
+void tr_bs_half_close(struct tr_bs_session *s, struct tr_now now);
+
+/*
+ * The client is gone: its jobs go back, its topics are left. That may take a while: when tr_bs_gone
+ * is false, feed no bytes whenever it is woken, until it is true; then the memory is the owner's
+ * again.
+ */
+void tr_bs_close(struct tr_bs_session *s, struct tr_now now);
+bool tr_bs_gone(const struct tr_bs_session *s);
+
+/* Gives the memory back without a word to the queue, which must be gone. */
+void tr_bs_fini(struct tr_bs_session *s);
+
+#endif

@@ -1,0 +1,43 @@
+#ifndef TR_PROTO_BEANSTALK_INNER_H
+#define TR_PROTO_BEANSTALK_INNER_H
+
+/* Between the files that together are a session of the beanstalk protocol. */
+
+#include "proto/beanstalk.h"
+
+/* beanstalk.c */
+
+/* Sends s->req, of which only `op` and what that needs is set, to the queue; `then` is called when
+ * it is answered and may look at s->req.out, reply, and set the next step; but not ask again. */
+void tr_bs_ask(struct tr_bs_session *s, enum tr_op op, tr_bs_step_fn *then);
+
+/* Forgets the body that is kept; for when the queue has taken it. */
+void tr_bs_drop_body(struct tr_bs_session *s);
+
+/* Says a whole line when the answer of the queue may be told; end is "\r\n" included. */
+void tr_bs_say(struct tr_bs_session *s, const char *line);
+void tr_bs_say_number(struct tr_bs_session *s, const char *word, uint64_t number);
+
+/* For anything but success. */
+void tr_bs_say_error(struct tr_bs_session *s, int status);
+
+/* word, id and length, and then the body of the job that the queue gave. */
+void tr_bs_say_job(struct tr_bs_session *s, const char *word);
+
+/* OK, length, text. */
+void tr_bs_say_text(struct tr_bs_session *s, const void *text, size_t len);
+
+/* beanstalk_do.c */
+
+/* Executes s->line; for a put, which is a line and a body, the second. */
+void tr_bs_do(struct tr_bs_session *s);
+void tr_bs_do_put(struct tr_bs_session *s, const uint8_t *body, size_t len);
+tr_bs_step_fn tr_bs_do_open;  /* the first step of a session */
+tr_bs_step_fn tr_bs_do_close; /* the last ones; sets gone */
+
+/* beanstalk_text.c */
+tr_bs_step_fn tr_bs_text_stats;
+tr_bs_step_fn tr_bs_text_stats_job;
+tr_bs_step_fn tr_bs_text_stats_tube;
+
+#endif

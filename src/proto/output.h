@@ -1,0 +1,60 @@
+#ifndef TR_PROTO_OUTPUT_H
+#define TR_PROTO_OUTPUT_H
+
+/*
+ * What a connection has still to send: a queue of bytes of which the later part may have to wait
+ * for the disk. See output.c.
+ *
+ * Memory that cannot be had makes it `broken`: bytes are missing from then on, so the connection
+ * must be closed without sending any more.
+ */
+
+#include "base/mem.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TR_OUTPUT_MARKS = 4 };
+
+struct tr_output_mark {
+    uint64_t at;   /* bytes from here on, counted from the first ever added, */
+    uint64_t gate; /* wait for this batch */
+};
+
+struct tr_output {
+    struct tr_mem *mem;
+    uint8_t *bytes;
+    size_t room;
+    size_t from; /* bytes[from, to) are to be sent */
+    size_t to;
+    uint64_t sent; /* ever */
+    struct tr_output_mark marks[TR_OUTPUT_MARKS];
+    unsigned mark_count;
+    bool broken;
+};
+
+void tr_output_init(struct tr_output *o, struct tr_mem *mem);
+void tr_output_fini(struct tr_output *o);
+
+/* What is added from now on must wait for this batch, unless it is durable already. */
+void tr_output_gate(struct tr_output *o, uint64_t gate);
+
+/* A place for len bytes at the end, or NULL (broken); tr_output_added makes them count. */
+uint8_t *tr_output_place(struct tr_output *o, size_t len);
+void tr_output_added(struct tr_output *o, size_t len);
+
+void tr_output_add(struct tr_output *o, const void *bytes, size_t len);
+
+/* What may be sent now that everything up to batch `durable` is on disk; 0: nothing. */
+size_t tr_output_ready(struct tr_output *o, uint64_t durable, const uint8_t **bytes);
+
+/* So many of those were sent. */
+void tr_output_drop(struct tr_output *o, size_t len);
+
+size_t tr_output_len(const struct tr_output *o);
+
+/* Where the next byte added stands, and the next byte sent, counted from the first ever. */
+uint64_t tr_output_end(const struct tr_output *o);
+
+#endif
