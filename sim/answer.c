@@ -356,8 +356,15 @@ static void answer_reserve(struct sim_oracle *o, struct sim_ask *a)
     bool asked_for = false;
     uint64_t gate = 0;
 
-    if (a->req.out.status == TARRY_ETIMEOUT) {
-        if (m->now.boot_us - a->submit_now.boot_us < a->req.wait_us) {
+    if (a->req.out.status == TARRY_ESOON && !sim_check_may_warn(o, a)) {
+        FAIL("I27", "client %u is warned, but no lease of its own ends", a->client);
+    }
+    if (a->req.out.status == TARRY_ETIMEOUT && sim_check_must_warn(o, a, 0)) {
+        FAIL("I27", "client %u got nothing, but a lease of its own ends", a->client);
+    }
+    if (a->req.out.status == TARRY_ETIMEOUT || a->req.out.status == TARRY_ESOON) {
+        if (a->req.out.status == TARRY_ETIMEOUT &&
+            m->now.boot_us - a->submit_now.boot_us < a->req.wait_us) {
             FAIL("I22", "a reserve of %" PRIu64 " us timed out after %" PRIu64 " us",
                  a->req.wait_us, m->now.boot_us - a->submit_now.boot_us);
         }

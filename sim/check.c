@@ -272,10 +272,39 @@ static bool stuck(const struct sim_oracle *o, const struct sim_ask *a, uint64_t 
     return passed >= wait_us && (o->next_turn == UINT64_MAX || passed - wait_us >= STUCK_US);
 }
 
-static void check_waiting(struct sim_oracle *o, const struct sim_ask *a)
+bool sim_check_may_warn(const struct sim_oracle *o, const struct sim_ask *a)
+{
+    for (size_t i = 0; a->req.warn_us != 0 && a->req.holder != 0 && i < o->model.job_count; i++) {
+        const struct sim_job *j = &o->model.jobs[i];
+
+        if (j->where == SIM_RESERVED && j->holder == a->req.holder &&
+            o->model.now.boot_us + a->req.warn_us >= j->lease_lo_us) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool sim_check_must_warn(const struct sim_oracle *o, const struct sim_ask *a, uint64_t so_us)
+{
+    for (size_t i = 0; a->req.warn_us != 0 && a->req.holder != 0 && i < o->model.job_count; i++) {
+        const struct sim_job *j = &o->model.jobs[i];
+
+        if (j->holder == a->req.holder && sim_job_is_reserved(&o->model, j) &&
+            o->model.now.boot_us + a->req.warn_us >= j->lease_hi_us + so_us) {
+            return !o->params->mem_small; /* else there may be no memory to know it */
+        }
+    }
+    return false;
+}
+
+static void check_waiting(struct sim_oracle *o, const struct sim_ask *a, uint64_t slack)
 {
     const struct sim_model *m = &o->model;
 
+    if (sim_check_must_warn(o, a, slack)) {
+        FAIL("I27", "client %u still waits, though a lease of its own ends", a->client);
+    }
     if (stuck(o, a, a->req.wait_us)) {
         FAIL("I27", "a reserve of %" PRIu64 " us still waits after %" PRIu64 " us", a->req.wait_us,
              m->now.boot_us - a->submit_now.boot_us);
@@ -380,7 +409,7 @@ void sim_check_quiet(struct sim_oracle *o)
         struct sim_ask *a = &o->asks[i];
 
         if (a->pending && a->req.op == TR_OP_RESERVE) {
-            check_waiting(o, a);
+            check_waiting(o, a, slack);
         } else if (a->pending && a->req.op != TR_OP_PUSH && a->req.op != TR_OP_EDIT &&
                    stuck(o, a, 0)) {
             FAIL("I13", "%s of client %u is stuck: nothing is left to do", sim_op_name(a->req.op),

@@ -149,6 +149,10 @@ void sim_answer_state(struct sim_oracle *o, const struct sim_ask *a, const struc
                       enum tr_job_state state);
 /* check.c: takes from the facts which jobs a KICK has kicked. */
 void sim_check_kick(struct sim_oracle *o, struct sim_ask *a);
+/* check.c: a lease of the one who asks ends within his margin, perhaps; or surely, and did so_us
+ * ago. */
+bool sim_check_may_warn(const struct sim_oracle *o, const struct sim_ask *a);
+bool sim_check_must_warn(const struct sim_oracle *o, const struct sim_ask *a, uint64_t so_us);
 /* check.c: nothing is left to do before time goes on; and nothing is in flight. */
 void sim_check_settled(struct sim_oracle *o);
 /* check.c: after a turn: which leases have run out? */

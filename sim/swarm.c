@@ -85,6 +85,8 @@ static void draw_ops(struct sim_params *p, struct tr_rng *rng)
     p->far_pct = (unsigned)sim_between(rng, 0, 30);
     p->stale_pct = (unsigned)sim_between(rng, 2, 25);
     p->ttr_max_us = sim_spread(rng, 2 * MS, 60 * SEC);
+    p->wait_pct = 50;
+    p->warn_pct = 40;
 }
 
 static void draw_world(struct sim_params *p, struct tr_rng *rng)
@@ -310,6 +312,31 @@ static void swarm_order(struct sim_params *p, struct tr_rng *rng)
     p->op_weight[TR_OP_RESERVE] = 150;
 }
 
+/* Connections that keep what they have and wait for more: their leases end, or nearly. */
+static void swarm_wait(struct sim_params *p, struct tr_rng *rng)
+{
+    p->topics = (unsigned)sim_between(rng, 1, 2);
+    p->conns = (unsigned)sim_between(rng, 4, 8);
+    p->tokens = (unsigned)sim_between(rng, 0, 1);
+    p->live_max = (unsigned)sim_between(rng, 3, 12);
+    p->ttr_max_us = sim_spread(rng, 50 * MS, 10 * SEC);
+    p->op_weight[TR_OP_PUSH] = 50;
+    p->op_weight[TR_OP_RESERVE] = 300;
+    p->op_weight[TR_OP_RESERVE_JOB] = 20;
+    p->op_weight[TR_OP_TOUCH] = 40;
+    p->op_weight[TR_OP_DELETE] = 20;
+    p->op_weight[TR_OP_RELEASE] = 20;
+    p->op_weight[TR_OP_PAUSE] = 0;
+    p->stale_pct = 2;
+    p->delay_pct = 20;
+    p->far_pct = 0;
+    p->wait_pct = 90;
+    p->warn_pct = 80;
+    p->event_weight[SIM_EV_SETTLE] = 10;
+    p->event_weight[SIM_EV_CRASH] = 0;
+    p->op_crash_pct = 0;
+}
+
 const struct sim_swarm sim_swarms[] = {
     {"generic", "everything at once, at random rates", swarm_generic},
     {"crash", "crash upon crash, in recovery too", swarm_crash},
@@ -324,6 +351,7 @@ const struct sim_swarm sim_swarms[] = {
     {"fault", "the disk answers with errors", swarm_fault},
     {"memory", "a small memory limit", swarm_memory},
     {"order", "no crash: orders and counts are exact", swarm_order},
+    {"wait", "few jobs, many who wait for them while their leases end", swarm_wait},
     {NULL, NULL, NULL},
 };
 

@@ -64,6 +64,8 @@ struct sim_params {
     unsigned far_pct;      /* of these, over minutes */
     unsigned stale_pct;    /* requests under an old lease, or of an unknown job */
     uint64_t ttr_max_us;
+    unsigned wait_pct; /* reserves that wait */
+    unsigned warn_pct; /* ... that are to end before a lease does */
 
     /* The world. */
     unsigned power_pct;       /* crashes that are power cuts */

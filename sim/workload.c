@@ -216,14 +216,10 @@ static uint64_t draw_ttr(struct sim_work *w)
 
 static uint64_t draw_wait(struct sim_work *w)
 {
-    switch (tr_rng_below(&w->rng, 4)) {
-    case 0:
-        return TR_WAIT_FOREVER;
-    case 1:
-        return sim_spread(&w->rng, 1, 10 * SEC);
-    default:
+    if (!sim_dice(&w->rng, w->params->wait_pct)) {
         return 0;
     }
+    return sim_dice(&w->rng, 50) ? TR_WAIT_FOREVER : sim_spread(&w->rng, 1, 10 * SEC);
 }
 
 /* ---- Requests. */
@@ -254,6 +250,9 @@ static void draw_reserve(struct sim_work *w, struct sim_ask *a, unsigned topic)
 
     a->req.order = sim_dice(&w->rng, 50) ? TR_ORDER_DUE : TR_ORDER_ID;
     a->req.wait_us = draw_wait(w);
+    if (sim_dice(&w->rng, w->params->warn_pct)) { /* with holder 0 it means nothing */
+        a->req.warn_us = sim_spread(&w->rng, 1, 2 * SEC);
+    }
     if (a->req.holder == 0 && sim_dice(&w->rng, 30)) {
         a->req.ttr_us = draw_ttr(w);
     }

@@ -48,7 +48,6 @@ void tr_change_unschedule(struct tr_engine *e, struct tr_job *job)
         break;
     }
     if (job->state == TR_RESERVED) {
-        tr_list_remove(&job->link);
         tr_handout_unhold(e, job);
         job->handing = false;
         job->undoing = false;

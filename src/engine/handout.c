@@ -13,6 +13,16 @@
  * A lease number is (epoch, counter) and never repeats (R27); a job is held by whoever names the
  * connection or the lease number under which it is reserved right now.
  *
+ * Warnings (R31): a reserve may ask to end with TARRY_ESOON when nothing can be handed out and a
+ * lease of its own holder is about to end. Each holder has a heap of its leases by their end; it is
+ * filled only when such a reserve finds nothing, from the list of the holder's jobs:
+ *
+ *     holder->jobs:  looked at: o-o-o | o-o : given since       in the heap unless it was returned
+ *                                     ^ rest
+ *
+ * So a worker that takes one job at a time never has a heap. If there is no memory for it, the
+ * leases behind `rest` give no warning until there is.
+ *
  * ATTEMPT is lazy: it gates nobody, and is written with the next batch or after lazy_us. So a
  * crash may forget the last hand-outs, which then are repeated: at least once.
  */
@@ -20,6 +30,8 @@
 #include "base/err.h"
 #include "base/mutant.h"
 #include "engine/inner.h"
+
+#include <stddef.h>
 
 bool tr_handout_held_by(const struct tr_job *job, const struct tr_req *r)
 {
@@ -45,6 +57,9 @@ static struct tr_holder *holder_get(struct tr_engine *e, uint64_t number)
     }
     h->number = number;
     tr_list_init(&h->jobs);
+    tr_list_init(&h->warned);
+    h->rest = &h->jobs;
+    tr_heap_init(&h->ends, e->mem, offsetof(struct tr_job, places[0]));
     if (tr_map_put(&e->holders, number, h) != TARRY_OK) {
         tr_mem_free(e->mem, h, sizeof *h);
         return NULL;
@@ -56,8 +71,9 @@ static void drop_empty(struct tr_engine *e, uint64_t number)
 {
     struct tr_holder *h = tr_map_find(&e->holders, number);
 
-    if (h != NULL && h->count == 0) {
+    if (h != NULL && h->count == 0 && tr_list_empty(&h->warned)) {
         TR_CHECK(tr_map_take(&e->holders, number) == h);
+        tr_heap_fini(&h->ends);
         tr_mem_free(e->mem, h, sizeof *h);
     }
 }
@@ -67,6 +83,13 @@ void tr_handout_unhold(struct tr_engine *e, struct tr_job *job)
     struct tr_holder *h = tr_map_find(&e->holders, job->holder);
 
     TR_CHECK(h != NULL);
+    if (job->places[0] != 0) {
+        tr_heap_remove(&h->ends, job);
+    }
+    if (h->rest == &job->link) {
+        h->rest = job->link.next;
+    }
+    tr_list_remove(&job->link);
     h->count--;
     drop_empty(e, job->holder);
     job->holder = 0;
@@ -86,6 +109,9 @@ static void hold(struct tr_engine *e, struct tr_holder *h, struct tr_job *job, u
     job->holder = h->number;
     h->count++;
     tr_list_append(&h->jobs, &job->link);
+    if (h->rest == &h->jobs) {
+        h->rest = &job->link;
+    }
     tr_wheel_arm(&e->leases, &job->timer, boot_after(e, ttr_us));
 }
 
@@ -99,6 +125,69 @@ void tr_handout_restore(struct tr_engine *e, struct tr_job *job)
         return;
     }
     hold(e, h, job, left < job->lease_ttr_us ? left : job->lease_ttr_us);
+}
+
+/* ---- warnings ---- */
+
+static uint64_t warning_of(uint64_t end_us, const struct tr_req *r)
+{
+    return end_us > r->warn_us ? end_us - r->warn_us : 0;
+}
+
+/* Somebody has the job now, or has it for another time. */
+static void lease_begins(struct tr_engine *e, struct tr_job *job)
+{
+    struct tr_holder *h = tr_map_find(&e->holders, job->holder);
+
+    TR_CHECK(h != NULL);
+    if (h->number == 0) {
+        return; /* nobody is warned of these */
+    }
+    if (job->places[0] != 0) {
+        tr_heap_update(&h->ends, (struct tr_heap_item){.second = job->timer.at_us, .what = job});
+    } else if (h->rest != &job->link) { /* it was looked at while its body was read, perhaps */
+        tr_list_remove(&job->link);
+        tr_list_append(&h->jobs, &job->link);
+        h->rest = h->rest == &h->jobs ? &job->link : h->rest;
+    }
+    /* A connection waits once at a time, so this is one step at most. */
+    for (struct tr_list *n = h->warned.next; n != &h->warned; n = n->next) {
+        struct tr_wait *w = TR_CONTAINER_OF(n, struct tr_wait, of_holder);
+        uint64_t at_us = warning_of(job->timer.at_us, w->req);
+
+        if (!w->timer.armed || w->timer.at_us > at_us) {
+            tr_wheel_disarm(&e->waits, &w->timer);
+            tr_wheel_arm(&e->waits, &w->timer, at_us);
+        }
+    }
+}
+
+/* When r is to be warned, as things are, or TR_NEVER. TARRY_EFULL: go on in the next slice. */
+static int next_warning(struct tr_engine *e, const struct tr_req *r, uint64_t *at_us)
+{
+    struct tr_holder *h =
+        r->warn_us != 0 && r->holder != 0 ? tr_map_find(&e->holders, r->holder) : NULL;
+    const struct tr_heap_item *top;
+
+    *at_us = TR_NEVER;
+    if (h == NULL) {
+        return TARRY_OK;
+    }
+    while (h->rest != &h->jobs) {
+        struct tr_job *job = TR_CONTAINER_OF(h->rest, struct tr_job, link);
+        struct tr_heap_item item = {.second = job->timer.at_us, .what = job};
+
+        if (!tr_engine_spend(e)) {
+            return TARRY_EFULL;
+        }
+        if (!job->handing && !job->undoing && tr_heap_push(&h->ends, item) != TARRY_OK) {
+            break; /* without memory the others give no warning */
+        }
+        h->rest = h->rest->next;
+    }
+    top = tr_heap_top(&h->ends);
+    *at_us = top != NULL ? warning_of(top->second, r) : TR_NEVER;
+    return TARRY_OK;
 }
 
 /* ---- waiting ---- */
@@ -120,6 +209,7 @@ static int remember(struct tr_engine *e, struct tr_req *r)
     w->count = r->topic_count;
     w->until_us = r->wait_us < TR_NEVER - e->now.boot_us ? e->now.boot_us + r->wait_us : TR_NEVER;
     tr_timer_init(&w->timer);
+    tr_list_init(&w->of_holder);
     for (unsigned i = 0; i < w->count; i++) {
         struct tr_waiter *waiter = &w->waiters[i];
 
@@ -142,6 +232,7 @@ static void leave_lines(struct tr_engine *e, struct tr_wait *w)
     w->in_line = false;
     e->wait_count--;
     tr_wheel_disarm(&e->waits, &w->timer);
+    tr_list_remove(&w->of_holder);
     for (unsigned i = 0; i < w->count; i++) {
         if (w->waiters[i].topic != NULL) {
             tr_list_remove(&w->waiters[i].link);
@@ -153,6 +244,7 @@ static void leave_lines(struct tr_engine *e, struct tr_wait *w)
 static void wait_free(struct tr_engine *e, struct tr_wait *w)
 {
     leave_lines(e, w);
+    drop_empty(e, w->holder);
     tr_list_remove(&w->all);
     tr_mem_free(e->mem, w, sizeof *w + w->count * sizeof w->waiters[0]);
 }
@@ -184,10 +276,40 @@ void tr_handout_cancel_wait(struct tr_engine *e, struct tr_req *r)
     r->own = NULL;
 }
 
-static enum tr_verdict join_lines(struct tr_engine *e, struct tr_req *r)
+/* In line until its time is over, or until it is to be warned. */
+static void arm_wait(struct tr_engine *e, struct tr_wait *w, uint64_t warn_at)
 {
-    struct tr_wait *w = r->own;
+    uint64_t at_us = w->until_us < warn_at ? w->until_us : warn_at;
 
+    if (TR_MUTANT(NO_WARNING)) {
+        at_us = w->until_us;
+    }
+    if (at_us != TR_NEVER) {
+        tr_wheel_arm(&e->waits, &w->timer, at_us);
+    }
+}
+
+/* Stands in the line of each of its topics. */
+static int join_lines(struct tr_engine *e, struct tr_req *r, uint64_t warn_at)
+{
+    struct tr_wait *w;
+    struct tr_holder *h = NULL;
+
+    if (r->warn_us != 0 && r->holder != 0) {
+        h = holder_get(e, r->holder);
+        if (h == NULL) {
+            return TARRY_ENOMEM;
+        }
+    }
+    if (remember(e, r) != TARRY_OK) {
+        drop_empty(e, r->holder);
+        return TARRY_ENOMEM;
+    }
+    w = r->own;
+    if (h != NULL) {
+        w->holder = h->number;
+        tr_list_append(&h->warned, &w->of_holder);
+    }
     w->in_line = true;
     e->wait_count++;
     for (unsigned i = 0; i < w->count; i++) {
@@ -196,10 +318,8 @@ static enum tr_verdict join_lines(struct tr_engine *e, struct tr_req *r)
             w->waiters[i].topic->waiting++;
         }
     }
-    if (w->until_us != TR_NEVER) {
-        tr_wheel_arm(&e->waits, &w->timer, w->until_us);
-    }
-    return TR_WAITS;
+    arm_wait(e, w, warn_at);
+    return TARRY_OK;
 }
 
 static enum tr_verdict finish(struct tr_engine *e, struct tr_req *r, int status)
@@ -303,6 +423,7 @@ static enum tr_verdict give(struct tr_engine *e, struct tr_req *r, struct tr_job
     hold(e, holder_get(e, r->holder), job, ttr_us);
     log_attempt(e, job, new_lease(e, job), r->holder == 0 ? ttr_us : 0, counters);
     if (read == NULL) {
+        lease_begins(e, job);
         return handed(e, r, job, job->body);
     }
     tr_read_send(e, read, job, r);
@@ -383,6 +504,23 @@ static bool wait_over(const struct tr_engine *e, const struct tr_req *r)
     return r->wait_us != 0 && w != NULL && w->until_us <= e->now.boot_us;
 }
 
+/* Nothing can be handed out now. */
+static enum tr_verdict find_nothing(struct tr_engine *e, struct tr_req *r)
+{
+    uint64_t warn_at;
+
+    if (next_warning(e, r, &warn_at) != TARRY_OK) {
+        return stall(e, r);
+    }
+    if (warn_at <= e->now.boot_us) {
+        return finish(e, r, TARRY_ESOON);
+    }
+    if (r->wait_us == 0 || wait_over(e, r)) {
+        return finish(e, r, TARRY_ETIMEOUT);
+    }
+    return join_lines(e, r, warn_at) == TARRY_OK ? TR_WAITS : finish(e, r, TARRY_ENOMEM);
+}
+
 static enum tr_verdict reserve(struct tr_engine *e, struct tr_req *r)
 {
     struct tr_read *read;
@@ -409,10 +547,7 @@ static enum tr_verdict reserve(struct tr_engine *e, struct tr_req *r)
         }
         return err == TARRY_EFULL ? stall(e, r) : finish(e, r, err);
     }
-    if (r->wait_us == 0 || wait_over(e, r)) {
-        return finish(e, r, TARRY_ETIMEOUT);
-    }
-    return remember(e, r) == TARRY_OK ? join_lines(e, r) : finish(e, r, TARRY_ENOMEM);
+    return find_nothing(e, r);
 }
 
 static enum tr_verdict reserve_job(struct tr_engine *e, struct tr_req *r)
@@ -517,11 +652,16 @@ void tr_handout_undo(struct tr_engine *e, uint64_t id, uint64_t lease)
     }
 }
 
-/* Its time is up: it gets what became ready since the last turn, or nothing. */
+/* Its time is up, or a lease of its holder's: it gets what became ready since, or nothing. */
 static void end_wait(struct tr_engine *e, struct tr_wait *w)
 {
     struct tr_req *r = w->req;
+    uint64_t warn_at;
 
+    if (!wait_over(e, r) && next_warning(e, r, &warn_at) == TARRY_OK && warn_at > e->now.boot_us) {
+        arm_wait(e, w, warn_at); /* that lease was renewed or is gone */
+        return;
+    }
     leave_lines(e, w);
     if (reserve(e, r) == TR_STALL) {
         tr_engine_stall(e, r);
@@ -593,6 +733,7 @@ static enum tr_verdict touch(struct tr_engine *e, struct tr_req *r, struct tr_jo
     }
     tr_wheel_disarm(&e->leases, &job->timer);
     tr_wheel_arm(&e->leases, &job->timer, boot_after(e, ttr_us));
+    lease_begins(e, job);
     if (job->lease_end_us != 0) {
         log_attempt(e, job, job->lease, ttr_us, job->counters);
     }
@@ -711,6 +852,7 @@ void tr_handout_body(struct tr_engine *e, struct tr_read *read, struct tr_job *s
         job->handing = false;
         tr_wheel_disarm(&e->leases, &job->timer);
         tr_wheel_arm(&e->leases, &job->timer, boot_after(e, ttr_of(r, job)));
+        lease_begins(e, job);
         if (job->lease_end_us != 0 && tr_log_reserve(&e->log, TR_RECORD_HEAD_MAX, 1) == TARRY_OK) {
             log_attempt(e, job, job->lease, ttr_of(r, job), job->counters);
         }

@@ -38,6 +38,9 @@ struct tr_holder {
     uint64_t number;
     uint64_t count;
     struct tr_list jobs;
+    struct tr_list *rest;  /* first of jobs that was not looked at for `ends` */
+    struct tr_heap ends;   /* leases by their end, of the jobs before rest */
+    struct tr_list warned; /* struct tr_wait: its reserves that are to end before a lease does */
 };
 
 /* One topic that a waiting reserve waits for. */
@@ -51,8 +54,10 @@ struct tr_waiter {
 struct tr_wait {
     struct tr_list all; /* of engine->waiting */
     struct tr_req *req;
-    struct tr_timer timer; /* armed for until_us while it stands in line */
+    struct tr_list of_holder; /* of holder->warned, in line and if it is to be warned */
+    struct tr_timer timer; /* in line: armed for until_us, or for its warning if that is earlier */
     uint64_t until_us;     /* its time-out, boot time, or TR_NEVER */
+    uint64_t holder;       /* to be warned of its leases, or 0 */
     bool in_line;          /* it waits for a job, not for a body or its next slice */
     unsigned count;
     struct tr_waiter waiters[];

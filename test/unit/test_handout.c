@@ -314,6 +314,170 @@ static void test_handout_wait_times_out(void **state)
     rig_fini(&rig);
 }
 
+/* ---- warnings ---- */
+
+static struct ask warned(const uint32_t *topic, uint64_t wait_us)
+{
+    struct ask a = reserve(topic, 1, ME, wait_us);
+
+    a.req.warn_us = RIG_SECOND;
+    return a;
+}
+
+static void test_handout_warns_at_once(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    struct ask a = warned(&t, 0);
+    struct ask other = warned(&t, 0);
+    struct ask silent = reserve(&t, 1, ME, 0);
+    uint64_t id = rig_push(&rig, t, 0);
+
+    (void)state;
+    other.req.holder = OTHER;
+    assert_int_equal(rig_do(&rig, &a), TARRY_OK);
+    rig_pass(&rig, RIG_TTR_US - RIG_SECOND - 1);
+    assert_int_equal(rig_do(&rig, &a), TARRY_ETIMEOUT);
+    rig_pass(&rig, 1);
+    assert_int_equal(rig_do(&rig, &a), TARRY_ESOON);
+    a.req.wait_us = TR_WAIT_FOREVER;
+    assert_int_equal(rig_do(&rig, &a), TARRY_ESOON);
+    assert_int_equal(rig_do(&rig, &other), TARRY_ETIMEOUT);  /* not his lease */
+    assert_int_equal(rig_do(&rig, &silent), TARRY_ETIMEOUT); /* did not ask for it */
+    assert_int_equal(rig_with(&rig, TR_OP_TOUCH, id, ME), TARRY_OK);
+    a.req.wait_us = 0;
+    assert_int_equal(rig_do(&rig, &a), TARRY_ETIMEOUT);
+    rig_pass(&rig, RIG_TTR_US - RIG_SECOND);
+    rig_push(&rig, t, 0);
+    assert_int_equal(rig_do(&rig, &a), TARRY_OK); /* there is something: no warning */
+    assert_int_equal(rig_do(&rig, &a), TARRY_ESOON);
+    assert_int_equal(rig_with(&rig, TR_OP_DELETE, id, ME), TARRY_OK);
+    assert_int_equal(rig_do(&rig, &a), TARRY_ETIMEOUT);
+    rig_fini(&rig);
+}
+
+static void test_handout_warns_while_it_waits(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    struct ask a = warned(&t, TR_WAIT_FOREVER);
+    uint64_t id = rig_push(&rig, t, 0);
+
+    (void)state;
+    assert_int_equal(rig_reserve(&rig, t, ME), id);
+    rig_submit(&rig, &a);
+    rig_pass(&rig, RIG_TTR_US / 2);
+    assert_int_equal(rig_with(&rig, TR_OP_TOUCH, id, ME), TARRY_OK);
+    rig_pass(&rig, RIG_TTR_US - RIG_SECOND - 1);
+    assert_int_equal(a.done, 0);
+    assert_int_equal(rig_settle(&rig), rig.now.boot_us + 1); /* it asks to be called */
+    rig_pass(&rig, 1);
+    assert_true(a.done != 0);
+    assert_int_equal(a.req.out.status, TARRY_ESOON);
+    assert_int_equal(rig_stat(&rig, 0).waiting, 0);
+
+    /* The lease that would have warned is gone: the wait goes on, and has kept its place. */
+    assert_int_equal(rig_with(&rig, TR_OP_TOUCH, id, ME), TARRY_OK);
+    rig_submit(&rig, &a);
+
+    struct ask behind = reserve(&t, 1, OTHER, TR_WAIT_FOREVER);
+
+    rig_submit(&rig, &behind);
+    assert_int_equal(rig_with(&rig, TR_OP_DELETE, id, ME), TARRY_OK);
+    rig_pass(&rig, 2 * RIG_TTR_US);
+    assert_int_equal(a.done, 0);
+    rig_push(&rig, t, 0);
+    assert_true(a.done != 0);
+    assert_int_equal(a.req.out.status, TARRY_OK);
+    assert_int_equal(behind.done, 0);
+    rig_fini(&rig);
+}
+
+/* A lease that begins during the wait counts, too. */
+static void test_handout_warns_of_later_lease(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    uint32_t u = rig_hold(&rig, "u");
+    struct ask a = warned(&t, 20 * RIG_SECOND);
+
+    (void)state;
+    rig_push(&rig, u, 0);
+    rig_submit(&rig, &a);
+    rig_pass(&rig, RIG_SECOND);
+    assert_true(rig_reserve(&rig, u, ME) != 0);
+    rig_pass(&rig, RIG_TTR_US - RIG_SECOND - 1);
+    assert_int_equal(a.done, 0);
+    rig_pass(&rig, 1);
+    assert_true(a.done != 0);
+    assert_int_equal(a.req.out.status, TARRY_ESOON);
+    rig_fini(&rig);
+}
+
+static void test_handout_timeout_before_warning(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    struct ask a = warned(&t, 2 * RIG_SECOND);
+
+    (void)state;
+    rig_push(&rig, t, 0);
+    assert_true(rig_reserve(&rig, t, ME) != 0);
+    rig_submit(&rig, &a);
+    rig_pass(&rig, 2 * RIG_SECOND);
+    assert_int_equal(a.req.out.status, TARRY_ETIMEOUT);
+    a.req.wait_us = RIG_TTR_US - 3 * RIG_SECOND; /* both at one moment */
+    rig_submit(&rig, &a);
+    rig_pass(&rig, RIG_TTR_US);
+    assert_int_equal(a.req.out.status, TARRY_ESOON);
+    rig_fini(&rig);
+}
+
+/* The earliest of many leases, whichever of them go, against a search; looked for in slices. */
+static void test_handout_warns_of_earliest_lease(void **state)
+{
+    enum { JOBS = 60 };
+    struct rig rig;
+    struct tr_rng rng = {7};
+    uint64_t ids[JOBS];
+    uint64_t ends[JOBS];
+    uint32_t t;
+
+    (void)state;
+    rig_init(&rig);
+    rig.config.slice = 8;
+    rig_open(&rig);
+    t = rig_hold(&rig, "t");
+    for (unsigned i = 0; i < JOBS; i++) {
+        struct ask put = rig_ask(TR_OP_PUSH);
+
+        put.req.topic = t;
+        put.req.ttr_us = (2000 + tr_rng_below(&rng, 1000)) * RIG_SECOND;
+        assert_int_equal(rig_do(&rig, &put), TARRY_OK);
+        ids[i] = rig_reserve(&rig, t, ME);
+        ends[i] = rig.now.boot_us + put.req.ttr_us;
+    }
+    for (unsigned left = JOBS; left > 0; left--) {
+        unsigned least = 0;
+        unsigned gone = (unsigned)tr_rng_below(&rng, left);
+        struct ask a = reserve(&t, 1, ME, 0);
+
+        for (unsigned i = 0; i < left; i++) {
+            least = ends[i] < ends[least] ? i : least;
+        }
+        a.req.warn_us = ends[least] - rig.now.boot_us - 1;
+        assert_int_equal(rig_do(&rig, &a), TARRY_ETIMEOUT);
+        a.req.warn_us++;
+        assert_int_equal(rig_do(&rig, &a), TARRY_ESOON);
+        gone = tr_rng_below(&rng, 2) == 0 ? least : gone;
+        assert_int_equal(rig_with(&rig, TR_OP_DELETE, ids[gone], ME), TARRY_OK);
+        ids[gone] = ids[left - 1];
+        ends[gone] = ends[left - 1];
+        rig_pass(&rig, RIG_SECOND);
+    }
+    rig_fini(&rig);
+}
+
 /* ---- leases ---- */
 
 static void test_handout_lease_runs_out(void **state)
@@ -693,6 +857,11 @@ int main(void)
         cmocka_unit_test(test_handout_chain_of_waiters_does_not_nest),
         cmocka_unit_test(test_handout_waiter_gets_job_in_turn_it_is_due),
         cmocka_unit_test(test_handout_wait_times_out),
+        cmocka_unit_test(test_handout_warns_at_once),
+        cmocka_unit_test(test_handout_warns_while_it_waits),
+        cmocka_unit_test(test_handout_warns_of_later_lease),
+        cmocka_unit_test(test_handout_timeout_before_warning),
+        cmocka_unit_test(test_handout_warns_of_earliest_lease),
         cmocka_unit_test(test_handout_lease_runs_out),
         cmocka_unit_test(test_handout_touch_starts_lease_anew),
         cmocka_unit_test(test_handout_lease_with_its_own_ttr),
