@@ -1,173 +1,370 @@
 /*
- * The command line.
+ * One config out of four sources.
  *
- *     tarry COMMAND [--flag VALUE | --flag=VALUE] ...
+ *     default  <  file  <  environment  <  command line (flags and --set)
  *
- * Nothing is guessed and nothing is dropped: an unknown word, a missing value, a flag given twice
- * are errors with a sentence that says what to do. --help wins over everything that follows it.
+ * They are read in this order, and each value is checked where it stands: a bad line in the file
+ * is an error even if a flag hides it. What is set later replaces what was set earlier, and the
+ * setting remembers where it came from. What concerns several keys is checked at the end.
+ *
+ * The drop-in for beanstalkd has one source, its own flags (config_drop_in.c): a machine that has
+ * TARRY_STORE_PATH set for one server must not turn the temporary store of another into that one.
+ *
+ * A reload is a second reading of the same sources into a config of its own; only when that has
+ * succeeded are the values taken over that can change in a running server.
  */
 
 #include "server/config.h"
 
 #include "base/err.h"
+#include "base/text.h"
+#include "server/config_inner.h"
 
-#include <stdarg.h>
-#include <stdbool.h>
+#include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-struct args {
-    int count;
-    char **at;
-    int next;
-    bool data_given;
-    bool sync_given;
-};
-
-static const char *const sync_names[] = {
-    [TR_SYNC_ALWAYS] = "always",
-    [TR_SYNC_INTERVAL] = "50ms",
-    [TR_SYNC_NEVER] = "never",
-};
-
-enum { SYNCS = sizeof sync_names / sizeof sync_names[0] };
-
-const char *tr_config_sync_name(enum tr_sync sync)
+const char *tr_config_from_name(enum tr_from from)
 {
-    TR_CHECK((unsigned)sync < SYNCS);
-    return sync_names[sync];
+    static const char *const names[] = {
+        [TR_FROM_DEFAULT] = "default",
+        [TR_FROM_FILE] = "file",
+        [TR_FROM_ENVIRONMENT] = "environment",
+        [TR_FROM_FLAG] = "flag",
+    };
+
+    TR_CHECK((unsigned)from < sizeof names / sizeof names[0]);
+    return names[from];
 }
 
-__attribute__((format(printf, 2, 3))) static int refuse(const char *help, const char *format, ...)
-{
-    va_list args;
+/* ---- the environment ---- */
 
-    fputs("tarry: ", stderr);
-    va_start(args, format);
-    (void)vfprintf(stderr, format, args);
-    va_end(args);
-    fprintf(stderr, "\nTry: %s\n", help);
-    return TARRY_EINVAL;
+/* The names under TARRY_ that are not for the config. */
+static bool is_foreign(const char *name, size_t len)
+{
+    static const char *const others[] = {"BIN", "CONFIG", "SERVER", "SIM", "TOKEN"};
+
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        if (strlen(others[i]) == len && memcmp(others[i], name, len) == 0) {
+            return true;
+        }
+    }
+    return false;
 }
 
-static bool is_help(const char *arg)
+/*
+ * Kubernetes puts variables into each container for each service: for one named tarry or
+ * tarry-http, TARRY_SERVICE_HOST, TARRY_PORT, TARRY_HTTP_PORT_11301_TCP_ADDR and the like.
+ */
+static bool is_kubernetes(const char *name, size_t len)
 {
-    return strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0;
+    for (size_t i = 0; i + 4 <= len; i++) {
+        bool starts = i == 0 || name[i - 1] == '_';
+
+        if (starts && i + 8 <= len && memcmp(name + i, "SERVICE_", 8) == 0) {
+            return true;
+        }
+        if (starts && memcmp(name + i, "PORT", 4) == 0 &&
+            (i + 4 == len || (name[i + 4] == '_' && isdigit((unsigned char)name[i + 5])))) {
+            return true;
+        }
+    }
+    return false;
 }
 
-/* Is arg this flag? Then *value is what follows "=", or NULL. */
-static bool is_flag(const char *arg, const char *flag, const char **value)
+/* Is len bytes of name the key in capitals, with _ between section and name? */
+static bool is_env_key(const struct tr_key_row *row, const char *name, size_t len)
 {
-    size_t len = strlen(flag);
-
-    if (strncmp(arg, flag, len) != 0 || (arg[len] != '\0' && arg[len] != '=')) {
+    if (strlen(row->full) != len) {
         return false;
     }
-    *value = arg[len] == '=' ? arg + len + 1 : NULL;
+    for (size_t i = 0; i < len; i++) {
+        int want = row->full[i] == '.' ? '_' : toupper((unsigned char)row->full[i]);
+
+        if ((unsigned char)name[i] != want) {
+            return false;
+        }
+    }
     return true;
 }
 
-/* The value of a flag: what stood after its "=", or the next argument. NULL: refused. */
-static const char *take_value(struct args *a, const char *flag, const char *value, bool *given)
+static int read_variable(struct tr_reading *r, const char *variable, const char *equals)
 {
-    const char *next = a->next < a->count ? a->at[a->next] : NULL;
+    struct tr_place place = {.from = TR_FROM_ENVIRONMENT};
+    const char *name = variable + strlen("TARRY_");
+    size_t len = (size_t)(equals - name);
+    char whole[64];
 
-    if (*given) {
-        (void)refuse("tarry serve --help", "%s was given twice; give it once.", flag);
-        return NULL;
-    }
-    *given = true;
-    if (value == NULL && next != NULL && next[0] != '-') {
-        value = next;
-        a->next++;
-    }
-    if (value == NULL || *value == '\0') {
-        (void)refuse("tarry serve --help", "%s needs a value.", flag);
-        return NULL;
-    }
-    return value;
-}
-
-static int set_sync(struct tr_config *c, const char *value)
-{
-    for (unsigned i = 0; i < SYNCS; i++) {
-        if (strcmp(value, sync_names[i]) == 0) {
-            c->sync = (enum tr_sync)i;
-            return TARRY_OK;
+    for (unsigned i = 0; i < TR_KEY_COUNT; i++) {
+        if (is_env_key(&tr_key_rows[i], name, len)) {
+            tr_text(whole, sizeof whole, "%.*s", (int)(equals - variable), variable);
+            place.name = whole;
+            return tr_config_set(r, (enum tr_key)i, equals + 1, &place);
         }
     }
-    return refuse("tarry serve --help", "--sync takes always, 50ms or never, not \"%s\".", value);
+    if (is_foreign(name, len) || is_kubernetes(name, len)) {
+        return TARRY_OK;
+    }
+    return tr_reading_refuse(r,
+                             "there is no key for the environment variable %.*s; the names are "
+                             "TARRY_SECTION_KEY, such as TARRY_STORE_PATH. Unset it.",
+                             (int)(equals - variable), variable);
 }
 
-static int read_serve(struct tr_config *c, struct args *a)
+int tr_config_read_env(struct tr_reading *r, char **env)
 {
     int err = TARRY_OK;
 
-    c->command = TR_COMMAND_SERVE;
-    while (err == TARRY_OK && a->next < a->count) {
-        const char *arg = a->at[a->next++];
-        const char *value = NULL;
+    for (; err == TARRY_OK && *env != NULL; env++) {
+        const char *equals = strchr(*env, '=');
 
-        if (is_help(arg)) {
-            c->command = TR_COMMAND_HELP_SERVE;
-            return TARRY_OK;
-        }
-        if (is_flag(arg, "--data", &value)) {
-            c->data_path = take_value(a, "--data", value, &a->data_given);
-            err = c->data_path != NULL ? TARRY_OK : TARRY_EINVAL;
-        } else if (is_flag(arg, "--sync", &value)) {
-            value = take_value(a, "--sync", value, &a->sync_given);
-            err = value != NULL ? set_sync(c, value) : TARRY_EINVAL;
-        } else if (arg[0] == '-') {
-            err = refuse("tarry serve --help", "serve has no flag \"%s\".", arg);
-        } else {
-            err = refuse("tarry serve --help",
-                         "serve does not know what to do with \"%s\"; the data directory is named "
-                         "by --data.",
-                         arg);
+        if (equals != NULL && strncmp(*env, "TARRY_", 6) == 0) {
+            err = read_variable(r, *env, equals);
         }
     }
     return err;
 }
 
-/* help and version: nothing may follow, but for the command that help is wanted of. */
-static int read_bare(struct tr_config *c, struct args *a, enum tr_command command)
+/* The file's name: the flag, or TARRY_CONFIG, or none. */
+static int find_file(struct tr_reading *r, const struct tr_flags *flags)
 {
-    const char *word = a->at[a->next - 1];
-    const char *next = a->next < a->count ? a->at[a->next] : NULL;
+    struct tr_config *c = r->config;
 
-    c->command = command;
-    if (command == TR_COMMAND_HELP && next != NULL && strcmp(next, "serve") == 0) {
-        c->command = TR_COMMAND_HELP_SERVE;
-        next = ++a->next < a->count ? a->at[a->next] : NULL;
-    }
-    if (next != NULL && is_help(next)) {
-        c->command = TR_COMMAND_HELP;
-        return TARRY_OK;
-    }
-    if (next != NULL) {
-        return refuse("tarry help", "%s does not know what to do with \"%s\".", word, next);
+    c->config_path = flags->config_path;
+    for (char **env = c->env; c->config_path == NULL && *env != NULL; env++) {
+        if (strncmp(*env, "TARRY_CONFIG=", 13) == 0) {
+            c->config_path = *env + 13;
+            if (*c->config_path == '\0') {
+                return tr_reading_refuse(r, "TARRY_CONFIG is empty: name a file, or unset it.");
+            }
+        }
     }
     return TARRY_OK;
 }
 
-int tr_config_read(struct tr_config *c, int argc, char **argv)
-{
-    struct args a = {.count = argc, .at = argv, .next = 2};
-    const char *word = argc > 1 ? argv[1] : NULL;
+/* ---- all sources ---- */
 
-    *c = (struct tr_config){.data_path = "./tarry-data", .sync = TR_SYNC_ALWAYS};
-    if (word == NULL) {
-        return refuse("tarry help", "what shall it do? To start the server: tarry serve");
+int tr_config_set_defaults(struct tr_reading *r)
+{
+    int err = TARRY_OK;
+
+    for (unsigned i = 0; err == TARRY_OK && i < TR_KEY_COUNT; i++) {
+        struct tr_place place = {.from = TR_FROM_DEFAULT, .name = tr_key_rows[i].full};
+
+        err = tr_config_set(r, (enum tr_key)i, tr_key_rows[i].fallback, &place);
     }
-    if (strcmp(word, "serve") == 0) {
-        return read_serve(c, &a);
+    r->config->sync_us = 50000;
+    return err;
+}
+
+static int set_flags(struct tr_reading *r, const struct tr_flags *flags)
+{
+    int err = TARRY_OK;
+
+    for (unsigned i = 0; err == TARRY_OK && i < TR_KEY_COUNT; i++) {
+        struct tr_place place = {.from = TR_FROM_FLAG, .name = flags->name[i]};
+
+        if (flags->value[i] != NULL) {
+            err = tr_config_set(r, (enum tr_key)i, flags->value[i], &place);
+        }
     }
-    if (strcmp(word, "version") == 0 || strcmp(word, "--version") == 0) {
-        return read_bare(c, &a, TR_COMMAND_VERSION);
+    return err;
+}
+
+static int check_open(struct tr_reading *r, enum tr_key key, const struct tr_address *a)
+{
+    const struct tr_setting *setting = &r->config->settings[key];
+    char where[512] = "";
+
+    if (tr_address_is_local(a) || r->config->insecure) {
+        return TARRY_OK;
     }
-    if (strcmp(word, "help") == 0 || is_help(word)) {
-        return read_bare(c, &a, TR_COMMAND_HELP);
+    if (setting->from == TR_FROM_FILE) {
+        tr_text(where, sizeof where, "%s:%d: ", r->config->config_path, setting->line);
     }
-    return refuse("tarry help", "there is no command \"%s\".", word);
+    return tr_reading_refuse(
+        r,
+        "%s%s is %s, which other machines can reach, and this version knows no tokens: whoever "
+        "gets there may take and delete every job. Listen on 127.0.0.1, or if that network can be "
+        "trusted say --insecure (listen.insecure = on).",
+        where, tr_key_rows[key].full, setting->text);
+}
+
+int tr_config_finish(struct tr_reading *r)
+{
+    struct tr_config *c = r->config;
+    int err = TARRY_OK;
+
+    c->data_path = c->settings[TR_KEY_STORE_PATH].text;
+    c->sync_text = c->settings[TR_KEY_STORE_SYNC].text;
+    c->listen_beanstalk = c->settings[TR_KEY_LISTEN_BEANSTALK].text;
+    c->listen_http = c->settings[TR_KEY_LISTEN_HTTP].text;
+    if (!c->drop_in) {
+        err = check_open(r, TR_KEY_LISTEN_BEANSTALK, &c->beanstalk_addr);
+    }
+    return err == TARRY_OK && !c->drop_in ? check_open(r, TR_KEY_LISTEN_HTTP, &c->http_addr) : err;
+}
+
+static void next_source(struct tr_reading *r)
+{
+    memset(r->given, 0, sizeof r->given);
+}
+
+static int read_sources(struct tr_reading *r, const struct tr_flags *flags)
+{
+    struct tr_config *c = r->config;
+    int err = tr_config_set_defaults(r);
+
+    next_source(r);
+    if (err == TARRY_OK) {
+        err = find_file(r, flags);
+    }
+    if (err == TARRY_OK && c->config_path != NULL) {
+        err = tr_config_read_file(r, c->config_path);
+    }
+    next_source(r);
+    if (err == TARRY_OK) {
+        err = tr_config_read_env(r, c->env);
+    }
+    next_source(r);
+    if (err == TARRY_OK) {
+        err = set_flags(r, flags);
+    }
+    return err == TARRY_OK ? tr_config_finish(r) : err;
+}
+
+int tr_config_read_all(struct tr_reading *r, struct tr_config *c, int argc, char **argv, char **env)
+{
+    struct tr_flags flags;
+    int err;
+
+    *c = (struct tr_config){.argc = argc, .argv = argv, .env = env};
+    *r = (struct tr_reading){.config = c, .exit = TR_EXIT_USAGE};
+    err = tr_config_read_command(r, &flags);
+    if (err == TARRY_OK && c->command == TR_COMMAND_SERVE && !c->drop_in) {
+        err = read_sources(r, &flags);
+    }
+    return err;
+}
+
+enum tr_exit tr_config_read(struct tr_config *c, int argc, char **argv, char **env)
+{
+    struct tr_reading r;
+
+    if (tr_config_read_all(&r, c, argc, argv, env) == TARRY_OK) {
+        return TR_EXIT_FINE;
+    }
+    fprintf(stderr, "tarry: %s\nTry: %s\n", r.why, r.advice);
+    return r.exit;
+}
+
+void tr_config_fini(struct tr_config *c)
+{
+    for (unsigned i = 0; i < TR_KEY_COUNT; i++) {
+        free(c->settings[i].text);
+    }
+    *c = (struct tr_config){.command = TR_COMMAND_HELP};
+}
+
+void tr_config_warn(const struct tr_config *c, struct tr_logger *log)
+{
+    if (c->settings[TR_KEY_LISTEN_HTTP].from != TR_FROM_DEFAULT &&
+        c->http_addr.kind != TR_ADDRESS_OFF) {
+        tr_logger_say(log, TR_LEVEL_WARNING,
+                      "this version has no HTTP port yet; listen.http is not used");
+    }
+    if (c->drop_in && c->data_path != NULL && tr_config_has_binlog(c->data_path)) {
+        tr_logger_say(log, TR_LEVEL_WARNING,
+                      "%s holds a binlog of beanstalkd, which tarry does not read: the jobs in it "
+                      "are not taken over",
+                      c->data_path);
+    }
+    if (!tr_address_is_local(&c->beanstalk_addr)) {
+        tr_logger_say(log, TR_LEVEL_WARNING,
+                      "%s can be reached from other machines, and whoever gets there may take and "
+                      "delete every job",
+                      c->listen_beanstalk);
+    }
+}
+
+/* ---- reading again ---- */
+
+static bool same(const struct tr_setting *a, const struct tr_setting *b)
+{
+    return a->text != NULL && b->text != NULL && strcmp(a->text, b->text) == 0;
+}
+
+/* Says what is different now; gives how many are. */
+static unsigned compare(const struct tr_config *now, const struct tr_config *fresh,
+                        const struct tr_logger *log)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < TR_KEY_COUNT; i++) {
+        const char *old = now->settings[i].text;
+        const char *new = fresh->settings[i].text;
+
+        if (same(&now->settings[i], &fresh->settings[i])) {
+            continue;
+        }
+        count++;
+        if (tr_key_rows[i].live) {
+            tr_logger_say(log, TR_LEVEL_INFO, "config read again: %s is now %s, was %s",
+                          tr_key_rows[i].full, new, old);
+        } else {
+            tr_logger_say(log, TR_LEVEL_WARNING,
+                          "config read again: %s stays %s until a restart, which would make it %s",
+                          tr_key_rows[i].full, old, new);
+        }
+    }
+    return count;
+}
+
+/* The new setting where that is possible; the other text goes with `fresh`. */
+static void take_over(struct tr_config *now, struct tr_config *fresh)
+{
+    for (unsigned i = 0; i < TR_KEY_COUNT; i++) {
+        if (tr_key_rows[i].live || same(&now->settings[i], &fresh->settings[i])) {
+            struct tr_setting old = now->settings[i];
+
+            now->settings[i] = fresh->settings[i];
+            fresh->settings[i] = old;
+            if (!tr_key_rows[i].live) { /* the server may be using this very string */
+                fresh->settings[i].text = now->settings[i].text;
+                now->settings[i].text = old.text;
+            }
+        }
+    }
+    now->log_level = fresh->log_level;
+    now->log_json = fresh->log_json;
+    now->body_max = fresh->body_max;
+}
+
+int tr_config_reload(struct tr_config *c, struct tr_logger *log)
+{
+    struct tr_config fresh;
+    struct tr_reading r;
+    int err;
+
+    if (c->drop_in) {
+        tr_logger_say(log, TR_LEVEL_INFO, "there is no config file to read again");
+        return TARRY_OK;
+    }
+    err = tr_config_read_all(&r, &fresh, c->argc, c->argv, c->env);
+    if (err != TARRY_OK) {
+        tr_logger_say(log, TR_LEVEL_ERROR, "the config was not taken over, all stays as it was: %s",
+                      r.why);
+    } else {
+        if (compare(c, &fresh, log) == 0) {
+            tr_logger_say(log, TR_LEVEL_INFO, "%s",
+                          c->config_path != NULL ? "config read again: nothing has changed"
+                                                 : "there is no config file to read again");
+        }
+        take_over(c, &fresh);
+        log->level = c->log_level;
+        log->json = c->log_json;
+    }
+    tr_config_fini(&fresh);
+    return err;
 }

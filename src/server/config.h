@@ -2,39 +2,115 @@
 #define TR_SERVER_CONFIG_H
 
 /*
- * The command line: what to do, and how. See config.c.
+ * What to do, and how: from the command line, the environment and the config file. See config.c.
  *
- * Strings point into argv.
+ * Ownership: the config owns its strings; they live until tr_config_fini, and a reload never
+ * replaces one that the server may be using. argv and the environment are borrowed for as long as
+ * the config lives.
  */
 
 #include "base/check.h"
 #include "engine/engine.h"
+#include "server/address.h"
+#include "server/logger.h"
+
+#include <stdbool.h>
+#include <stdint.h>
 
 /* How the process ends. */
 enum tr_exit {
     TR_EXIT_FINE = 0,
     TR_EXIT_FAILED = 1,  /* something went wrong at run time */
-    TR_EXIT_USAGE = 2,   /* the command line is wrong */
+    TR_EXIT_USAGE = 2,   /* the command line or the config is wrong */
     TR_EXIT_DAMAGED = 3, /* the store cannot be used by this version: damaged, or too new */
+    TR_EXIT_DROP_IN = 5, /* wrong flags of `tarry beanstalkd`: the number that beanstalkd uses */
 };
 
 enum tr_command {
     TR_COMMAND_HELP,
     TR_COMMAND_HELP_SERVE,
-    TR_COMMAND_SERVE,
+    TR_COMMAND_HELP_DROP_IN,
+    TR_COMMAND_SERVE, /* also for beanstalkd, with drop_in */
     TR_COMMAND_VERSION,
+    TR_COMMAND_VERSION_DROP_IN,
+};
+
+/* The keys; config_keys.c says what each may be. */
+enum tr_key {
+    TR_KEY_STORE_PATH,
+    TR_KEY_STORE_SYNC,
+    TR_KEY_STORE_READ_ONLY,
+    TR_KEY_LISTEN_BEANSTALK,
+    TR_KEY_LISTEN_HTTP,
+    TR_KEY_LISTEN_INSECURE,
+    TR_KEY_ENGINE_KIND,
+    TR_KEY_CLOCK_TEST,
+    TR_KEY_LIMITS_BODY,
+    TR_KEY_LOG_LEVEL,
+    TR_KEY_LOG_JSON,
+    TR_KEY_COUNT
+};
+
+/* Where a value came from; the later wins over the earlier. */
+enum tr_from { TR_FROM_DEFAULT, TR_FROM_FILE, TR_FROM_ENVIRONMENT, TR_FROM_FLAG };
+
+struct tr_setting {
+    char *text;        /* the value as it was given; an address in its canonical form; may be NULL
+                          for the data path of a drop_in */
+    enum tr_from from; /* of text */
+    int line;          /* TR_FROM_FILE: in config_path; else 0 */
 };
 
 struct tr_config {
     enum tr_command command;
-    const char *data_path;
-    enum tr_sync sync;
+    bool drop_in;                     /* called as beanstalkd: flags only, no environment or file */
+    const char *config_path;          /* NULL: no file */
+    const char *data_path;            /* NULL: a temporary store, gone at exit; drop_in only */
+    enum tr_sync sync;                /* NEVER when data_path is NULL */
+    uint64_t sync_us;                 /* TR_SYNC_INTERVAL: 50 ms; drop_in: any number of ms */
+    const char *sync_text;            /* "always", "50ms", "never"; drop_in: any number of ms */
+    const char *listen_beanstalk;     /* canonical: "127.0.0.1:11300", "[::1]:0", "unix:P", "off" */
+    const char *listen_http;          /* the same; not used yet */
+    struct tr_address beanstalk_addr; /* listen_beanstalk, taken apart */
+    struct tr_address http_addr;
+    bool insecure;
+    uint32_t body_max; /* of the beanstalk port; at most TR_CONFIG_BODY_MAX */
+    const char *user;  /* to become after the sockets are bound; NULL: stay; drop_in only */
+    enum tr_log_level log_level;
+    bool log_json;
+
+    struct tr_setting settings[TR_KEY_COUNT];
+    int argc; /* for a reload */
+    char **argv;
+    char **env;
 };
 
-/* Reads the command line. TARRY_EINVAL: it is wrong, and stderr says why and what to do. */
-TR_MUST_USE int tr_config_read(struct tr_config *c, int argc, char **argv);
+#define TR_CONFIG_BODY_MAX (8U << 20)
+#define TR_CONFIG_BODY_DEFAULT 65535U
 
-/* The word for it on the command line. */
+/*
+ * Reads everything. TR_EXIT_FINE: go on with c->command. Else stderr says why and what to do, and
+ * the process ends so. Either way tr_config_fini is due. `env` is like environ.
+ */
+TR_MUST_USE enum tr_exit tr_config_read(struct tr_config *c, int argc, char **argv, char **env);
+void tr_config_fini(struct tr_config *c);
+
+/* Logs what is odd but no error: to be called once, when the server starts. */
+void tr_config_warn(const struct tr_config *c, struct tr_logger *log);
+
+/*
+ * Reads file and environment again, under the same command line. Takes over what can change while
+ * running: log_level and log_json (in `log` too) and body_max. Says in `log` what has changed, and
+ * of other keys that they need a restart. TARRY_EINVAL: something is wrong and was logged, and all
+ * is as it was. TARRY_ENOMEM likewise.
+ */
+TR_MUST_USE int tr_config_reload(struct tr_config *c, struct tr_logger *log);
+
+/* "always", "50ms", "never". Where the drop-in may have another interval: c->sync_text. */
 const char *tr_config_sync_name(enum tr_sync sync);
+
+/* "store.path" and so on; "default", "file", "environment", "flag". */
+const char *tr_config_key_name(enum tr_key key);
+const char *tr_config_from_name(enum tr_from from);
 
 #endif

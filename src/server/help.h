@@ -1,9 +1,10 @@
 #ifndef TR_SERVER_HELP_H
 #define TR_SERVER_HELP_H
 
-/* What `tarry help` and `tarry serve --help` print: whole texts, true for this version. */
+/* What `tarry help`, `tarry serve --help` and `tarry beanstalkd -h` print: whole texts. */
 
 extern const char tr_help_text[];
 extern const char tr_help_serve_text[];
+extern const char tr_help_drop_in_text[];
 
 #endif

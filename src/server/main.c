@@ -6,6 +6,7 @@
 #include "server/serve.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 static enum tr_exit print(const char *text)
 {
@@ -16,20 +17,28 @@ static enum tr_exit print(const char *text)
     return TR_EXIT_FINE;
 }
 
-static enum tr_exit run(int argc, char **argv)
+static enum tr_exit serve(struct tr_config *config)
 {
-    struct tr_config config;
+    struct tr_logger log;
 
-    if (tr_config_read(&config, argc, argv) != TARRY_OK) {
-        return TR_EXIT_USAGE;
-    }
-    switch (config.command) {
+    tr_logger_init(&log, config->log_level, config->log_json);
+    tr_config_warn(config, &log);
+    return tr_serve(config);
+}
+
+static enum tr_exit run(struct tr_config *config)
+{
+    switch (config->command) {
     case TR_COMMAND_SERVE:
-        return tr_serve(&config);
+        return serve(config);
     case TR_COMMAND_HELP_SERVE:
         return print(tr_help_serve_text);
+    case TR_COMMAND_HELP_DROP_IN:
+        return print(tr_help_drop_in_text);
     case TR_COMMAND_VERSION:
         return print("tarry " TARRY_VERSION "\n");
+    case TR_COMMAND_VERSION_DROP_IN:
+        return print("beanstalkd 1.13 (tarry " TARRY_VERSION ")\n");
     case TR_COMMAND_HELP:
         break;
     }
@@ -38,5 +47,12 @@ static enum tr_exit run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    return (int)run(argc, argv);
+    struct tr_config config;
+    enum tr_exit how = tr_config_read(&config, argc, argv, environ);
+
+    if (how == TR_EXIT_FINE) {
+        how = run(&config);
+    }
+    tr_config_fini(&config);
+    return (int)how;
 }

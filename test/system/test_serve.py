@@ -48,7 +48,7 @@ def test_version(args):
 def test_help_names_the_commands(args):
     done = tarry(*args)
     assert (done.returncode, done.stderr) == (0, "")
-    for word in ("serve", "version", "help", "--data"):
+    for word in ("serve", "beanstalkd", "version", "help", "--data"):
         assert word in done.stdout
 
 
@@ -64,8 +64,8 @@ def test_help_of_serve_names_the_flags(args):
 @pytest.mark.parametrize("args, says", [
     ([], "tarry serve"),
     (["swerve"], '"swerve"'),
-    (["serve", "--http", "127.0.0.1:0"], '"--http"'),
-    (["serve", "--config=x"], '"--config=x"'),
+    (["serve", "--htttp", "127.0.0.1:0"], '"--htttp"'),
+    (["serve", "--config=x"], "the config file x cannot be read"),
     (["serve", "--datadir", "x"], '"--datadir"'),
     (["serve", "here"], "--data"),
     (["serve", "--sync", "sometimes"], "always, 50ms or never"),

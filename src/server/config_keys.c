@@ -1,0 +1,292 @@
+/*
+ * The table of keys: all that is special about one key stands in its row. Flags, --set, the
+ * environment, the file and a reload work from the table; a new key is a number in config.h, a row
+ * here, a line in the help and one in doc/config.md.
+ */
+
+#include "base/err.h"
+#include "base/text.h"
+#include "engine/record.h"
+#include "server/config_inner.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+static_assert(TR_CONFIG_BODY_MAX == TR_BODY_MAX, "no port may take more than the engine");
+
+int tr_reading_refuse(struct tr_reading *r, const char *format, ...)
+{
+    va_list args;
+
+    if (r->why[0] == '\0') {
+        va_start(args, format);
+        tr_text_list(r->why, sizeof r->why, format, args);
+        va_end(args);
+    }
+    return TARRY_EINVAL;
+}
+
+int tr_reading_no_memory(struct tr_reading *r)
+{
+    r->exit = TR_EXIT_FAILED;
+    (void)tr_reading_refuse(r, "there is not enough memory to read the config.");
+    return TARRY_ENOMEM;
+}
+
+/* ---- what the values mean ---- */
+
+static const char *const sync_names[] = {
+    [TR_SYNC_ALWAYS] = "always",
+    [TR_SYNC_INTERVAL] = "50ms",
+    [TR_SYNC_NEVER] = "never",
+};
+
+enum { SYNCS = sizeof sync_names / sizeof sync_names[0] };
+
+const char *tr_config_sync_name(enum tr_sync sync)
+{
+    TR_CHECK((unsigned)sync < SYNCS);
+    return sync_names[sync];
+}
+
+static int apply_path(struct tr_config *c, const char *value, const char **why)
+{
+    (void)c; /* tr_config_finish takes the text */
+    (void)value;
+    (void)why;
+    return TARRY_OK;
+}
+
+static int apply_sync(struct tr_config *c, const char *value, const char **why)
+{
+    (void)why;
+    for (unsigned i = 0; i < SYNCS; i++) {
+        if (strcmp(value, sync_names[i]) == 0) {
+            c->sync = (enum tr_sync)i;
+            return TARRY_OK;
+        }
+    }
+    return TARRY_EINVAL;
+}
+
+static int read_switch(const char *value, bool *on)
+{
+    *on = strcmp(value, "on") == 0;
+    return *on || strcmp(value, "off") == 0 ? TARRY_OK : TARRY_EINVAL;
+}
+
+/* A switch that may not be on in this version. */
+static int apply_absent(const char *value, const char **why, const char *reason)
+{
+    bool on;
+    int err = read_switch(value, &on);
+
+    if (err == TARRY_OK && on) {
+        *why = reason;
+        return TARRY_EINVAL;
+    }
+    return err;
+}
+
+static int apply_read_only(struct tr_config *c, const char *value, const char **why)
+{
+    (void)c;
+    return apply_absent(value, why, "is not possible yet: this version always writes to its store");
+}
+
+static int apply_test_clock(struct tr_config *c, const char *value, const char **why)
+{
+    (void)c;
+    return apply_absent(value, why, "is not possible yet: this version has no test clock");
+}
+
+static int apply_beanstalk(struct tr_config *c, const char *value, const char **why)
+{
+    return tr_address_read(&c->beanstalk_addr, value, why);
+}
+
+static int apply_http(struct tr_config *c, const char *value, const char **why)
+{
+    return tr_address_read(&c->http_addr, value, why);
+}
+
+static int apply_insecure(struct tr_config *c, const char *value, const char **why)
+{
+    (void)why;
+    return read_switch(value, &c->insecure);
+}
+
+static int apply_engine(struct tr_config *c, const char *value, const char **why)
+{
+    (void)c;
+    if (strcmp(value, "redis") == 0) {
+        *why = "is not possible yet: this version has only the embedded engine, \"local\"";
+        return TARRY_EINVAL;
+    }
+    return strcmp(value, "local") == 0 ? TARRY_OK : TARRY_EINVAL;
+}
+
+static int apply_body(struct tr_config *c, const char *value, const char **why)
+{
+    static const struct {
+        const char *suffix;
+        uint64_t factor;
+    } units[] = {{"", 1}, {"k", 1024}, {"KiB", 1024}, {"M", 1 << 20}, {"MiB", 1 << 20}};
+    size_t digits = strspn(value, "0123456789");
+    uint64_t number = 0;
+
+    (void)why;
+    if (digits == 0 || digits > 9) {
+        return TARRY_EINVAL;
+    }
+    for (size_t i = 0; i < digits; i++) {
+        number = number * 10 + (uint64_t)(value[i] - '0');
+    }
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        if (strcmp(value + digits, units[i].suffix) == 0) {
+            number *= units[i].factor;
+            c->body_max = (uint32_t)number;
+            return number >= 1 && number <= TR_CONFIG_BODY_MAX ? TARRY_OK : TARRY_EINVAL;
+        }
+    }
+    return TARRY_EINVAL;
+}
+
+static int apply_level(struct tr_config *c, const char *value, const char **why)
+{
+    (void)why;
+    for (unsigned i = TR_LEVEL_ERROR; i <= TR_LEVEL_DEBUG; i++) {
+        if (strcmp(value, tr_log_level_name((enum tr_log_level)i)) == 0) {
+            c->log_level = (enum tr_log_level)i;
+            return TARRY_OK;
+        }
+    }
+    return TARRY_EINVAL;
+}
+
+static int apply_json(struct tr_config *c, const char *value, const char **why)
+{
+    (void)why;
+    return read_switch(value, &c->log_json);
+}
+
+/* ---- the table ---- */
+
+#define NAME(s, n) .section = (s), .name = (n), .full = s "." n, .set = "--set " s "." n
+#define ADDRESS "IP:PORT, [IPV6]:PORT, :PORT, PORT, unix:PATH or off"
+
+const struct tr_key_row tr_key_rows[TR_KEY_COUNT] = {
+    [TR_KEY_STORE_PATH] = {NAME("store", "path"), .flag = "--data", .fallback = "./tarry-data",
+                           .allowed = "a directory", .apply = apply_path},
+    [TR_KEY_STORE_SYNC] = {NAME("store", "sync"), .flag = "--sync", .fallback = "always",
+                           .allowed = "always, 50ms or never", .apply = apply_sync},
+    [TR_KEY_STORE_READ_ONLY] = {NAME("store", "read_only"), .flag = "--read-only",
+                                .is_switch = true, .fallback = "off", .allowed = "on or off",
+                                .apply = apply_read_only},
+    [TR_KEY_LISTEN_BEANSTALK] = {NAME("listen", "beanstalk"), .flag = "--beanstalk",
+                                 .fallback = "127.0.0.1:11300", .allowed = ADDRESS,
+                                 .apply = apply_beanstalk},
+    [TR_KEY_LISTEN_HTTP] = {NAME("listen", "http"), .flag = "--http", .fallback = "127.0.0.1:11301",
+                            .allowed = ADDRESS, .apply = apply_http},
+    [TR_KEY_LISTEN_INSECURE] = {NAME("listen", "insecure"), .flag = "--insecure", .is_switch = true,
+                                .fallback = "off", .allowed = "on or off", .apply = apply_insecure},
+    [TR_KEY_ENGINE_KIND] = {NAME("engine", "kind"), .flag = "--engine", .fallback = "local",
+                            .allowed = "local", .apply = apply_engine},
+    [TR_KEY_CLOCK_TEST] = {NAME("clock", "test"), .flag = "--test-clock", .is_switch = true,
+                           .fallback = "off", .allowed = "on or off", .apply = apply_test_clock},
+    [TR_KEY_LIMITS_BODY] = {NAME("limits", "body"), .live = true, .fallback = "65535",
+                            .allowed =
+                                "a number of bytes from 1 to 8388608, also as in 64KiB or 1MiB",
+                            .apply = apply_body},
+    [TR_KEY_LOG_LEVEL] = {NAME("log", "level"), .flag = "--log-level", .live = true,
+                          .fallback = "info", .allowed = "error, warning, info or debug",
+                          .apply = apply_level},
+    [TR_KEY_LOG_JSON] = {NAME("log", "json"), .flag = "--log-json", .is_switch = true, .live = true,
+                         .fallback = "off", .allowed = "on or off", .apply = apply_json},
+};
+
+const char *tr_config_key_name(enum tr_key key)
+{
+    TR_CHECK((unsigned)key < TR_KEY_COUNT);
+    return tr_key_rows[key].full;
+}
+
+enum tr_key tr_config_find_key(const char *section, const char *name)
+{
+    for (unsigned i = 0; i < TR_KEY_COUNT; i++) {
+        if (strcmp(section, tr_key_rows[i].section) == 0 &&
+            strcmp(name, tr_key_rows[i].name) == 0) {
+            return (enum tr_key)i;
+        }
+    }
+    return TR_KEY_COUNT;
+}
+
+enum tr_key tr_config_find_full(const char *full, size_t len)
+{
+    for (unsigned i = 0; i < TR_KEY_COUNT; i++) {
+        if (strlen(tr_key_rows[i].full) == len && memcmp(tr_key_rows[i].full, full, len) == 0) {
+            return (enum tr_key)i;
+        }
+    }
+    return TR_KEY_COUNT;
+}
+
+bool tr_config_has_section(const char *name, size_t len)
+{
+    for (unsigned i = 0; i < TR_KEY_COUNT; i++) {
+        const char *section = tr_key_rows[i].section;
+
+        if (strlen(section) == len && memcmp(section, name, len) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- taking a value over ---- */
+
+int tr_config_note(struct tr_reading *r, enum tr_key key, const char *text,
+                   const struct tr_place *place)
+{
+    struct tr_setting *setting = &r->config->settings[key];
+    char *copy = text != NULL ? strdup(text) : NULL;
+
+    if (text != NULL && copy == NULL) {
+        return tr_reading_no_memory(r);
+    }
+    free(setting->text);
+    *setting = (struct tr_setting){.text = copy, .from = place->from, .line = place->line};
+    return TARRY_OK;
+}
+
+int tr_config_set(struct tr_reading *r, enum tr_key key, const char *value,
+                  const struct tr_place *place)
+{
+    const struct tr_key_row *row = &tr_key_rows[key];
+    char canonical[TR_ADDRESS_TEXT];
+    const char *why = NULL;
+
+    if (r->given[key]) {
+        return tr_reading_refuse(r, "%s was given twice; give it once.", place->name);
+    }
+    r->given[key] = true;
+    if (*value == '\0') {
+        return tr_reading_refuse(r, "%s needs a value: %s.", place->name, row->allowed);
+    }
+    if (row->apply(r->config, value, &why) != TARRY_OK) {
+        if (why != NULL) {
+            return tr_reading_refuse(r, "%s: \"%s\" %s.", place->name, value, why);
+        }
+        return tr_reading_refuse(r, "%s takes %s, not \"%s\".", place->name, row->allowed, value);
+    }
+    if (key == TR_KEY_LISTEN_BEANSTALK || key == TR_KEY_LISTEN_HTTP) {
+        tr_address_text(key == TR_KEY_LISTEN_HTTP ? &r->config->http_addr
+                                                  : &r->config->beanstalk_addr,
+                        canonical);
+        value = canonical;
+    }
+    return tr_config_note(r, key, value, place);
+}

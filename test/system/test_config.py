@@ -1,0 +1,248 @@
+"""The config as the binary reads it: flags, environment, file, and the flags of beanstalkd.
+
+What each source may hold is tested in test/unit/test_config.c; here it is what a user sees of it:
+exit codes, stdout and stderr, what the server then does."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from harness import TARRY, Server, tarry
+
+LOCAL = ["--beanstalk", "127.0.0.1:0"]  # a free port
+DOC = pathlib.Path(__file__).parents[2] / "doc" / "config.md"
+
+
+class Program(Server):
+    """A running server by its whole command line."""
+
+    def __init__(self, *command, env=None, cwd=None):
+        self.started = time.monotonic()
+        self.said = ""
+        self.process = subprocess.Popen([*map(str, command)], cwd=cwd,
+                                        env={**os.environ, **(env or {})},
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def refused(*args, status=2, **more):
+    """It must end at once with this status and one reason on stderr: gives that."""
+    done = tarry(*args, **more)
+    assert (done.returncode, done.stdout) == (status, ""), done.stderr
+    why, advice = done.stderr.splitlines()
+    assert why.startswith("tarry: ")
+    assert advice.startswith("Try: tarry")
+    return why
+
+
+def env(**more):
+    return {**os.environ, **more}
+
+
+# ---- sources ----
+
+
+def test_file_environment_and_flags_together(tmp_path):
+    conf = tmp_path / "tarry.conf"
+    conf.write_text("# all in one\n[store]\npath = from-file\nsync = never\n"
+                    "[listen]\nbeanstalk = 127.0.0.1:0\n")
+    with Program(TARRY, "serve", "--config", conf, cwd=tmp_path) as server:
+        server.ready()
+        assert "data in from-file, sync never\n" in server.said
+        assert server.stop() == 0
+    with Program(TARRY, "serve", cwd=tmp_path,
+                 env={"TARRY_CONFIG": str(conf), "TARRY_STORE_PATH": "from-env"}) as server:
+        server.ready()
+        assert "data in from-env, sync never\n" in server.said
+        assert server.stop() == 0
+    with Program(TARRY, "serve", f"--config={conf}", "--data", "from-flag", "--set",
+                 "store.sync=50ms", cwd=tmp_path, env={"TARRY_STORE_PATH": "from-env"}) as server:
+        server.ready()
+        assert "data in from-flag, sync 50ms\n" in server.said
+        assert server.stop() == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["from-env", "from-file",
+                                                                "from-flag", "tarry.conf"]
+
+
+def test_mistakes_in_the_file_are_told_by_line(tmp_path):
+    conf = tmp_path / "tarry.conf"
+    for text, line, says in [
+            ("[store]\npth = x\n", 2, 'there is no key "pth"'),
+            ("\n[stor]\n", 2, 'there is no section "stor"'),
+            ("[store]\npath = x\npath = y\n", 3, "the first is in line 2"),
+            ("[store]\nsync = sometimes\n", 2, "always, 50ms or never"),
+            ("[store]\npath = a\n    b\n", 3, "begins with a space"),
+            ("[store]\npath = " + "x" * 200, 2, "longer than 199 bytes"),
+            ("[listen]\nbeanstalk = 0.0.0.0:0\n", 2, "--insecure")]:
+        conf.write_text(text)
+        why = refused("serve", "--config", conf, cwd=tmp_path)
+        assert why.startswith(f"tarry: {conf}:{line}: ")
+        assert says in why
+    assert list(tmp_path.iterdir()) == [conf]
+
+
+def test_file_that_cannot_be_read(tmp_path):
+    assert "No such file" in refused("serve", "--config", tmp_path / "none")
+    assert "Is a directory" in refused("serve", env=env(TARRY_CONFIG=str(tmp_path)))
+
+
+def test_mistakes_in_the_environment():
+    assert "TARRY_STORE_SYNC takes always" in refused("serve", env=env(TARRY_STORE_SYNC="x"))
+    assert "TARRY_STORE_PTH" in refused("serve", env=env(TARRY_STORE_PTH="x"))
+    assert tarry("version", env=env(TARRY_STORE_PTH="x")).returncode == 0
+
+
+def test_what_this_version_has_not():
+    assert "only the embedded engine" in refused("serve", "--engine", "redis")
+    assert "test clock" in refused("serve", "--test-clock")
+    assert "always writes" in refused("serve", "--read-only")
+    assert "always writes" in refused("serve", env=env(TARRY_STORE_READ_ONLY="on"))
+
+
+# ---- addresses ----
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "192.0.2.1:11300"])
+def test_open_address_needs_a_word(address):
+    for flag in ("--beanstalk", "--http"):
+        why = refused("serve", flag, address)
+        assert address in why and "--insecure" in why
+
+
+def test_insecure_is_allowed_and_told(tmp_path):
+    with Server(tmp_path / "store", "--beanstalk", "0.0.0.0:0", "--insecure") as server:
+        server.ready()
+        server.wait_for("warning: 0.0.0.0:0 can be reached from other machines")
+        assert server.stop() == 0
+
+
+def test_http_is_not_there_yet(tmp_path):
+    command = [TARRY, "serve", "--data", tmp_path / "store", *LOCAL]
+    for flags, warnings in [([], 0), (["--http", "127.0.0.1:0"], 1), (["--http=off"], 0)]:
+        with Program(*command, *flags) as server:
+            server.ready()
+            assert server.stop() == 0
+            assert server.said.count("warning: this version has no HTTP port yet; listen.http is "
+                                     "not used\n") == warnings
+
+
+# ---- the log ----
+
+
+def test_log_as_json(tmp_path):
+    process = subprocess.Popen([TARRY, "serve", "--data", str(tmp_path / "store"), *LOCAL,
+                                "--log-json", "--http", ":0"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    line = json.loads(process.stderr.readline())
+    assert process.stdout.readline().startswith("tarry ")  # what was asked for stays text
+    process.terminate()
+    process.communicate()
+    assert process.returncode == 0
+    assert list(line) == ["time", "level", "msg"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["time"])
+    assert line["level"] == "warning"
+    assert line["msg"] == "this version has no HTTP port yet; listen.http is not used"
+
+
+def test_log_level(tmp_path):
+    with Server(tmp_path / "store", *LOCAL, "--http", ":0", "--log-level=error") as server:
+        server.ready()
+        assert server.stop() == 0
+        assert "warning" not in server.said
+
+
+# ---- beanstalkd ----
+
+
+@pytest.fixture
+def beanstalkd(tmp_path):
+    """tarry under the name of beanstalkd."""
+    link = tmp_path / "beanstalkd"
+    link.symlink_to(TARRY)
+    return link
+
+
+def run(*command):
+    return subprocess.run([*map(str, command)], capture_output=True, text=True)
+
+
+def test_link_named_beanstalkd(beanstalkd, tmp_path):
+    for start in ([beanstalkd], [TARRY, "beanstalkd"]):
+        data = tmp_path / f"store{len(start)}"
+        with Program(*start, "-p0", "-l", "127.0.0.1", "-b", data, "-Vz100") as server:
+            server.ready()
+            assert f"data in {data}, sync 50ms\n" in server.said
+            assert server.stop() == 0
+    done = run(beanstalkd, "-v")
+    version = tarry("version").stdout.split()[1]
+    assert (done.returncode, done.stdout) == (0, f"beanstalkd 1.13 (tarry {version})\n")
+    done = run(beanstalkd, "-h")
+    assert (done.returncode, done.stdout) == (0, tarry("help", "beanstalkd").stdout)
+
+
+def test_beanstalkd_heeds_no_environment(tmp_path):
+    data = tmp_path / "store"
+    with Program(TARRY, "beanstalkd", "-p0", "-b", data, "-f0", cwd=tmp_path,
+                 env={"TARRY_STORE_PATH": "x", "TARRY_FOO": "1", "TARRY_CONFIG": "y"}) as server:
+        server.ready()
+        assert f"data in {data}, sync always\n" in server.said
+        assert server.stop() == 0
+    assert list(tmp_path.iterdir()) == [data]
+
+
+def test_beanstalkd_on_all_addresses_is_its_users_word(tmp_path):
+    with Program(TARRY, "beanstalkd", "-p0", "-b", tmp_path / "store", "-l0.0.0.0") as server:
+        server.ready()
+        server.wait_for("warning: 0.0.0.0:0 can be reached from other machines")
+        assert server.stop() == 0
+
+
+def test_beanstalkd_binlog_is_not_overlooked(tmp_path):
+    (tmp_path / "binlog.7").write_bytes(b"x" * 100)
+    (tmp_path / "lock").write_bytes(b"")
+    with Program(TARRY, "beanstalkd", "-p0", "-b", tmp_path) as server:
+        server.ready()
+        server.wait_for("warning: .* holds a binlog of beanstalkd, which tarry does not read")
+        assert server.stop() == 0
+    assert (tmp_path / "binlog.7").read_bytes() == b"x" * 100
+
+
+@pytest.mark.parametrize("flags", [["-X"], ["-VX"], ["foo"], ["-"], ["--"], ["-p"], ["-z", "abc"],
+                                   ["-f", "1.5"], ["-z1k"], ["-sabc"], ["-Vb"]])
+def test_beanstalkd_wrong_flags_end_as_there(flags):
+    refused("beanstalkd", *flags, status=5)
+    theirs = shutil.which("beanstalkd")
+    if theirs:
+        assert run(theirs, *flags).returncode == 5
+
+
+@pytest.mark.parametrize("flags, says", [
+    (["-z", "8388609"], "8 MiB"), (["-z0"], "1 to 8388608"), (["-p", "abc"], "0 to 65535"),
+    (["-p65536"], "0 to 65535"), (["-l", "example.org"], "names a host"), (["-l", "unix:"], "path")])
+def test_beanstalkd_values_that_tarry_cannot_take(flags, says):
+    assert says in refused("beanstalkd", *flags)
+
+
+# ---- the document ----
+
+
+def test_document_names_what_the_help_names():
+    text = DOC.read_text()
+    said = tarry("help", "serve").stdout
+    for word in set(re.findall(r"--[a-z][a-z-]+|TARRY_[A-Z_]+[A-Z]|\b[a-z]+\.[a-z_]+\b(?=  )", said)):
+        assert f"`{word}" in text, word
+    for flag in re.findall(r"^  (-\w)", tarry("help", "beanstalkd").stdout, re.M):
+        assert f"`{flag}" in text, flag
+
+
+def test_example_in_the_document_is_valid(tmp_path):
+    example = re.search(r"```ini\n(.*?)```", DOC.read_text(), re.S)[1]
+    conf = tmp_path / "tarry.conf"
+    conf.write_text(example)
+    with Program(TARRY, "serve", "--config", conf, "--data", tmp_path / "store", *LOCAL) as server:
+        server.ready()
+        assert server.stop() == 0

@@ -1,0 +1,878 @@
+/*
+ * The config without a server: sources and which of them wins, refusals, the flags of beanstalkd,
+ * the help, warnings, reading again.
+ */
+
+#include "base/err.h"
+#include "base/rng.h"
+#include "base/text.h"
+#include "server/config_inner.h"
+#include "server/help.h"
+#include "test/unit/ear.h"
+
+#include <ctype.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { WORDS_MAX = 16 };
+
+#define COUNT(a) (sizeof(a) / sizeof(a)[0])
+
+/* One reading, with what it read from. */
+struct bench {
+    struct tr_config c;
+    struct tr_reading r;
+    char *argv[WORDS_MAX + 1];
+    char *env[WORDS_MAX + 1];
+    char words[2][1024];
+    char path[64]; /* of a config file; empty: none */
+};
+
+/* Takes text apart at its spaces. */
+static int split(char **out, char *room, const char *text)
+{
+    int count = 0;
+
+    tr_text(room, 1024, "%s", text);
+    while (*room != '\0') {
+        size_t len = strcspn(room, " ");
+
+        assert_true(count < WORDS_MAX);
+        out[count++] = room;
+        room += len;
+        if (*room == ' ') {
+            *room++ = '\0';
+        }
+    }
+    out[count] = NULL;
+    return count;
+}
+
+/* Reads a command line and an environment, both with spaces between the words. */
+static int read_both(struct bench *b, const char *line, const char *env)
+{
+    int argc = split(b->argv, b->words[0], line);
+
+    (void)split(b->env, b->words[1], env);
+    return tr_config_read_all(&b->r, &b->c, argc, b->argv, b->env);
+}
+
+static void write_file(const char *path, const char *text, size_t len)
+{
+    FILE *file = fopen(path, "w");
+
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, len, file), len);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void new_file(struct bench *b, const char *text, size_t len)
+{
+    int fd;
+
+    tr_text(b->path, sizeof b->path, "/tmp/test_config.XXXXXX");
+    fd = mkstemp(b->path);
+    assert_true(fd >= 0);
+    assert_int_equal(close(fd), 0);
+    write_file(b->path, text, len);
+}
+
+/* Reads a file, then env and flags. */
+static int read_file(struct bench *b, const char *text, const char *env, const char *flags)
+{
+    char line[256];
+
+    new_file(b, text, strlen(text));
+    tr_text(line, sizeof line, "tarry serve --config %s %s", b->path, flags);
+    return read_both(b, line, env);
+}
+
+static void end(struct bench *b)
+{
+    tr_config_fini(&b->c);
+    if (b->path[0] != '\0') {
+        assert_int_equal(unlink(b->path), 0);
+        b->path[0] = '\0';
+    }
+}
+
+static void assert_says(const char *text, const char *part)
+{
+    if (strstr(text, part) == NULL) {
+        print_error("no \"%s\" in \"%s\"\n", part, text);
+        fail();
+    }
+}
+
+static void assert_setting(const struct bench *b, enum tr_key key, const char *text,
+                           enum tr_from from)
+{
+    assert_string_equal(b->c.settings[key].text, text);
+    assert_int_equal(b->c.settings[key].from, from);
+}
+
+/* ---- sources ---- */
+
+static void test_config_defaults(void **state)
+{
+    struct bench b = {0};
+
+    (void)state;
+    assert_int_equal(read_both(&b, "tarry serve", "HOME=/x TARRYX=1 TARRY_BIN=x TARRY_SIM=y"), 0);
+    assert_int_equal(b.c.command, TR_COMMAND_SERVE);
+    assert_false(b.c.drop_in);
+    assert_null(b.c.config_path);
+    assert_null(b.c.user);
+    assert_string_equal(b.c.data_path, "./tarry-data");
+    assert_int_equal(b.c.sync, TR_SYNC_ALWAYS);
+    assert_string_equal(b.c.sync_text, "always");
+    assert_int_equal(b.c.sync_us, 50000);
+    assert_string_equal(b.c.listen_beanstalk, "127.0.0.1:11300");
+    assert_int_equal(b.c.beanstalk_addr.port, 11300);
+    assert_string_equal(b.c.listen_http, "127.0.0.1:11301");
+    assert_false(b.c.insecure);
+    assert_int_equal(b.c.body_max, TR_CONFIG_BODY_DEFAULT);
+    assert_int_equal(b.c.log_level, TR_LEVEL_INFO);
+    assert_false(b.c.log_json);
+    for (unsigned i = 0; i < TR_KEY_COUNT; i++) {
+        assert_setting(&b, (enum tr_key)i, tr_key_rows[i].fallback, TR_FROM_DEFAULT);
+        assert_int_equal(b.c.settings[i].line, 0);
+    }
+    end(&b);
+}
+
+/* For each key a value that is not its default, where there is one. */
+static const char *const others[TR_KEY_COUNT] = {
+    [TR_KEY_STORE_PATH] = "/x",       [TR_KEY_STORE_SYNC] = "never",
+    [TR_KEY_STORE_READ_ONLY] = "off", [TR_KEY_LISTEN_BEANSTALK] = "127.0.0.2:1",
+    [TR_KEY_LISTEN_HTTP] = "off",     [TR_KEY_LISTEN_INSECURE] = "on",
+    [TR_KEY_ENGINE_KIND] = "local",   [TR_KEY_CLOCK_TEST] = "off",
+    [TR_KEY_LIMITS_BODY] = "1MiB",    [TR_KEY_LOG_LEVEL] = "debug",
+    [TR_KEY_LOG_JSON] = "on",
+};
+
+static void upper(char *text)
+{
+    for (; *text != '\0'; text++) {
+        *text = *text == '.' ? '_' : (char)toupper((unsigned char)*text);
+    }
+}
+
+static void test_config_each_key_from_each_source(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < TR_KEY_COUNT; i++) {
+        const struct tr_key_row *row = &tr_key_rows[i];
+        enum tr_key key = (enum tr_key)i;
+        struct bench b = {0};
+        char text[256];
+
+        tr_text(text, sizeof text, "\n[%s]\n%s=%s\n", row->section, row->name, others[i]);
+        assert_int_equal(read_file(&b, text, "", ""), TARRY_OK);
+        assert_setting(&b, key, others[i], TR_FROM_FILE);
+        assert_int_equal(b.c.settings[i].line, 3);
+        end(&b);
+
+        tr_text(text, sizeof text, "TARRY_%s", row->full);
+        upper(text);
+        tr_text(text + strlen(text), 100, "=%s", others[i]);
+        assert_int_equal(read_both(&b, "tarry serve", text), TARRY_OK);
+        assert_setting(&b, key, others[i], TR_FROM_ENVIRONMENT);
+        end(&b);
+
+        tr_text(text, sizeof text, "tarry serve --set %s=%s", row->full, others[i]);
+        assert_int_equal(read_both(&b, text, ""), TARRY_OK);
+        assert_setting(&b, key, others[i], TR_FROM_FLAG);
+        end(&b);
+
+        if (row->flag != NULL) {
+            tr_text(text, sizeof text, "tarry serve %s=%s", row->flag, others[i]);
+            assert_int_equal(read_both(&b, text, ""), TARRY_OK);
+            assert_setting(&b, key, others[i], TR_FROM_FLAG);
+            end(&b);
+        }
+    }
+}
+
+static void test_config_flag_over_environment_over_file(void **state)
+{
+    struct bench b = {0};
+
+    (void)state;
+    assert_int_equal(read_file(&b,
+                               "[store]\npath = from-file\nsync = 50ms\n[limits]\nbody = 1k\n"
+                               "[log]\nlevel = error\njson = on\n",
+                               "TARRY_STORE_PATH=from-env TARRY_LOG_LEVEL=warning "
+                               "TARRY_LOG_JSON=off",
+                               "--data from-flag --log-json"),
+                     TARRY_OK);
+    assert_string_equal(b.c.config_path, b.path);
+    assert_setting(&b, TR_KEY_STORE_PATH, "from-flag", TR_FROM_FLAG);
+    assert_string_equal(b.c.data_path, "from-flag");
+    assert_setting(&b, TR_KEY_LOG_JSON, "on", TR_FROM_FLAG);
+    assert_true(b.c.log_json);
+    assert_setting(&b, TR_KEY_LOG_LEVEL, "warning", TR_FROM_ENVIRONMENT);
+    assert_int_equal(b.c.log_level, TR_LEVEL_WARNING);
+    assert_setting(&b, TR_KEY_STORE_SYNC, "50ms", TR_FROM_FILE);
+    assert_int_equal(b.c.settings[TR_KEY_STORE_SYNC].line, 3);
+    assert_int_equal(b.c.sync, TR_SYNC_INTERVAL);
+    assert_int_equal(b.c.body_max, 1024);
+    end(&b);
+}
+
+static void test_config_file_from_the_environment(void **state)
+{
+    struct bench b = {0};
+    char env[128];
+
+    (void)state;
+    new_file(&b, "[store]\npath=a\n", 15);
+    tr_text(env, sizeof env, "TARRY_CONFIG=%s", b.path);
+    assert_int_equal(read_both(&b, "tarry serve", env), TARRY_OK);
+    assert_string_equal(b.c.data_path, "a");
+    tr_config_fini(&b.c);
+    assert_int_equal(read_both(&b, "tarry serve --config /nonexistent/x", env), TARRY_EINVAL);
+    assert_says(b.r.why, "/nonexistent/x cannot be read");
+    end(&b);
+    assert_int_equal(read_both(&b, "tarry serve", "TARRY_CONFIG="), TARRY_EINVAL);
+    assert_says(b.r.why, "TARRY_CONFIG is empty");
+    end(&b);
+}
+
+static void test_config_body_sizes(void **state)
+{
+    static const struct {
+        const char *text;
+        uint32_t bytes; /* 0: refused */
+    } cases[] = {{"1", 1},         {"65535", 65535},
+                 {"64k", 65536},   {"64KiB", 65536},
+                 {"8M", 8 << 20},  {"8MiB", 8 << 20},
+                 {"0064", 64},     {"8388608", 8 << 20},
+                 {"8388609", 0},   {"9MiB", 0},
+                 {"0", 0},         {"0k", 0},
+                 {"-1", 0},        {"1.5M", 0},
+                 {"1MB", 0},       {"k", 0},
+                 {"1KIB", 0},      {"99999999999999999999", 0},
+                 {"4294967297", 0}};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct bench b = {0};
+        char line[128];
+
+        tr_text(line, sizeof line, "tarry serve --set limits.body=%s", cases[i].text);
+        assert_int_equal(read_both(&b, line, ""), cases[i].bytes > 0 ? TARRY_OK : TARRY_EINVAL);
+        if (cases[i].bytes > 0) {
+            assert_int_equal(b.c.body_max, cases[i].bytes);
+        } else {
+            assert_says(b.r.why, "from 1 to 8388608");
+        }
+        end(&b);
+    }
+}
+
+/* ---- refusals ---- */
+
+static void test_config_wrong_command_lines(void **state)
+{
+    static const struct {
+        const char *line;
+        const char *why;
+    } cases[] = {
+        {"tarry", "what shall it do"},
+        {"tarry swerve", "\"swerve\""},
+        {"tarry help swerve", "\"swerve\""},
+        {"tarry serve x", "--data"},
+        {"tarry serve --nope", "\"--nope\""},
+        {"tarry serve --data", "--data needs a value"},
+        {"tarry serve --data --sync never", "--data needs a value"},
+        {"tarry serve --sync=", "--sync needs a value"},
+        {"tarry serve --data a --data b", "--data was given twice"},
+        {"tarry serve --data a --set store.path=b", "--data and --set store.path set the same"},
+        {"tarry serve --set log.level=info --set log.level=info", "was given twice"},
+        {"tarry serve --config a --config b", "--config was given twice"},
+        {"tarry serve --set", "--set needs a value"},
+        {"tarry serve --set store.path", "--set takes section.key=value"},
+        {"tarry serve --set store.pth=x", "no key \"store.pth\""},
+        {"tarry serve --set path=x", "no key \"path\""},
+        {"tarry serve --set store.path=", "--set store.path needs a value"},
+        {"tarry serve --set store.sync=x", "--set store.sync takes always, 50ms or never"},
+        {"tarry serve --sync 100ms", "--sync takes always, 50ms or never, not \"100ms\""},
+        {"tarry serve --log-level loud", "--log-level takes error, warning, info or debug"},
+        {"tarry serve --log-json=yes", "--log-json takes on or off"},
+        {"tarry serve --log-json yes", "\"yes\""},
+        {"tarry serve --engine redis", "only the embedded engine"},
+        {"tarry serve --engine sql", "--engine takes local"},
+        {"tarry serve --test-clock", "no test clock"},
+        {"tarry serve --read-only", "always writes"},
+        {"tarry serve --beanstalk x", "\"x\" names a host"},
+        {"tarry serve --http x", "--http: \"x\""},
+        {"tarry serve --beanstalk 0.0.0.0:1", "listen.beanstalk is 0.0.0.0:1"},
+        {"tarry serve --http [::]:1", "listen.http is [::]:1"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct bench b = {0};
+
+        assert_int_equal(read_both(&b, cases[i].line, ""), TARRY_EINVAL);
+        assert_int_equal(b.r.exit, TR_EXIT_USAGE);
+        assert_says(b.r.why, cases[i].why);
+        end(&b);
+    }
+}
+
+static void test_config_insecure_allows_all(void **state)
+{
+    struct bench b = {0};
+
+    (void)state;
+    assert_int_equal(read_both(&b, "tarry serve --beanstalk 0.0.0.0:1 --insecure", ""), TARRY_OK);
+    end(&b);
+    assert_int_equal(read_file(&b, "[listen]\nhttp = [::]:1\nbeanstalk = 10.0.0.1:1\n",
+                               "TARRY_LISTEN_INSECURE=on", ""),
+                     TARRY_OK);
+    end(&b);
+    assert_int_equal(read_file(&b, "[listen]\nbeanstalk = 10.0.0.1:1\n", "", ""), TARRY_EINVAL);
+    assert_says(b.r.why, ":2: listen.beanstalk is 10.0.0.1:1");
+    end(&b);
+    assert_int_equal(read_file(&b, "[listen]\nbeanstalk = 10.0.0.1:1\n", "", "--beanstalk off"),
+                     TARRY_OK);
+    end(&b);
+}
+
+static void test_config_environment_names(void **state)
+{
+    static const char *const fine[] = {"TARRY_SERVER=x",
+                                       "TARRY_TOKEN=x",
+                                       "TARRY_BIN=x",
+                                       "TARRY_SIM=x",
+                                       "TARRY_SERVICE_HOST=x",
+                                       "TARRY_SERVICE_PORT_HTTP=1",
+                                       "TARRY_PORT=tcp://x",
+                                       "TARRY_PORT_1_TCP=x",
+                                       "TARRY_HTTP_PORT_1_TCP_ADDR=x",
+                                       "TARRY_HTTP_PORT=x",
+                                       "TARRY=x",
+                                       "XTARRY_FOO=1",
+                                       "tarry_store_path=x"};
+    static const char *const wrong[] = {
+        "TARRY_STORE_PTH=x", "TARRY_FOO=1",         "TARRY_=1",
+        "TARRY_STORE=x",     "TARRY_STORE_PATHS=x", "TARRY_log_level=x",
+        "TARRY_REPORT=x",    "TARRY_PORTS=1",       "TARRY_PORT_X=1"};
+    struct bench b = {0};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(fine); i++) {
+        assert_int_equal(read_both(&b, "tarry serve", fine[i]), TARRY_OK);
+        assert_string_equal(b.c.data_path, "./tarry-data");
+        end(&b);
+    }
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        assert_int_equal(read_both(&b, "tarry serve", wrong[i]), TARRY_EINVAL);
+        assert_says(b.r.why, "no key for the environment variable TARRY_");
+        end(&b);
+    }
+    assert_int_equal(read_both(&b, "tarry serve", "TARRY_STORE_PATH="), TARRY_EINVAL);
+    assert_says(b.r.why, "TARRY_STORE_PATH needs a value");
+    end(&b);
+    assert_int_equal(read_both(&b, "tarry serve", "TARRY_STORE_SYNC=x"), TARRY_EINVAL);
+    assert_says(b.r.why, "TARRY_STORE_SYNC takes always, 50ms or never, not \"x\"");
+    end(&b);
+}
+
+/* ---- the file ---- */
+
+static void test_config_file_is_refused_with_its_line(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *why;
+    } cases[] = {
+        {"[store]\npth = x\n", ":2: there is no key \"pth\" in the section [store]"},
+        {"[store]\nPath = x\n", ":2: there is no key \"Path\""},
+        {"[log]\npath = x\n", ":2: there is no key \"path\" in the section [log]"},
+        {"\n\n[stroe]\n", ":3: there is no section \"stroe\""},
+        {"[]\n", ":1: there is no section \"\""},
+        {"[ store ]\n", ":1: there is no section"},
+        {"[store\npath=x\n", ":1: the section has no \"]\""},
+        {"[store] path = x\n", ":1: behind the section"},
+        {"path = x\n", ":1: \"path\" stands before the first [section]"},
+        {"[store]\npath = x\n; y\npath = x\n", ":4: store.path was given twice; the first is in "
+                                               "line 2"},
+        {"[store]\npath=x\n[store]\npath=y\n", ":4: store.path was given twice"},
+        {"[store]\npath =\n", ":2: store.path needs a value"},
+        {"[store]\npath = ; nothing\n", ":2: store.path needs a value"},
+        {"[store]\npath\n", ":2: this is no [section]"},
+        {"[store]\npath ; = x\n", ":2: this is no [section]"},
+        {"[store]\n= x\n", ":2: there is no key \"\""},
+        {"[store]\npath = a\n  b\n", ":3: the line begins with a space"},
+        {"[store]\n\tpath = a\n", ":2: the line begins with a space"},
+        {" [store]\n", ":1: the line begins with a space"},
+        {"[store]\npath = \"x\"\n", ":2: store.path: values stand without quotes"},
+        {"[store]\npath = 'x'\n", ":2: store.path: values stand without quotes"},
+        {"[store]\npath = x # y\n", ":2: store.path: a comment behind a value"},
+        {"[store]\nsync = fast\n", ":2: store.sync takes always, 50ms or never, not \"fast\""},
+        {"[log]\njson = true\n", ":2: log.json takes on or off, not \"true\""},
+        {"[listen]\nbeanstalk = x:1\n", ":2: listen.beanstalk: \"x:1\" names a host"},
+        {"[engine]\nkind = redis\n", ":2: engine.kind: \"redis\" is not possible yet"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct bench b = {0};
+
+        assert_int_equal(read_file(&b, cases[i].text, "", "--sync never"), TARRY_EINVAL);
+        assert_says(b.r.why, cases[i].why);
+        assert_ptr_equal(strstr(b.r.why, b.path), b.r.why);
+        end(&b);
+    }
+}
+
+static void test_config_file_oddities(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *path;
+    } cases[] = {
+        {"\xef\xbb\xbf[store]\npath = a\n", "a"},
+        {"[store]\r\npath = a\r\n", "a"},
+        {"[store]\npath = a", "a"},
+        {"[store]\npath:a", "a"},
+        {"[store] ; comment\npath = a ; comment\n", "a"},
+        {"[store] # comment\npath=a;b\n", "a;b"},
+        {"; [nope]\n# nope\n   ; indented\n\t\n[store]\npath =   a b=c  \n", "a b=c"},
+        {"[store]\n[log]\n[store]\npath = a#b\n", "a#b"},
+        {"", "./tarry-data"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct bench b = {0};
+
+        assert_int_equal(read_file(&b, cases[i].text, "", ""), TARRY_OK);
+        assert_string_equal(b.c.data_path, cases[i].path);
+        end(&b);
+    }
+}
+
+/* A line that libinih would cut is refused; a comment may be of any length. */
+static void test_config_file_long_lines(void **state)
+{
+    char text[1024];
+
+    (void)state;
+    for (int len = 190; len < 210; len++) {
+        struct bench b = {0};
+
+        tr_text(text, sizeof text, "[store]\n;%0400d\npath=%0*d\n[log]\nlevel=debug\n", 0, len - 5,
+                0);
+        if (len <= 199) {
+            assert_int_equal(read_file(&b, text, "", ""), TARRY_OK);
+            assert_int_equal(strlen(b.c.data_path), len - 5);
+            assert_int_equal(b.c.settings[TR_KEY_LOG_LEVEL].line, 5);
+        } else {
+            assert_int_equal(read_file(&b, text, "", ""), TARRY_EINVAL);
+            assert_says(b.r.why, ":3: the line is longer than 199 bytes");
+        }
+        end(&b);
+    }
+}
+
+static void test_config_file_that_is_none(void **state)
+{
+    struct bench b = {0};
+    char line[128];
+    char *large = calloc(1, (1 << 20) + 1);
+
+    (void)state;
+    assert_non_null(large);
+    assert_int_equal(read_both(&b, "tarry serve --config /", ""), TARRY_EINVAL);
+    assert_says(b.r.why, "the config file / cannot be read: Is a directory");
+    end(&b);
+    new_file(&b, "[store]\npath=a\0b\n", 17);
+    tr_text(line, sizeof line, "tarry serve --config %s", b.path);
+    assert_int_equal(read_both(&b, line, ""), TARRY_EINVAL);
+    assert_says(b.r.why, ":2: there is a NUL byte");
+    tr_config_fini(&b.c);
+    memset(large, '\n', (1 << 20) + 1);
+    write_file(b.path, large, 1 << 20);
+    assert_int_equal(read_both(&b, line, ""), TARRY_OK);
+    tr_config_fini(&b.c);
+    write_file(b.path, large, (1 << 20) + 1);
+    assert_int_equal(read_both(&b, line, ""), TARRY_EINVAL);
+    assert_says(b.r.why, "larger than 1 MiB");
+    end(&b);
+    free(large);
+}
+
+/* Whatever is in the file: it is taken, or refused with its name and a reason. */
+static void test_config_file_of_random_pieces(void **state)
+{
+    static const char *const pieces[] = {
+        "[store]", "[log]", "path", "sync", "level", "=",    ":",    "info", "always", "\n",
+        "\n",      "\n",    " ",    ";",    "#",     "]",    "[",    "\r",   "\t",     "\"",
+        "x",       "debug", "json", "on",   "\xff",  "\x01", "50ms", "=a\n", "=on\n",  "=info\n"};
+    struct tr_rng rng = {.state = 1};
+    unsigned taken = 0;
+
+    (void)state;
+    for (int i = 0; i < 3000; i++) {
+        struct bench b = {0};
+        char text[512] = "[store]\n";
+        uint64_t count = tr_rng_below(&rng, 12);
+
+        for (uint64_t j = 0; j < count; j++) {
+            tr_text(text + strlen(text), 16, "%s", pieces[tr_rng_below(&rng, COUNT(pieces))]);
+        }
+        if (read_file(&b, text, "", "") == TARRY_OK) {
+            assert_int_equal(b.r.why[0], '\0');
+            taken++;
+        } else {
+            assert_ptr_equal(strstr(b.r.why, b.path), b.r.why);
+        }
+        end(&b);
+    }
+    assert_in_range(taken, 100, 2900);
+}
+
+/* ---- the flags of beanstalkd ---- */
+
+static void test_drop_in_flags(void **state)
+{
+    static const struct {
+        const char *line;
+        const char *dir; /* NULL: temporary */
+        const char *sync;
+        const char *listen;
+        uint32_t body_max;
+        enum tr_log_level level;
+    } cases[] = {
+        {"tarry beanstalkd", NULL, "never", "127.0.0.1:11300", 65535, TR_LEVEL_WARNING},
+        {"/usr/bin/beanstalkd", NULL, "never", "127.0.0.1:11300", 65535, TR_LEVEL_WARNING},
+        {"beanstalkd -b d", "d", "50ms", "127.0.0.1:11300", 65535, TR_LEVEL_WARNING},
+        {"beanstalkd -bd -f 0", "d", "always", "127.0.0.1:11300", 65535, TR_LEVEL_WARNING},
+        {"beanstalkd -b -x -f200", "-x", "200ms", "127.0.0.1:11300", 65535, TR_LEVEL_WARNING},
+        {"beanstalkd -b d -f 5 -F", "d", "never", "127.0.0.1:11300", 65535, TR_LEVEL_WARNING},
+        {"beanstalkd -b d -F -f 5", "d", "5ms", "127.0.0.1:11300", 65535, TR_LEVEL_WARNING},
+        {"beanstalkd -f 0", NULL, "never", "127.0.0.1:11300", 65535, TR_LEVEL_WARNING},
+        {"beanstalkd -f99999999999999999999 -bd", "d", "86400000ms", "127.0.0.1:11300", 65535,
+         TR_LEVEL_WARNING},
+        {"beanstalkd -p 0 -l 0.0.0.0", NULL, "never", "0.0.0.0:0", 65535, TR_LEVEL_WARNING},
+        {"beanstalkd -l :: -p11301", NULL, "never", "[::]:11301", 65535, TR_LEVEL_WARNING},
+        {"beanstalkd -l [::1]", NULL, "never", "[::1]:11300", 65535, TR_LEVEL_WARNING},
+        {"beanstalkd -l localhost -p 1 -p 2", NULL, "never", "127.0.0.1:2", 65535,
+         TR_LEVEL_WARNING},
+        {"beanstalkd -l unix:/x -p 1", NULL, "never", "unix:/x", 65535, TR_LEVEL_WARNING},
+        {"beanstalkd -z 8388608 -V", NULL, "never", "127.0.0.1:11300", 8 << 20, TR_LEVEL_INFO},
+        {"beanstalkd -VVcnz1", NULL, "never", "127.0.0.1:11300", 1, TR_LEVEL_DEBUG},
+        {"beanstalkd -VVVVf50 -s 4096 -c", NULL, "never", "127.0.0.1:11300", 65535, TR_LEVEL_DEBUG},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct bench b = {0};
+
+        assert_int_equal(read_both(&b, cases[i].line, "TARRY_STORE_PATH=x TARRY_FOO=x"), TARRY_OK);
+        assert_int_equal(b.c.command, TR_COMMAND_SERVE);
+        assert_true(b.c.drop_in);
+        assert_int_equal(b.c.data_path == NULL, cases[i].dir == NULL);
+        if (cases[i].dir != NULL) {
+            assert_string_equal(b.c.data_path, cases[i].dir);
+        }
+        assert_string_equal(b.c.sync_text, cases[i].sync);
+        assert_string_equal(b.c.listen_beanstalk, cases[i].listen);
+        assert_string_equal(b.c.listen_http, "off");
+        assert_int_equal(b.c.body_max, cases[i].body_max);
+        assert_int_equal(b.c.log_level, cases[i].level);
+        assert_null(b.c.user);
+        end(&b);
+    }
+}
+
+static void test_drop_in_sync_and_user(void **state)
+{
+    struct bench b = {0};
+
+    (void)state;
+    assert_int_equal(read_both(&b, "beanstalkd -b d -f 200 -u nobody", ""), TARRY_OK);
+    assert_int_equal(b.c.sync, TR_SYNC_INTERVAL);
+    assert_int_equal(b.c.sync_us, 200000);
+    assert_string_equal(b.c.user, "nobody");
+    assert_setting(&b, TR_KEY_STORE_SYNC, "200ms", TR_FROM_FLAG);
+    assert_setting(&b, TR_KEY_LISTEN_BEANSTALK, "127.0.0.1:11300", TR_FROM_DEFAULT);
+    assert_setting(&b, TR_KEY_LIMITS_BODY, "65535", TR_FROM_DEFAULT);
+    end(&b);
+    assert_int_equal(read_both(&b, "beanstalkd -f0 -bd", ""), TARRY_OK);
+    assert_int_equal(b.c.sync, TR_SYNC_ALWAYS);
+    end(&b);
+    assert_int_equal(read_both(&b, "beanstalkd -f0", ""), TARRY_OK);
+    assert_int_equal(b.c.sync, TR_SYNC_NEVER);
+    end(&b);
+}
+
+static void test_drop_in_refusals(void **state)
+{
+    static const struct {
+        const char *line;
+        enum tr_exit exit;
+        const char *why;
+    } cases[] = {
+        {"beanstalkd x", TR_EXIT_DROP_IN, "\"x\" is no flag"},
+        {"beanstalkd -", TR_EXIT_DROP_IN, "\"-\" is no flag"},
+        {"beanstalkd --", TR_EXIT_DROP_IN, "no flag --"},
+        {"beanstalkd --port 1", TR_EXIT_DROP_IN, "no flag --port"},
+        {"tarry beanstalkd serve", TR_EXIT_DROP_IN, "\"serve\" is no flag"},
+        {"beanstalkd -VX", TR_EXIT_DROP_IN, "no flag -X"},
+        {"beanstalkd -b", TR_EXIT_DROP_IN, "-b needs a value"},
+        {"beanstalkd -Vp", TR_EXIT_DROP_IN, "-p needs a value"},
+        {"beanstalkd -z 1k", TR_EXIT_DROP_IN, "-z takes a number, not \"1k\""},
+        {"beanstalkd -f 1.5", TR_EXIT_DROP_IN, "-f takes a number"},
+        {"beanstalkd -sabc", TR_EXIT_DROP_IN, "-s takes a number"},
+        {"beanstalkd -z 8388609", TR_EXIT_USAGE, "8 MiB"},
+        {"beanstalkd -z 1073741824", TR_EXIT_USAGE, "8 MiB"},
+        {"beanstalkd -z 99999999999999999999999", TR_EXIT_USAGE, "8 MiB"},
+        {"beanstalkd -z 0", TR_EXIT_USAGE, "-z takes 1 to 8388608"},
+        {"beanstalkd -p abc", TR_EXIT_USAGE, "-p takes a port"},
+        {"beanstalkd -p 65536", TR_EXIT_USAGE, "-p takes a port"},
+        {"beanstalkd -l example.org", TR_EXIT_USAGE, "-l: \"example.org\" names a host"},
+        {"beanstalkd -l unix:", TR_EXIT_USAGE, "no path"},
+        {"beanstalkd -l 127.0.0.1:1", TR_EXIT_USAGE, "is no address"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct bench b = {0};
+
+        assert_int_equal(read_both(&b, cases[i].line, ""), TARRY_EINVAL);
+        assert_int_equal(b.r.exit, cases[i].exit);
+        assert_says(b.r.why, cases[i].why);
+        end(&b);
+    }
+}
+
+/* ---- commands and help ---- */
+
+static void test_config_commands(void **state)
+{
+    static const struct {
+        const char *line;
+        enum tr_command command;
+    } cases[] = {
+        {"tarry help", TR_COMMAND_HELP},
+        {"tarry -h", TR_COMMAND_HELP},
+        {"tarry version", TR_COMMAND_VERSION},
+        {"tarry --version", TR_COMMAND_VERSION},
+        {"tarry version --help", TR_COMMAND_HELP},
+        {"tarry help serve", TR_COMMAND_HELP_SERVE},
+        {"tarry serve --sync never --help --nonsense", TR_COMMAND_HELP_SERVE},
+        {"tarry help beanstalkd", TR_COMMAND_HELP_DROP_IN},
+        {"tarry beanstalkd -h -X", TR_COMMAND_HELP_DROP_IN},
+        {"tarry beanstalkd --help", TR_COMMAND_HELP_DROP_IN},
+        {"beanstalkd -Vh", TR_COMMAND_HELP_DROP_IN},
+        {"beanstalkd -vh", TR_COMMAND_VERSION_DROP_IN},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct bench b = {0};
+
+        assert_int_equal(read_both(&b, cases[i].line, "TARRY_FOO=x"), TARRY_OK);
+        assert_int_equal(b.c.command, cases[i].command);
+        end(&b);
+    }
+}
+
+static void test_help_names_every_key(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < TR_KEY_COUNT; i++) {
+        const struct tr_key_row *row = &tr_key_rows[i];
+        char text[64];
+
+        tr_text(text, sizeof text, "\n  %s ", row->full);
+        assert_says(tr_help_serve_text, text);
+        tr_text(text, sizeof text, " %s ", row->fallback);
+        assert_says(tr_help_serve_text, text);
+        tr_text(text, sizeof text, "TARRY_%s", row->full);
+        upper(text);
+        tr_text(text + strlen(text), 2, "\n");
+        assert_says(tr_help_serve_text, text);
+        if (row->flag != NULL) {
+            tr_text(text, sizeof text, "\n  %s ", row->flag);
+            assert_says(tr_help_serve_text, text);
+        }
+    }
+    for (const char *flag = "bfFlpzuVsvh"; *flag != '\0'; flag++) {
+        char text[] = {'\n', ' ', ' ', '-', *flag, ' ', '\0'};
+
+        assert_says(tr_help_drop_in_text, text);
+    }
+    assert_says(tr_help_drop_in_text, "-c, -n");
+}
+
+/* ---- warnings, reading again ---- */
+
+static void test_config_warnings(void **state)
+{
+    static const struct {
+        const char *line;
+        const char *says;
+    } cases[] = {
+        {"tarry serve", ""},
+        {"tarry serve --http off", ""},
+        {"tarry serve --http :1",
+         "warning: this version has no HTTP port yet; listen.http is not used\n"},
+        {"tarry serve --insecure", ""},
+        {"beanstalkd -b /nonexistent", ""},
+    };
+    struct bench b = {0};
+    struct ear e = {.text = NULL};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        listen(&e, TR_LEVEL_WARNING, false);
+        assert_int_equal(read_both(&b, cases[i].line, ""), TARRY_OK);
+        tr_config_warn(&b.c, &e.log);
+        assert_string_equal(heard(&e), cases[i].says);
+        end(&b);
+        deafen(&e);
+    }
+    listen(&e, TR_LEVEL_WARNING, false);
+    assert_int_equal(read_both(&b, "beanstalkd -l 0.0.0.0", ""), TARRY_OK);
+    tr_config_warn(&b.c, &e.log);
+    assert_says(heard(&e), "warning: 0.0.0.0:11300 can be reached from other machines");
+    end(&b);
+    deafen(&e);
+}
+
+static void test_reload_takes_over_what_can_change(void **state)
+{
+    static const char old[] = "[store]\npath = a\n[log]\nlevel = info\n[limits]\nbody = 1k\n";
+    static const char new[] =
+        "\n[store]\npath = b\nsync = always\n[log]\nlevel = debug\njson = on\n"
+        "[limits]\nbody = 2k\n";
+    struct bench b = {0};
+    struct ear e = {.text = NULL};
+    const char *path;
+
+    (void)state;
+    listen(&e, TR_LEVEL_INFO, false);
+    assert_int_equal(read_file(&b, old, "", ""), TARRY_OK);
+    path = b.c.data_path;
+    assert_int_equal(tr_config_reload(&b.c, &e.log), TARRY_OK);
+    assert_string_equal(heard(&e), "note: config read again: nothing has changed\n");
+
+    write_file(b.path, new, strlen(new));
+    assert_int_equal(tr_config_reload(&b.c, &e.log), TARRY_OK);
+    assert_says(heard(&e), "\nnote: config read again: log.level is now debug, was info\n");
+    assert_says(heard(&e), "\nnote: config read again: limits.body is now 2k, was 1k\n");
+    assert_says(heard(&e), "\nwarning: config read again: store.path stays a until a restart, "
+                           "which would make it b\n");
+    assert_int_equal(b.c.log_level, TR_LEVEL_DEBUG);
+    assert_int_equal(e.log.level, TR_LEVEL_DEBUG);
+    assert_true(b.c.log_json);
+    assert_true(e.log.json);
+    assert_int_equal(b.c.body_max, 2048);
+    assert_setting(&b, TR_KEY_STORE_PATH, "a", TR_FROM_FILE);
+    assert_ptr_equal(b.c.data_path, path);
+    assert_string_equal(b.c.data_path, "a");
+    assert_setting(&b, TR_KEY_STORE_SYNC, "always", TR_FROM_FILE);
+    assert_ptr_equal(b.c.sync_text, b.c.settings[TR_KEY_STORE_SYNC].text);
+    assert_int_equal(b.c.settings[TR_KEY_LOG_LEVEL].line, 6);
+
+    write_file(b.path, "", 0);
+    assert_int_equal(tr_config_reload(&b.c, &e.log), TARRY_OK);
+    assert_setting(&b, TR_KEY_LIMITS_BODY, "65535", TR_FROM_DEFAULT);
+    assert_int_equal(b.c.body_max, 65535);
+    assert_false(e.log.json);
+    end(&b);
+    deafen(&e);
+}
+
+static void test_reload_of_a_broken_file_changes_nothing(void **state)
+{
+    static const char old[] = "[log]\nlevel = warning\n[limits]\nbody = 1k\n";
+    static const char new[] = "[log]\nlevel = debug\n[limits]\nbody = 2x\n";
+    struct bench b = {0};
+    struct ear e = {.text = NULL};
+
+    (void)state;
+    listen(&e, TR_LEVEL_WARNING, false);
+    assert_int_equal(read_file(&b, old, "", ""), TARRY_OK);
+    write_file(b.path, new, strlen(new));
+    assert_int_equal(tr_config_reload(&b.c, &e.log), TARRY_EINVAL);
+    assert_says(heard(&e), "error: the config was not taken over, all stays as it was: ");
+    assert_says(heard(&e), ":4: limits.body takes a number");
+    assert_int_equal(e.log.level, TR_LEVEL_WARNING);
+    assert_int_equal(b.c.log_level, TR_LEVEL_WARNING);
+    assert_int_equal(b.c.body_max, 1024);
+    assert_setting(&b, TR_KEY_LOG_LEVEL, "warning", TR_FROM_FILE);
+    assert_int_equal(unlink(b.path), 0);
+    assert_int_equal(tr_config_reload(&b.c, &e.log), TARRY_EINVAL);
+    assert_says(heard(&e), "cannot be read: No such file");
+    assert_int_equal(b.c.body_max, 1024);
+    b.path[0] = '\0';
+    end(&b);
+    deafen(&e);
+}
+
+static void test_reload_keeps_the_command_line(void **state)
+{
+    static const char new[] = "[log]\nlevel = debug\n";
+    struct bench b = {0};
+    struct ear e = {.text = NULL};
+
+    (void)state;
+    listen(&e, TR_LEVEL_ERROR, false);
+    assert_int_equal(read_file(&b, "", "", "--log-level error"), TARRY_OK);
+    write_file(b.path, new, strlen(new));
+    assert_int_equal(tr_config_reload(&b.c, &e.log), TARRY_OK);
+    assert_int_equal(b.c.log_level, TR_LEVEL_ERROR);
+    assert_string_equal(heard(&e), "");
+    end(&b);
+    e.log.level = TR_LEVEL_INFO;
+    assert_int_equal(read_both(&b, "beanstalkd -z 100", ""), TARRY_OK);
+    assert_int_equal(tr_config_reload(&b.c, &e.log), TARRY_OK);
+    assert_string_equal(heard(&e), "note: there is no config file to read again\n");
+    assert_int_equal(b.c.body_max, 100);
+    end(&b);
+    deafen(&e);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_config_defaults),
+        cmocka_unit_test(test_config_each_key_from_each_source),
+        cmocka_unit_test(test_config_flag_over_environment_over_file),
+        cmocka_unit_test(test_config_file_from_the_environment),
+        cmocka_unit_test(test_config_body_sizes),
+        cmocka_unit_test(test_config_wrong_command_lines),
+        cmocka_unit_test(test_config_insecure_allows_all),
+        cmocka_unit_test(test_config_environment_names),
+        cmocka_unit_test(test_config_file_is_refused_with_its_line),
+        cmocka_unit_test(test_config_file_oddities),
+        cmocka_unit_test(test_config_file_long_lines),
+        cmocka_unit_test(test_config_file_that_is_none),
+        cmocka_unit_test(test_config_file_of_random_pieces),
+        cmocka_unit_test(test_drop_in_flags),
+        cmocka_unit_test(test_drop_in_sync_and_user),
+        cmocka_unit_test(test_drop_in_refusals),
+        cmocka_unit_test(test_config_commands),
+        cmocka_unit_test(test_help_names_every_key),
+        cmocka_unit_test(test_config_warnings),
+        cmocka_unit_test(test_reload_takes_over_what_can_change),
+        cmocka_unit_test(test_reload_of_a_broken_file_changes_nothing),
+        cmocka_unit_test(test_reload_keeps_the_command_line),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
