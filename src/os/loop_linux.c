@@ -13,6 +13,9 @@
  * A turn that wants to go on at once does so without a timer: an idle handle keeps epoll from
  * waiting, so that sockets and completions have their say between two turns.
  *
+ * A round is what happens between two waits. From its first callback to the end of its turn it is
+ * timed: whoever has much to do asks how long it has lasted and leaves the rest to the next one.
+ *
  * Invariant: armed_us is what the timerfd is set to, UINT64_MAX when it is not set.
  *
  * Cost: one timerfd_settime when the next time is another than before; none when there is nothing
@@ -23,16 +26,18 @@
 
 #include "base/err.h"
 #include "os/clock_linux.h"
+#include "os/loop_linux_uv.h"
 
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 #include <uv.h>
 
-enum { SIGNALS = 4 };
+enum { SIGNALS = 4, STALL_US = 5000 };
 
 #define FAR_S INT64_C(9000000000) /* the year 2255; the kernel's nanoseconds end in 2262 */
 
@@ -48,7 +53,41 @@ struct tr_loop_linux {
     int timer_fd;
     int clock_fd;
     uint64_t armed_us;
+    uint64_t round_us; /* when this round began; 0: it has not */
+    struct tr_loop_stat stat;
 };
+
+uv_loop_t *tr_loop_linux_uv(struct tr_loop_linux *l)
+{
+    return &l->uv;
+}
+
+void tr_loop_linux_begin(struct tr_loop_linux *l)
+{
+    if (l->round_us == 0) {
+        l->round_us = tr_clock_linux_now().boot_us;
+    }
+}
+
+static void end_round(struct tr_loop_linux *l)
+{
+    uint64_t took = tr_clock_linux_now().boot_us - l->round_us;
+
+    l->stat.rounds++;
+    l->stat.stalls += took > STALL_US;
+    l->stat.longest_us = took > l->stat.longest_us ? took : l->stat.longest_us;
+    l->round_us = 0;
+}
+
+uint64_t tr_loop_linux_round_us(const struct tr_loop_linux *l)
+{
+    return l->round_us;
+}
+
+struct tr_loop_stat tr_loop_linux_stat(const struct tr_loop_linux *l)
+{
+    return l->stat;
+}
 
 static int code_of(int err)
 {
@@ -115,6 +154,7 @@ static void on_timer(uv_poll_t *poll, int status, int events)
 
     (void)status;
     (void)events;
+    tr_loop_linux_begin(l);
     clear(l->timer_fd);
     l->armed_us = UINT64_MAX;
 }
@@ -125,6 +165,7 @@ static void on_clock(uv_poll_t *poll, int status, int events)
 
     (void)status;
     (void)events;
+    tr_loop_linux_begin(l);
     clear(l->clock_fd);
     watch_clock(l);
 }
@@ -133,6 +174,7 @@ static void on_async(uv_async_t *async)
 {
     struct tr_loop_linux *l = async->data;
 
+    tr_loop_linux_begin(l);
     l->calls.woken(l->calls.ctx);
 }
 
@@ -140,7 +182,9 @@ static void on_check(uv_check_t *check)
 {
     struct tr_loop_linux *l = check->data;
 
+    tr_loop_linux_begin(l);
     arm(l, l->calls.turn(l->calls.ctx));
+    end_round(l);
 }
 
 static void on_signal(uv_signal_t *handle, int number)
@@ -150,6 +194,7 @@ static void on_signal(uv_signal_t *handle, int number)
                                : number == SIGHUP ? TR_LOOP_RELOAD
                                                   : TR_LOOP_STOP;
 
+    tr_loop_linux_begin(l);
     l->calls.signalled(l->calls.ctx, what);
 }
 
@@ -201,6 +246,17 @@ static int start(struct tr_loop_linux *l)
     return err == 0 ? start_signals(l) : err;
 }
 
+/* Every connection is a descriptor: as many as we are allowed to have. */
+static void raise_limit(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
 int tr_loop_linux_open(struct tr_loop_linux **out, const struct tr_loop_calls *calls)
 {
     struct tr_loop_linux *l = calloc(1, sizeof *l);
@@ -215,6 +271,7 @@ int tr_loop_linux_open(struct tr_loop_linux **out, const struct tr_loop_calls *c
         free(l);
         return code_of(err);
     }
+    raise_limit();
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN);
     l->calls = *calls;
@@ -234,7 +291,9 @@ int tr_loop_linux_open(struct tr_loop_linux **out, const struct tr_loop_calls *c
 static void close_handle(uv_handle_t *handle, void *ctx)
 {
     (void)ctx;
-    uv_close(handle, NULL);
+    if (!uv_is_closing(handle)) {
+        uv_close(handle, NULL);
+    }
 }
 
 void tr_loop_linux_close(struct tr_loop_linux *l)

@@ -1,0 +1,130 @@
+/* System calls about the process itself. */
+#define _GNU_SOURCE 1
+#include "os/process_linux.h"
+
+#include "base/err.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+static uint64_t in_us(struct timeval t)
+{
+    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_usec;
+}
+
+struct tr_process_usage tr_process_usage(void)
+{
+    struct rusage usage;
+
+    if (getrusage(RUSAGE_SELF, &usage) != 0) {
+        return (struct tr_process_usage){0};
+    }
+    return (struct tr_process_usage){.user_us = in_us(usage.ru_utime),
+                                     .system_us = in_us(usage.ru_stime)};
+}
+
+uint64_t tr_process_id(void)
+{
+    return (uint64_t)getpid();
+}
+
+static void copy_name(char out[65], const char *name)
+{
+    size_t len = strnlen(name, 64);
+
+    for (size_t i = 0; i < len; i++) {
+        bool plain = name[i] >= ' ' && name[i] <= '~' && name[i] != '"' && name[i] != '\\';
+
+        out[i] = '?';
+        if (plain) {
+            out[i] = name[i];
+        }
+    }
+    out[len] = '\0';
+}
+
+struct tr_process_names tr_process_names(void)
+{
+    struct tr_process_names names = {.host = "?", .os = "?", .platform = "?"};
+    struct utsname uts;
+
+    if (uname(&uts) == 0) {
+        copy_name(names.host, uts.nodename);
+        copy_name(names.os, uts.version);
+        copy_name(names.platform, uts.machine);
+    }
+    return names;
+}
+
+int tr_process_become(const char *user)
+{
+    const struct passwd *who;
+
+    errno = 0;
+    who = getpwnam(user);
+    if (who == NULL) {
+        return TARRY_ENOTFOUND;
+    }
+    if (who->pw_uid == geteuid()) {
+        return TARRY_OK;
+    }
+    if (initgroups(user, who->pw_gid) != 0 || setgid(who->pw_gid) != 0 ||
+        setuid(who->pw_uid) != 0) {
+        return TARRY_EPERM;
+    }
+    return TARRY_OK;
+}
+
+int tr_process_temp_dir(char *path, size_t room)
+{
+    const char *top = getenv("TMPDIR");
+    int len =
+        snprintf(path, room, "%s/tarry-temp-XXXXXX", top != NULL && *top != '\0' ? top : "/tmp");
+
+    if (len < 0 || (size_t)len >= room) {
+        return TARRY_EINVAL;
+    }
+    if (mkdtemp(path) != NULL) {
+        return TARRY_OK;
+    }
+    switch (errno) {
+    case EACCES:
+    case EPERM:
+    case EROFS:
+        return TARRY_EPERM;
+    case ENOENT:
+    case ENOTDIR:
+        return TARRY_ENOTFOUND;
+    case ENOSPC:
+    case EDQUOT:
+        return TARRY_ENOSPC;
+    default:
+        return TARRY_EIO;
+    }
+}
+
+void tr_process_remove_dir(const char *path)
+{
+    DIR *dir = opendir(path);
+    const struct dirent *entry;
+
+    if (dir == NULL) {
+        return;
+    }
+    while ((entry = readdir(dir)) != NULL) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
+            (void)unlinkat(dirfd(dir), entry->d_name, 0);
+        }
+    }
+    closedir(dir);
+    (void)rmdir(path);
+}

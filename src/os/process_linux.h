@@ -1,0 +1,38 @@
+#ifndef TR_OS_PROCESS_LINUX_H
+#define TR_OS_PROCESS_LINUX_H
+
+/* This process and the machine it runs on. Threads: any, but tr_process_become alone. */
+
+#include "base/check.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct tr_process_usage {
+    uint64_t user_us;
+    uint64_t system_us;
+};
+
+struct tr_process_usage tr_process_usage(void);
+
+uint64_t tr_process_id(void);
+
+struct tr_process_names {
+    char host[65];
+    char os[65]; /* the kernel's version */
+    char platform[65];
+};
+
+/* What the kernel calls things; quotes, backslashes and control characters become '?'. */
+struct tr_process_names tr_process_names(void);
+
+/* Becomes this user for good. TARRY_ENOTFOUND: there is none; TARRY_EPERM: may not. */
+TR_MUST_USE int tr_process_become(const char *user);
+
+/* A new empty directory of our own where temporary files go. TARRY_EPERM, TARRY_ENOSPC, ... */
+TR_MUST_USE int tr_process_temp_dir(char *path, size_t room);
+
+/* Removes such a directory and the files in it. */
+void tr_process_remove_dir(const char *path);
+
+#endif
