@@ -59,8 +59,8 @@ enum tr_order {
 
 enum tr_edit { TR_EDIT_DUE = 1, TR_EDIT_PRIORITY = 2, TR_EDIT_TTR = 4, TR_EDIT_BODY = 8 };
 
-/* Why a topic is held: only counted apart. */
-enum tr_hold { TR_HOLD_USE, TR_HOLD_WATCH, TR_HOLD_COUNT };
+/* Why a topic is held: only counted apart. KEEP: so that it is always there. */
+enum tr_hold { TR_HOLD_USE, TR_HOLD_WATCH, TR_HOLD_KEEP, TR_HOLD_COUNT };
 
 /* A job as others see it. */
 struct tr_job_view {

@@ -10,6 +10,7 @@
  * when a session can go on. Threads: one.
  */
 
+#include "base/check.h"
 #include "port/queue.h"
 #include "proto/beanstalk_line.h"
 #include "proto/output.h"
@@ -116,6 +117,10 @@ struct tr_bs_session {
     size_t handout_count;
     size_t handout_room;
 };
+
+/* Before the first client: the topic that every client begins with is always there. TARRY_ENOMEM.
+ */
+TR_MUST_USE int tr_bs_port_open(struct tr_bs_port *port, struct tr_now now);
 
 /* A new client. s is the owner's memory and stays where it is. */
 void tr_bs_open(struct tr_bs_session *s, struct tr_bs_port *port, uint64_t number,

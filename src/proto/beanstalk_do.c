@@ -537,6 +537,26 @@ void tr_bs_do(struct tr_bs_session *s)
 
 /* ---- the first and the last steps ---- */
 
+static const char first_topic[] = "default";
+
+static void kept_done(struct tr_req *r)
+{
+    (void)r;
+}
+
+int tr_bs_port_open(struct tr_bs_port *port, struct tr_now now)
+{
+    struct tr_req req = {.op = TR_OP_HOLD_TOPIC,
+                         .done = kept_done,
+                         .name = first_topic,
+                         .name_len = sizeof first_topic - 1,
+                         .hold = TR_HOLD_KEEP};
+
+    port->queue.submit(port->queue.ctx, &req, now);
+    TR_CHECK(!req.busy);
+    return req.out.status;
+}
+
 static void open_watch_done(struct tr_bs_session *s)
 {
     if (s->req.out.status == TARRY_OK && !add_watched(s, s->req.out.topic)) {
@@ -564,10 +584,8 @@ static void open_use_done(struct tr_bs_session *s)
 
 void tr_bs_do_open(struct tr_bs_session *s)
 {
-    static const char first[] = "default";
-
-    s->req.name = first;
-    s->req.name_len = sizeof first - 1;
+    s->req.name = first_topic;
+    s->req.name_len = sizeof first_topic - 1;
     s->req.hold = TR_HOLD_USE;
     tr_bs_ask(s, TR_OP_HOLD_TOPIC, open_use_done);
 }

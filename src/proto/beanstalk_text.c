@@ -20,6 +20,12 @@ static void say_yaml(struct tr_bs_session *s, const char *text)
     tr_bs_say_text(s, text, strlen(text));
 }
 
+/* Whole seconds that are left: some time has passed since the full ones, if ever so little. */
+static uint64_t seconds_left(uint64_t left_us)
+{
+    return left_us > 0 ? (left_us - 1) / US_PER_S : 0;
+}
+
 void tr_bs_text_stats_job(struct tr_bs_session *s)
 {
     static const char *const states[] = {[TR_DELAYED] = "delayed",
@@ -52,7 +58,7 @@ void tr_bs_text_stats_job(struct tr_bs_session *s)
             "kicks: %" PRIu32 "\n",
             job->id, (int)s->req.out.name_len, s->req.out.name, states[job->state], job->priority,
             age_us / US_PER_S, job->delay_us / US_PER_S, job->ttr_us / US_PER_S,
-            job->left_us / US_PER_S, job->reserves, job->timeouts, job->releases, job->buries,
+            seconds_left(job->left_us), job->reserves, job->timeouts, job->releases, job->buries,
             job->kicks);
     say_yaml(s, text);
 }
@@ -85,7 +91,7 @@ void tr_bs_text_stats_tube(struct tr_bs_session *s)
             (int)s->req.out.name_len, s->req.out.name, t->urgent, t->ready, t->reserved, t->delayed,
             t->dead, t->pushed, t->holds[TR_HOLD_USE], t->holds[TR_HOLD_WATCH], t->waiting,
             t->deleted, t->pauses, t->pause_left_us > 0 ? t->pause_us / US_PER_S : 0,
-            t->pause_left_us / US_PER_S);
+            seconds_left(t->pause_left_us));
     say_yaml(s, text);
 }
 

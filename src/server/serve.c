@@ -1,15 +1,20 @@
 /*
- * The server, as far as there is one: no ports yet.
+ * The server: loop, disk, engine and ports, wired together.
  *
- *     disk threads --wake--> loop --woken--> io_done for each completion
- *     signals --------------> loop --signalled--> stop, drain
- *                             loop --turn--> tr_engine_turn, which says when it wants the next
+ *     sockets ------events--> conns --requests--> engine --> disk threads
+ *     disk threads --wake--> loop --woken--> io_done for each completion --durable--> conns
+ *     signals -------------> loop --signalled--> stop, drain, reload
+ *                            loop --turn--> engine's turn; sessions that can go on; one write for
+ *                                           each connection; when is the next turn?
  *
- * Start: the loop first, so that from the first line on no signal kills; then disk, then engine,
- * whose opening blocks. A stop that comes meanwhile is seen in the first round.
+ * Start: the loop first, so that from the first line on no signal kills; then the sockets, so that
+ * a port in use is told before anything else, and clients of a server that is started again wait
+ * instead of being refused; then the user to become; then disk and engine, whose opening blocks.
  *
- * Stop: no more turns, so nothing new begins; completions are still taken, and what an io in
- * flight has as its next step is done. When the engine is not busy any more it is closed (CLEAN).
+ * Stop: no new connections and commands; what was taken is answered, as long as that takes not
+ * too long; then no more turns, so nothing new begins; when the engine is not busy any more it is
+ * closed (CLEAN). A disk that does not answer in time is left to itself: the store is then as
+ * after a crash, which loses nothing.
  *
  * Failure: a log or manifest that cannot be written is final (the engine says so, and why). The
  * store is left as after a crash; the next start recovers it.
@@ -24,19 +29,33 @@
 #include "os/clock_linux.h"
 #include "os/disk_linux.h"
 #include "os/loop_linux.h"
+#include "os/process_linux.h"
 #include "os/random_linux.h"
+#include "server/conn.h"
+#include "server/trouble.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STOP_CLIENTS_US UINT64_C(3000000) /* clients may take so long to read their answers, */
+#define STOP_DISK_US UINT64_C(4500000)    /* and the disk so long to write what it has */
 
 struct server {
-    const struct tr_config *config;
+    struct tr_config *config;
+    struct tr_logger log;
     struct tr_mem mem;
     struct tr_loop_linux *loop;
     struct tr_disk_linux *disk;
     struct tr_engine *engine;
-    bool stopping;
+    struct tr_conns conns;
+    char temp[256]; /* a store that goes when we go, or empty */
+    const char *path;
+    uint64_t start_us;
+    uint64_t stop_us; /* when it was told to stop; 0: it was not */
+    bool closing;     /* all clients are gone: the engine gets no more turns */
 };
 
 static const char *jobs_word(uint64_t count)
@@ -52,20 +71,61 @@ static uint64_t jobs(const struct server *s)
     return stat.jobs;
 }
 
-/* ---- what the loop and the engine call ---- */
+/* ---- what the engine and the ports call ---- */
 
 static void notice(void *ctx, enum tr_notice kind, const char *text)
 {
-    static const char *const words[] = {
-        [TR_NOTE_INFO] = "note",
-        [TR_NOTE_WARNING] = "warning",
-        [TR_NOTE_DAMAGE] = "damage",
-        [TR_NOTE_FATAL] = "error",
-    };
+    struct server *s = ctx;
 
-    (void)ctx;
-    fprintf(stderr, "%s: %s\n", words[kind], text);
+    tr_logger_notice(&s->log, kind, text);
 }
+
+static void durable(void *ctx, uint64_t batch)
+{
+    struct server *s = ctx;
+
+    tr_conns_durable(&s->conns, batch);
+}
+
+static void submit(void *ctx, struct tr_req *r, struct tr_now now)
+{
+    struct server *s = ctx;
+
+    tr_engine_submit(s->engine, r, now);
+}
+
+static void abandon(void *ctx, struct tr_req *r, struct tr_now now)
+{
+    struct server *s = ctx;
+
+    tr_engine_abandon(s->engine, r, now);
+}
+
+static void usage(void *ctx, struct tr_bs_usage *u)
+{
+    struct tr_conns *conns = ctx;
+    const struct server *s = TR_CONTAINER_OF(conns, struct server, conns);
+    struct tr_process_usage process = tr_process_usage();
+    struct tr_loop_stat loop = tr_loop_linux_stat(s->loop);
+    struct tr_engine_stat engine;
+
+    tr_engine_stat(s->engine, &engine);
+    *u = (struct tr_bs_usage){
+        .user_us = process.user_us,
+        .system_us = process.system_us,
+        .uptime_us = tr_clock_linux_now().boot_us - s->start_us,
+        .log_oldest = engine.seg_oldest,
+        .log_newest = engine.seg_newest,
+        .log_migrated = engine.relogged,
+        .log_written = engine.log_records,
+        .log_file_bytes = engine.slot_bytes,
+        .stalls = loop.stalls,
+        .longest_us = loop.longest_us,
+        .draining = engine.draining,
+    };
+}
+
+/* ---- what the loop calls ---- */
 
 static void woken(void *ctx)
 {
@@ -83,87 +143,119 @@ static void woken(void *ctx)
 static void signalled(void *ctx, enum tr_loop_signal what)
 {
     struct server *s = ctx;
+    struct tr_now now = tr_clock_linux_now();
 
     switch (what) {
     case TR_LOOP_STOP:
-        s->stopping = true;
+        if (s->stop_us == 0) {
+            s->stop_us = now.boot_us;
+            tr_conns_stop(&s->conns, now);
+        }
         break;
     case TR_LOOP_DRAIN:
         tr_engine_drain(s->engine);
         puts("draining: no new jobs are taken until the next start");
         break;
     case TR_LOOP_RELOAD:
-        puts("SIGHUP: nothing to do, there is no config file to read again");
+        if (tr_config_reload(s->config, &s->log) == TARRY_OK) {
+            s->conns.port.body_max = s->config->body_max;
+        }
         break;
     }
+}
+
+/* Lets everybody go on who can, and tells when to come back. */
+static uint64_t serve_turn(struct server *s)
+{
+    struct tr_now now = tr_clock_linux_now();
+    uint64_t next;
+
+    s->conns.turn_wanted = false;
+    next = tr_engine_turn(s->engine, now);
+    if (!tr_list_empty(&s->conns.runnable)) {
+        (void)tr_conns_run(&s->conns, now);
+        now = tr_clock_linux_now();
+        next = tr_engine_turn(s->engine, now);
+    }
+    tr_conns_flush(&s->conns, now);
+    return s->conns.turn_wanted || !tr_list_empty(&s->conns.runnable) ? 0 : next;
+}
+
+/* The same on the way out. */
+static uint64_t stop_turn(struct server *s, uint64_t next)
+{
+    struct tr_now now = tr_clock_linux_now();
+
+    if (!s->closing && s->conns.count > 0 && now.boot_us < s->stop_us + STOP_CLIENTS_US) {
+        return next < s->stop_us + STOP_CLIENTS_US ? next : s->stop_us + STOP_CLIENTS_US;
+    }
+    if (!s->closing) {
+        tr_conns_abort(&s->conns, now);
+        s->closing = true;
+    }
+    if (!tr_engine_busy(s->engine)) {
+        tr_loop_linux_stop(s->loop);
+    } else if (now.boot_us >= s->stop_us + STOP_DISK_US) {
+        tr_logger_say(&s->log, TR_LEVEL_ERROR,
+                      "the disk does not answer: stopped without closing the store, which is "
+                      "recovered at the next start");
+        (void)fflush(stdout);
+        _Exit(TR_EXIT_FAILED); /* its threads cannot be waited for */
+    }
+    return s->stop_us + STOP_DISK_US;
 }
 
 static uint64_t turn(void *ctx)
 {
     struct server *s = ctx;
-    uint64_t next = s->stopping ? UINT64_MAX : tr_engine_turn(s->engine, tr_clock_linux_now());
+    uint64_t next = s->closing ? UINT64_MAX : serve_turn(s);
 
-    if (tr_engine_failed(s->engine) || (s->stopping && !tr_engine_busy(s->engine))) {
+    if (tr_engine_failed(s->engine)) {
         tr_loop_linux_stop(s->loop);
+        return UINT64_MAX;
     }
-    return next;
+    return s->stop_us != 0 ? stop_turn(s, next) : next;
 }
 
 /* ---- opening ---- */
 
-static const struct {
-    int err;
-    enum tr_exit exit;
-    const char *what;
-    const char *advice;
-} troubles[] = {
-    {TARRY_ELOCKED, TR_EXIT_FAILED, "another tarry has this store open",
-     "Stop that one first, or name another directory with --data."},
-    {TARRY_EPERM, TR_EXIT_FAILED, "no permission to use this data directory",
-     "Give it and its files to the user that runs tarry, or name another one with --data."},
-    {TARRY_ENOTFOUND, TR_EXIT_FAILED, "there is no such directory, and it could not be made",
-     "Make its parent first (mkdir -p), or name another directory with --data."},
-    {TARRY_ENOSPC, TR_EXIT_FAILED, "the disk of this data directory is full",
-     "Make room there, or name a directory on another disk with --data."},
-    {TARRY_EFULL, TR_EXIT_FAILED, "the system gives no more files, threads or memory",
-     "Raise the limits of the user that runs tarry (ulimit -n, ulimit -u)."},
-    {TARRY_ENOMEM, TR_EXIT_FAILED, "there is not enough memory for this store",
-     "Give the process more (ulimit -v, the limit of its container)."},
-    {TARRY_EIO, TR_EXIT_FAILED, "the disk of this data directory failed",
-     "The kernel's log (dmesg) may say why; put that right and start again."},
-    {TARRY_EDAMAGED, TR_EXIT_DAMAGED, "the store is damaged and was not opened",
-     "Keep it as it is and put back a copy from before, or begin an empty store in another "
-     "directory with --data."},
-    {TARRY_EVERSION, TR_EXIT_DAMAGED,
-     "the store was written by a newer tarry than this one (" TARRY_VERSION ")",
-     "Use that newer tarry, or name another directory with --data."},
-};
-
-/* Says why the store cannot be used, where it is, and what to do. */
-static enum tr_exit explain(const struct server *s, int err)
+static int init_port(struct server *s)
 {
-    for (size_t i = 0; i < sizeof troubles / sizeof troubles[0]; i++) {
-        if (troubles[i].err == err) {
-            fprintf(stderr, "tarry: %s: %s\n%s\n", s->config->data_path, troubles[i].what,
-                    troubles[i].advice);
-            return troubles[i].exit;
-        }
+    static const char hex[] = "0123456789abcdef";
+    struct tr_process_names names = tr_process_names();
+    struct tr_bs_port *port = &s->conns.port;
+    uint64_t id;
+    int err = tr_random_linux_seed(&id);
+
+    s->conns.loop = s->loop;
+    port->queue = (struct tr_queue){.ctx = s, .submit = submit, .abandon = abandon};
+    port->body_max = s->config->body_max;
+    port->usage = usage;
+    port->version = "1.13+tarry-" TARRY_VERSION; /* what it speaks, and what it is */
+    port->sync = s->config->sync_text;
+    port->pid = tr_process_id();
+    for (unsigned i = 0; i < 16; i++) {
+        port->id[i] = hex[id >> 4 * i & 15];
     }
-    fprintf(stderr, "tarry: %s: %s\n", s->config->data_path, tarry_strerror(err));
-    return TR_EXIT_FAILED;
+    memcpy(port->host, names.host, sizeof port->host);
+    memcpy(port->os, names.os, sizeof port->os);
+    memcpy(port->platform, names.platform, sizeof port->platform);
+    return err;
 }
 
-static void greet(const struct tr_config *c)
+static enum tr_exit listen_and_become(struct server *s)
 {
-    printf("tarry %s: data in %s, sync %s\n", TARRY_VERSION, c->data_path,
-           tr_config_sync_name(c->sync));
-    if (c->sync != TR_SYNC_ALWAYS) {
-        printf("sync %s: success is answered before the disk has it; kill -9 can take back the "
-               "last moments, a power cut %s\n",
-               tr_config_sync_name(c->sync),
-               c->sync == TR_SYNC_INTERVAL ? "the last 50 ms or so"
-                                           : "all that the kernel had not written yet");
+    const struct tr_config *c = s->config;
+    int err = init_port(s);
+
+    if (err == TARRY_OK && strcmp(c->listen_beanstalk, "off") != 0) {
+        err = tr_conns_listen(&s->conns, c->listen_beanstalk);
     }
+    if (err != TARRY_OK) {
+        return tr_trouble_listen(c->listen_beanstalk, err);
+    }
+    err = c->user != NULL ? tr_process_become(c->user) : TARRY_OK;
+    return err == TARRY_OK ? TR_EXIT_FINE : tr_trouble_user(c->user, err);
 }
 
 static int open_engine(struct server *s)
@@ -175,25 +267,71 @@ static int open_engine(struct server *s)
     if (err != TARRY_OK) {
         return err;
     }
-    tr_mem_init(&s->mem, 0);
     tr_engine_config_init(&c, &s->mem);
     c.sync = s->config->sync;
+    c.sync_us = s->config->sync_us;
     c.ctx = s;
     c.notice = notice;
+    c.durable = durable;
     return tr_engine_open(&s->engine, &c, tr_disk_linux_port(s->disk), seed, tr_clock_linux_now());
 }
 
-static int open_all(struct server *s)
+/* Where the data is, and how safe it is there. */
+static void greet(const struct server *s)
+{
+    const struct tr_config *c = s->config;
+
+    printf("tarry %s: data in %s, sync %s\n", TARRY_VERSION, s->path, c->sync_text);
+    if (s->temp[0] != '\0') {
+        puts("the store is temporary: its jobs are gone when the server stops (-b DIR keeps them)");
+    } else if (c->sync != TR_SYNC_ALWAYS) {
+        printf("sync %s: success is answered before the disk has it; kill -9 can take back the "
+               "last moments, a power cut ",
+               c->sync_text);
+        puts(c->sync == TR_SYNC_NEVER ? "all that the kernel had not written yet"
+                                      : "what came since the last sync");
+    }
+}
+
+static enum tr_exit open_store(struct server *s)
+{
+    int err = TARRY_OK;
+
+    s->path = s->config->data_path;
+    if (s->path == NULL) {
+        err = tr_process_temp_dir(s->temp, sizeof s->temp);
+        s->path = s->temp;
+    }
+    if (err == TARRY_OK) {
+        greet(s);
+    }
+    if (err == TARRY_OK) {
+        err = tr_disk_linux_open(&s->disk, s->path, tr_loop_linux_wake, s->loop);
+    }
+    if (err == TARRY_OK) {
+        err = open_engine(s);
+    }
+    if (err == TARRY_OK) {
+        err = tr_bs_port_open(&s->conns.port, tr_clock_linux_now());
+    }
+    return err == TARRY_OK ? TR_EXIT_FINE : tr_trouble_store(s->path, err);
+}
+
+static enum tr_exit open_all(struct server *s)
 {
     struct tr_loop_calls calls = {.ctx = s, .woken = woken, .signalled = signalled, .turn = turn};
-    int err = tr_loop_linux_open(&s->loop, &calls);
+    enum tr_exit how;
+    int err;
 
+    tr_mem_init(&s->mem, 0);
+    tr_conns_init(&s->conns, &s->mem);
+    tr_logger_init(&s->log, s->config->log_level, s->config->log_json);
+    err = tr_loop_linux_open(&s->loop, &calls);
     if (err != TARRY_OK) {
-        return err;
+        return tr_trouble_store(s->config->data_path != NULL ? s->config->data_path : "-", err);
     }
-    greet(s->config);
-    err = tr_disk_linux_open(&s->disk, s->config->data_path, tr_loop_linux_wake, s->loop);
-    return err == TARRY_OK ? open_engine(s) : err;
+    how = listen_and_become(s);
+    return how == TR_EXIT_FINE ? open_store(s) : how;
 }
 
 /* ---- closing ---- */
@@ -205,39 +343,59 @@ static enum tr_exit close_engine(struct server *s)
     int err;
 
     if (tr_engine_failed(s->engine)) {
-        fprintf(stderr, "tarry: %s: stopped by a failure of the disk\n%s\n", s->config->data_path,
+        fprintf(stderr, "tarry: %s: stopped by a failure of the disk\n%s\n", s->path,
                 "The kernel's log (dmesg) may say why; put that right and start again.");
         return TR_EXIT_FAILED;
     }
     err = tr_engine_close(s->engine, tr_clock_linux_now());
     if (err != TARRY_OK) {
-        return explain(s, err);
+        return tr_trouble_store(s->path, err);
     }
-    printf("stopped: %" PRIu64 " %s in %s\n", count, jobs_word(count), s->config->data_path);
+    printf("stopped: %" PRIu64 " %s in %s\n", count, jobs_word(count), s->path);
     return TR_EXIT_FINE;
 }
 
-enum tr_exit tr_serve(const struct tr_config *c)
+static void tell_ready(const struct server *s)
 {
-    struct server s = {.config = c};
-    uint64_t start_us = tr_clock_linux_now().boot_us;
+    uint64_t took_us = tr_clock_linux_now().boot_us - s->start_us;
+
+    if (s->conns.listener != NULL) {
+        printf("listening: beanstalk on %s\n", tr_listener_address(s->conns.listener));
+    }
+    printf("%" PRIu64 " %s, ready in %" PRIu64 " ms\n", jobs(s), jobs_word(jobs(s)),
+           (took_us + 500) / 1000);
+}
+
+static void free_all(struct server *s)
+{
+    tr_conns_abort(&s->conns, tr_clock_linux_now());
+    tr_disk_linux_close(s->disk); /* ends the threads: after it nobody wakes the loop */
+    tr_engine_free(s->engine);
+    tr_conns_fini(&s->conns);
+    tr_loop_linux_close(s->loop);
+    if (s->temp[0] != '\0') {
+        tr_process_remove_dir(s->temp);
+    }
+    free(s);
+}
+
+enum tr_exit tr_serve(struct tr_config *c)
+{
+    struct server *s = calloc(1, sizeof *s);
     enum tr_exit how;
-    int err;
 
     (void)setvbuf(stdout, NULL, _IOLBF, 0); /* a line is seen when it is written, also by a pipe */
-    err = open_all(&s);
-    if (err == TARRY_OK) {
-        uint64_t took_us = tr_clock_linux_now().boot_us - start_us;
-
-        printf("%" PRIu64 " %s, ready in %" PRIu64 " ms\n", jobs(&s), jobs_word(jobs(&s)),
-               (took_us + 500) / 1000);
-        tr_loop_linux_run(s.loop);
-        how = close_engine(&s);
-    } else {
-        how = explain(&s, err);
+    if (s == NULL) {
+        return tr_trouble_store("-", TARRY_ENOMEM);
     }
-    tr_disk_linux_close(s.disk); /* ends the threads: after it nobody wakes the loop */
-    tr_engine_free(s.engine);
-    tr_loop_linux_close(s.loop);
+    s->config = c;
+    s->start_us = tr_clock_linux_now().boot_us;
+    how = open_all(s);
+    if (how == TR_EXIT_FINE) {
+        tell_ready(s);
+        tr_loop_linux_run(s->loop);
+        how = close_engine(s);
+    }
+    free_all(s);
     return how;
 }

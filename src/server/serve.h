@@ -9,6 +9,6 @@
 #include "server/config.h"
 
 /* Serves until told to stop; prints for people. Only one at a time in a process. */
-TR_MUST_USE enum tr_exit tr_serve(const struct tr_config *c);
+TR_MUST_USE enum tr_exit tr_serve(struct tr_config *c);
 
 #endif

@@ -15,6 +15,7 @@ STORE_TOOL = os.environ["STORE_TOOL"]
 PATIENCE_S = 60  # how long anything may take on a busy machine before a test gives up
 
 READY = re.compile(r"(\d+) jobs?, ready in (\d+) ms")
+LISTENS = re.compile(r"listening: beanstalk on \S+:(\d+)\n")
 
 
 def sanitized():
@@ -41,10 +42,11 @@ class Server:
     """A running `tarry serve`. Use with `with`: whatever happens, it is gone afterwards."""
 
     def __init__(self, data, *flags, before=()):
+        port = [] if "--beanstalk" in flags else ["--beanstalk", "127.0.0.1:0"]
         self.started = time.monotonic()
         self.said = ""
         self.process = subprocess.Popen(
-            [*before, TARRY, "serve", "--data", str(data), *flags],
+            [*before, TARRY, "serve", "--data", str(data), *port, *flags],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def __enter__(self):
@@ -73,6 +75,10 @@ class Server:
         """Waits until it serves: (jobs found, ms that it says, ms that we saw)."""
         found = self.wait_for(READY)
         return int(found[1]), int(found[2]), (time.monotonic() - self.started) * 1000
+
+    def port(self):
+        """Waits until it listens: the number of its beanstalk port."""
+        return int(self.wait_for(LISTENS)[1])
 
     def stop(self, number=signal.SIGTERM):
         """Sends a signal and gives the exit status; negative: died by a signal."""

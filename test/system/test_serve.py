@@ -106,10 +106,12 @@ def test_starts_empty_and_stops(tmp_path):
 
 
 def test_default_directory(tmp_path):
-    process = subprocess.Popen([TARRY, "serve"], cwd=tmp_path, stdout=subprocess.PIPE)
+    process = subprocess.Popen([TARRY, "serve", "--beanstalk", "0"], cwd=tmp_path,
+                               stdout=subprocess.PIPE)
     try:
         assert process.stdout.readline().endswith(b": data in ./tarry-data, sync always\n")
-        process.stdout.readline()
+        assert process.stdout.readline().startswith(b"listening: beanstalk on 127.0.0.1:")
+        assert process.stdout.readline().startswith(b"0 jobs, ready in ")
         assert files(tmp_path) == ["tarry-data"]
     finally:
         process.terminate()
@@ -139,11 +141,11 @@ def test_stop_during_the_start_is_heard(tmp_path):
         assert "stopped: 0 jobs" in server.said
 
 
-@pytest.mark.parametrize("sync, says", [("50ms", "the last 50 ms"), ("never", "the kernel")])
+@pytest.mark.parametrize("sync, says", [("50ms", "since the last sync"), ("never", "the kernel")])
 def test_weak_sync_says_what_it_means(sync, says, tmp_path):
     with Server(tmp_path / "store", "--sync", sync) as server:
         server.ready()
-        first, second, third = server.said.splitlines()
+        first, second, _, third = server.said.splitlines()
         assert first.endswith(f", sync {sync}")
         assert second.startswith(f"sync {sync}: success is answered before the disk has it")
         assert says in second
@@ -157,7 +159,7 @@ def test_other_signals(tmp_path):
         server.process.send_signal(signal.SIGUSR1)
         server.wait_for("draining: no new jobs")
         server.process.send_signal(signal.SIGHUP)
-        server.wait_for("SIGHUP: nothing to do")
+        server.wait_for("no config file to read again")
         server.process.send_signal(signal.SIGPIPE)
         assert server.stop() == 0
         assert "stopped: 0 jobs" in server.said

@@ -1,0 +1,63 @@
+#ifndef TR_SERVER_CONN_H
+#define TR_SERVER_CONN_H
+
+/*
+ * The connections of the beanstalk port: sockets on one side, sessions on the other. See conn.c.
+ */
+
+#include "base/list.h"
+#include "base/mem.h"
+#include "os/loop_linux.h"
+#include "os/net_linux.h"
+#include "proto/beanstalk.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { TR_CONN_READ_MAX = 65536 }; /* bytes taken from a socket at once */
+
+struct tr_conns {
+    struct tr_mem *mem;
+    struct tr_loop_linux *loop;
+    struct tr_bs_port port; /* queue, limits, texts: set by the owner before the first connection */
+    struct tr_listener *listener;
+    struct tr_list all;
+    struct tr_list runnable; /* sessions that can go on */
+    struct tr_list unsent;   /* something can be sent */
+    struct tr_list gated;    /* what there is to send waits for the disk */
+    uint64_t count;
+    uint64_t next_number;
+    uint64_t durable; /* batch */
+    bool stopping;
+    bool turn_wanted; /* the engine was asked something by a close */
+    uint8_t buf[TR_CONN_READ_MAX];
+};
+
+/* cs is zeroed memory; `loop` and the queue, limits and texts of `port` are then to be set. */
+void tr_conns_init(struct tr_conns *cs, struct tr_mem *mem);
+
+/* As tr_listener_open. */
+TR_MUST_USE int tr_conns_listen(struct tr_conns *cs, const char *address);
+
+/* Everything up to this batch is on disk: replies that waited for it may go. */
+void tr_conns_durable(struct tr_conns *cs, uint64_t batch);
+
+/* Lets sessions go on that can. True: some want to go on again at once. */
+bool tr_conns_run(struct tr_conns *cs, struct tr_now now);
+
+/* Sends what can be sent: at most one write for each connection. */
+void tr_conns_flush(struct tr_conns *cs, struct tr_now now);
+
+/*
+ * No new connections or commands from now on. What was taken is answered, then the connection is
+ * closed; those who only wait are closed at once. The end is when `count` is 0.
+ */
+void tr_conns_stop(struct tr_conns *cs, struct tr_now now);
+
+/* Closes all, answered or not. */
+void tr_conns_abort(struct tr_conns *cs, struct tr_now now);
+
+/* Forgets what is left; the engine is gone by now, and the sockets are closed. */
+void tr_conns_fini(struct tr_conns *cs);
+
+#endif
