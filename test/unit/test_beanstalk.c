@@ -93,7 +93,8 @@ static size_t expand(struct dialogue *d, const char *text, uint8_t *bytes)
 
         if (*text == '$') {
             text++;
-            len += (size_t)sprintf((char *)bytes + len, "%s", d->vars[var_of(&text)]);
+            len += (size_t)snprintf((char *)bytes + len, LINE_MAX_BYTES - len, "%s",
+                                    d->vars[var_of(&text)]);
             continue;
         }
         byte = (uint8_t)*text++;
