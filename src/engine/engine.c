@@ -295,24 +295,38 @@ static bool keeps_body(const struct tr_engine *e, const struct tr_job *job)
     return bytes <= (far ? e->config.body_cache_bytes / 2 : e->config.body_cache_bytes);
 }
 
-/* The batch in flight is on its slot: its records have a place now. */
-static void place_written(struct tr_engine *e)
+static void place(struct tr_engine *e, const struct tr_placed *p)
+{
+    struct tr_job *job = tr_jobs_by_rid(&e->state.jobs, p->rid);
+
+    if (job == NULL) {
+        return; /* dead or moved before it was written */
+    }
+    tr_job_unplace(job, e->log.flight.no); /* a RELOG takes the place of the old record */
+    tr_job_place(job, e->log.tail, e->log.flight_off + TR_FRAME_HEAD + p->off, p->len);
+    if (!keeps_body(e, job)) {
+        tr_jobs_drop_body(&e->state.jobs, job);
+    }
+}
+
+/*
+ * The last batch is on its slot: its records have a place now. In slices, since a batch may have
+ * tens of thousands; until it is done no other batch is closed, so to everybody else it looks as
+ * if the batch were still on its way, but for its answers, which go out at once.
+ */
+void tr_engine_place(struct tr_engine *e)
 {
     struct tr_batch *b = &e->log.flight;
-    uint64_t payload_off = e->log.flight_off + TR_FRAME_HEAD;
+    unsigned rest = e->work / 2; /* half of the slice is for everything else */
 
-    for (size_t i = 0; i < b->placed_count; i++) {
-        struct tr_job *job = tr_jobs_by_rid(&e->state.jobs, b->placed[i].rid);
-
-        if (job == NULL) {
-            continue; /* dead or moved before it was written */
-        }
-        tr_job_unplace(job, b->no); /* a RELOG takes the place of the old record */
-        tr_job_place(job, e->log.tail, payload_off + b->placed[i].off, b->placed[i].len);
-        if (!keeps_body(e, job)) {
-            tr_jobs_drop_body(&e->state.jobs, job);
+    for (e->work -= rest; e->placing && e->work > 0; e->work--) {
+        if (e->place_next < b->placed_count) {
+            place(e, &b->placed[e->place_next++]);
+        } else {
+            e->placing = false;
         }
     }
+    e->work += rest;
 }
 
 void tr_engine_tell_durable(struct tr_engine *e)
@@ -334,7 +348,9 @@ static void log_done(struct tr_engine *e, struct tr_io *io)
     }
     switch (event) {
     case TR_LOG_WRITTEN:
-        place_written(e);
+        e->placing = true;
+        e->place_next = 0;
+        tr_engine_place(e);
         if (e->config.sync == TR_SYNC_INTERVAL) {
             arm(&e->sync_at, e->now.boot_us + e->config.sync_us);
         }
@@ -357,7 +373,7 @@ static void commit(struct tr_engine *e)
 {
     uint64_t now = e->now.boot_us;
 
-    if (!tr_log_open_empty(&e->log) && !e->log.writing &&
+    if (!tr_log_open_empty(&e->log) && !e->log.writing && !e->placing &&
         (e->log.open.gated || e->lazy_at <= now || e->log.pressed || e->meta.want_checkpoint)) {
         if (tr_log_start(&e->log)) {
             e->lazy_at = TR_NEVER;
@@ -391,7 +407,7 @@ static uint64_t next_turn(const struct tr_engine *e)
     if (e->failed) {
         return TR_NEVER;
     }
-    if (e->work == 0 || (e->moved && e->stalled_first != NULL)) {
+    if (e->work == 0 || e->placing || (e->moved && e->stalled_first != NULL)) {
         return e->now.boot_us;
     }
     if (e->blocked || e->stalled_first != NULL) { /* what is in flight makes room; else ask again */
@@ -426,6 +442,7 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
     e->leases_blocked = false;
     e->moved = false;
     e->work = e->config.slice;
+    tr_engine_place(e);
     tr_change_fire_due(e);
     tr_handout_expire(e);
     run_stalled(e);

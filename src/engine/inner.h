@@ -173,6 +173,8 @@ struct tr_engine {
     unsigned work; /* units left in this slice */
     uint64_t work_max;
     uint64_t replayed;
+    bool placing;        /* the batch in log.flight is written, and its records get their places */
+    size_t place_next;   /* from this one of its list on */
     bool inside;         /* a call from outside is under way; `done` may make another */
     bool blocked;        /* something due could not be logged in this turn */
     bool leases_blocked; /* ... and it was a lease that has run out */
@@ -205,6 +207,7 @@ void tr_engine_note(const struct tr_engine *e, enum tr_notice kind, const char *
 struct tr_base tr_engine_base(const struct tr_engine *e);
 void tr_engine_touch_log(struct tr_engine *e); /* something was appended: arm the deadlines */
 bool tr_engine_spend(struct tr_engine *e);     /* one unit of work; false: none is left */
+void tr_engine_place(struct tr_engine *e);     /* a slice of it */
 
 /* change.c */
 enum tr_verdict tr_change_execute(struct tr_engine *e, struct tr_req *r);

@@ -670,6 +670,10 @@ int tr_engine_close(struct tr_engine *e, struct tr_now now)
 
     TR_CHECK(!tr_engine_busy(e));
     e->now = now;
+    while (e->placing) {
+        e->work = e->config.slice;
+        tr_engine_place(e);
+    }
     if (err == TARRY_OK) {
         err = tr_log_finish(&e->log);
     }

@@ -39,7 +39,8 @@ bool tr_space_push_ok(const struct tr_engine *e)
 bool tr_space_freeable(const struct tr_engine *e, const struct tr_slot *slot)
 {
     const struct tr_log *log = &e->log;
-    bool tail = slot->state == TR_SLOT_TAIL && log->free_count == 0 && !tr_log_busy(log);
+    bool tail =
+        slot->state == TR_SLOT_TAIL && log->free_count == 0 && !tr_log_busy(log) && !e->placing;
 
     return (slot->state == TR_SLOT_SEALED || tail) && slot->live == 0 &&
            (slot->last_batch <= tr_meta_oldest(e) || TR_MUTANT(FREE_UNCHECKPOINTED)) &&
