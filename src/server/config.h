@@ -106,9 +106,6 @@ void tr_config_warn(const struct tr_config *c, struct tr_logger *log);
  */
 TR_MUST_USE int tr_config_reload(struct tr_config *c, struct tr_logger *log);
 
-/* "always", "50ms", "never". Where the drop-in may have another interval: c->sync_text. */
-const char *tr_config_sync_name(enum tr_sync sync);
-
 /* "store.path" and so on; "default", "file", "environment", "flag". */
 const char *tr_config_key_name(enum tr_key key);
 const char *tr_config_from_name(enum tr_from from);

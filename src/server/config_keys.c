@@ -45,12 +45,6 @@ static const char *const sync_names[] = {
 
 enum { SYNCS = sizeof sync_names / sizeof sync_names[0] };
 
-const char *tr_config_sync_name(enum tr_sync sync)
-{
-    TR_CHECK((unsigned)sync < SYNCS);
-    return sync_names[sync];
-}
-
 static int apply_path(struct tr_config *c, const char *value, const char **why)
 {
     (void)c; /* tr_config_finish takes the text */

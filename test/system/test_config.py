@@ -7,12 +7,14 @@ import os
 import pathlib
 import re
 import shutil
+import signal
+import socket
 import subprocess
 import time
 
 import pytest
 
-from harness import TARRY, Server, tarry
+from harness import PATIENCE_S, TARRY, Server, tarry
 
 LOCAL = ["--beanstalk", "127.0.0.1:0"]  # a free port
 DOC = pathlib.Path(__file__).parents[2] / "doc" / "config.md"
@@ -37,6 +39,21 @@ def refused(*args, status=2, **more):
     assert why.startswith("tarry: ")
     assert advice.startswith("Try: tarry")
     return why
+
+
+def port(server):
+    server.ready()
+    return int(server.wait_for(r"listening: beanstalk on 127\.0\.0\.1:(\d+)\n")[1])
+
+
+def put(address, size):
+    """The answer to a put of so many bytes, by (host, port) or a path."""
+    family = socket.AF_INET if isinstance(address, tuple) else socket.AF_UNIX
+    with socket.socket(family) as wire:
+        wire.settimeout(PATIENCE_S)
+        wire.connect(address)
+        wire.sendall(b"put 0 0 60 %d\r\n%s\r\n" % (size, b"x" * size))
+        return wire.makefile("rb").readline().split()[0]
 
 
 def env(**more):
@@ -130,6 +147,51 @@ def test_http_is_not_there_yet(tmp_path):
                                      "not used\n") == warnings
 
 
+# ---- limits, and changing them ----
+
+
+@pytest.mark.parametrize("limit, size", [("65535", 65535), ("1", 1), ("1MiB", 1 << 20)])
+def test_limit_of_a_body(limit, size, tmp_path):
+    with Server(tmp_path / "store", *LOCAL, "--set", f"limits.body={limit}") as server:
+        address = ("127.0.0.1", port(server))
+        assert put(address, size) == b"INSERTED"
+        assert put(address, size + 1) == b"JOB_TOO_BIG"
+        assert server.stop() == 0
+
+
+def test_sighup_reads_the_file_again(tmp_path):
+    conf = tmp_path / "tarry.conf"
+    conf.write_text("[limits]\nbody = 1k\n")
+    with Server(tmp_path / "store", *LOCAL, "--config", str(conf)) as server:
+        address = ("127.0.0.1", port(server))
+        assert put(address, 1025) == b"JOB_TOO_BIG"
+        conf.write_text("[store]\nsync = never\n[limits]\nbody = 2k\n")
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for("note: config read again: limits.body is now 2k, was 1k\n")
+        server.wait_for("warning: config read again: store.sync stays always until a restart, "
+                        "which would make it never\n")
+        assert put(address, 1025) == b"INSERTED"
+        conf.write_text("[limits]\nbody = 3x\n")
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for(f"error: the config was not taken over.*{conf}:2: limits.body takes")
+        assert put(address, 1025) == b"INSERTED"
+        conf.write_text("[limits]\nbody = 1k\n[log]\njson = on\n")
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for("note: config read again: log.json is now on, was off\n")
+        assert put(address, 1025) == b"JOB_TOO_BIG"
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for('"level":"info","msg":"config read again: nothing has changed"}\n')
+        assert server.stop() == 0
+
+
+def test_sighup_without_a_file(tmp_path):
+    with Server(tmp_path / "store", *LOCAL) as server:
+        server.ready()
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for("note: there is no config file to read again\n")
+        assert server.stop() == 0
+
+
 # ---- the log ----
 
 
@@ -182,6 +244,18 @@ def test_link_named_beanstalkd(beanstalkd, tmp_path):
     assert (done.returncode, done.stdout) == (0, f"beanstalkd 1.13 (tarry {version})\n")
     done = run(beanstalkd, "-h")
     assert (done.returncode, done.stdout) == (0, tarry("help", "beanstalkd").stdout)
+
+
+def test_beanstalkd_limit_and_socket(beanstalkd, tmp_path):
+    with Program(beanstalkd, "-p0", "-z100") as server:
+        address = ("127.0.0.1", port(server))
+        assert [put(address, size) for size in (100, 101)] == [b"INSERTED", b"JOB_TOO_BIG"]
+        assert server.stop() == 0
+    path = str(tmp_path / "socket")
+    with Program(beanstalkd, "-l", f"unix:{path}", "-p", "1") as server:
+        server.ready()
+        assert [put(path, size) for size in (65535, 65536)] == [b"INSERTED", b"JOB_TOO_BIG"]
+        assert server.stop() == 0
 
 
 def test_beanstalkd_heeds_no_environment(tmp_path):

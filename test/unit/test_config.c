@@ -145,6 +145,8 @@ static void test_config_defaults(void **state)
         assert_setting(&b, (enum tr_key)i, tr_key_rows[i].fallback, TR_FROM_DEFAULT);
         assert_int_equal(b.c.settings[i].line, 0);
     }
+    assert_string_equal(tr_config_key_name(TR_KEY_STORE_READ_ONLY), "store.read_only");
+    assert_string_equal(tr_config_from_name(TR_FROM_ENVIRONMENT), "environment");
     end(&b);
 }
 
