@@ -270,6 +270,7 @@ static int open_engine(struct server *s)
     tr_engine_config_init(&c, &s->mem);
     c.sync = s->config->sync;
     c.sync_us = s->config->sync_us;
+    c.body_max = TR_CONFIG_BODY_MAX; /* each port has its own limit, which may change */
     c.ctx = s;
     c.notice = notice;
     c.durable = durable;

@@ -150,7 +150,7 @@ def test_http_is_not_there_yet(tmp_path):
 # ---- limits, and changing them ----
 
 
-@pytest.mark.parametrize("limit, size", [("65535", 65535), ("1", 1), ("1MiB", 1 << 20)])
+@pytest.mark.parametrize("limit, size", [("65535", 65535), ("1", 1), ("8MiB", 8 << 20)])
 def test_limit_of_a_body(limit, size, tmp_path):
     with Server(tmp_path / "store", *LOCAL, "--set", f"limits.body={limit}") as server:
         address = ("127.0.0.1", port(server))
