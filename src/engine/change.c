@@ -385,7 +385,7 @@ static enum tr_verdict wake_job(struct tr_engine *e, struct tr_req *r)
     return end(e, r, err);
 }
 
-enum { KICK_DEAD = 1, KICK_DELAYED };
+enum { KICK_DEAD = 1, KICK_DELAYED, KICK_UNITS = 3 };
 
 /* In slices: progress says which kind was chosen when it began, out.number how many are done. */
 static enum tr_verdict kick(struct tr_engine *e, struct tr_req *r)
@@ -410,7 +410,7 @@ static enum tr_verdict kick(struct tr_engine *e, struct tr_req *r)
         if (job == NULL) {
             break;
         }
-        if (!tr_engine_spend(e)) {
+        if (!tr_engine_charge(e, KICK_UNITS)) {
             return TR_STALL;
         }
         err = wake(e, job, true);

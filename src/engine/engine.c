@@ -66,13 +66,18 @@ struct tr_base tr_engine_base(const struct tr_engine *e)
     return (struct tr_base){.rid = e->state.next_rid, .clock_us = e->clock.t_us};
 }
 
-bool tr_engine_spend(struct tr_engine *e)
+bool tr_engine_charge(struct tr_engine *e, unsigned units)
 {
     if (e->work == 0) {
         return false;
     }
-    e->work--;
+    e->work -= units < e->work ? units : e->work;
     return true;
+}
+
+bool tr_engine_spend(struct tr_engine *e)
+{
+    return tr_engine_charge(e, 1);
 }
 
 static void arm(uint64_t *deadline, uint64_t at_us)

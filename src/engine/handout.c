@@ -33,6 +33,8 @@
 
 #include <stddef.h>
 
+enum { CLOSE_UNITS = 3 }; /* a job that goes back touches several cold lines of memory */
+
 bool tr_handout_held_by(const struct tr_job *job, const struct tr_req *r)
 {
     if (job->state != TR_RESERVED) {
@@ -766,7 +768,7 @@ static enum tr_verdict close_holder(struct tr_engine *e, struct tr_req *r)
     while ((h = tr_map_find(&e->holders, r->holder)) != NULL) {
         struct tr_job *job = TR_CONTAINER_OF(h->jobs.next, struct tr_job, link);
 
-        if (!tr_engine_spend(e)) {
+        if (!tr_engine_charge(e, CLOSE_UNITS)) {
             return TR_STALL;
         }
         if (job->undoing) {

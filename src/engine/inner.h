@@ -207,7 +207,8 @@ void tr_engine_note(const struct tr_engine *e, enum tr_notice kind, const char *
 struct tr_base tr_engine_base(const struct tr_engine *e);
 void tr_engine_touch_log(struct tr_engine *e); /* something was appended: arm the deadlines */
 bool tr_engine_spend(struct tr_engine *e);     /* one unit of work; false: none is left */
-void tr_engine_place(struct tr_engine *e);     /* a slice of it */
+bool tr_engine_charge(struct tr_engine *e, unsigned units); /* something longer; the same */
+void tr_engine_place(struct tr_engine *e);                  /* a slice of it */
 
 /* change.c */
 enum tr_verdict tr_change_execute(struct tr_engine *e, struct tr_req *r);
