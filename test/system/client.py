@@ -3,16 +3,13 @@
 A command and its answer can be taken apart (`send`, `reply`), so that tests can pipeline, split
 packets, wait on several connections at once, and stop in the middle of anything.
 """
-import shutil
 import signal
 import socket
-import subprocess
-import time
 from collections import namedtuple
 
+from beanstalk import Beanstalkd
 from harness import PATIENCE_S, Server
 
-BEANSTALKD = shutil.which("beanstalkd", path="/usr/local/bin:/usr/bin:/bin:/usr/sbin")
 WITH_BODY = {b"RESERVED", b"FOUND", b"OK"}
 
 Reply = namedtuple("Reply", "word args body")  # "RESERVED", ["1", "3"], b"abc"
@@ -120,41 +117,11 @@ class Client:
         return {key: value.strip('"') for key, value in pairs}
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-class Beanstalkd:
+class Reference(Beanstalkd):
     """Debian's beanstalkd, with the face of harness.Server as far as tests of both need it."""
 
-    def __init__(self, data=None):
-        self.number = free_port()
-        log = [] if data is None else ["-b", str(data), "-f0"]
-        if data is not None:
-            data.mkdir(exist_ok=True)
-        self.process = subprocess.Popen(
-            [BEANSTALKD, "-l", "127.0.0.1", "-p", str(self.number), *log])
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-
     def port(self):
-        """Waits until it listens; it prints nothing, so the port is tried."""
-        end = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.number)).close()
-                return self.number
-            except ConnectionRefusedError:
-                assert self.process.poll() is None and time.monotonic() < end
-                time.sleep(0.005)
+        return self.address[1]
 
     def stop(self, number=signal.SIGTERM):
         self.process.send_signal(number)
