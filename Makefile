@@ -7,7 +7,7 @@ SECONDS ?= 60
 ARGS ?=
 PREFIX ?= /usr/local
 
-.PHONY: all help run test check sim mutants fuzz coverage lint fmt asan tsan install clean
+.PHONY: all help run test check sim mutants fuzz coverage lint fmt asan tsan soak install clean
 .DEFAULT_GOAL := all
 
 all:                  ## build
@@ -37,6 +37,10 @@ mutants:              ## does the simulator find every fault we plant? writes do
 	@tools/setup run
 	@ninja -C $$(tools/configure mutants) tarry-sim-mutants
 	build-mutants/tarry-sim-mutants $(if $(SWARM),$(SWARM),--table doc/mutations.md)
+
+soak: all             ## kill -9 under load, again and again; MINUTES=10 or ROUNDS=n SEED=n
+	@tools/setup test
+	@tools/soak
 
 fuzz:                 ## fuzz each parser; SECONDS=each NAME=one
 	@tools/setup test

@@ -1,0 +1,126 @@
+"""kill -9 under load, fifty times on one store: nothing acknowledged is lost, nothing deleted comes
+back, nothing is early. See load.py; `make soak` does the same for as long as you like."""
+import os
+
+import pytest
+
+from beanstalk import BEANSTALKD
+from client import Reference, tarry_with_port
+from harness import sanitized
+from load import PLAIN, TIMED, Load, Record, Wrong
+
+SEED = os.environ.get("SEED", "1")
+ROUNDS = int(os.environ.get("ROUNDS", "12" if sanitized() else "50"))
+
+
+def test_kill_under_load(tmp_path):
+    load = Load(lambda: tarry_with_port(tmp_path / "store", "--sync", "always"), SEED)
+    for _ in range(ROUNDS):
+        load.run_round()
+    load.finish()
+    print(load.summary())
+    assert load.answers > 100 * ROUNDS
+
+
+# ---- the check can fail ----
+
+
+@pytest.mark.skipif(BEANSTALKD is None, reason="no beanstalkd")
+def test_a_server_without_a_log_is_caught():
+    """Debian's beanstalkd in memory only: all is lost at the first kill."""
+    load = Load(Reference, SEED, kill_s=(0.3, 0.3))
+    with pytest.raises(Wrong, match="lost: "):
+        for _ in range(3):
+            load.run_round()
+
+
+def record(delay_s=0, tube=TIMED):
+    """A record with one acknowledged job."""
+    made = Record()
+    job = made.put(b"body", tube, delay_s, 1000.0)
+    made.inserted(job, 7)
+    return made, job
+
+
+def test_a_lost_job_is_caught():
+    made, job = record()
+    made.crash()
+    with pytest.raises(Wrong, match="lost: job 7"):
+        made.not_found(job)
+
+
+def test_a_job_that_was_seen_may_not_be_lost():
+    made = Record()
+    job = made.put(b"body", TIMED, 0, 1000.0)
+    made.not_found(job)  # in doubt: fine
+    made.seen(7, b"body")
+    with pytest.raises(Wrong, match="lost: job 7"):
+        made.not_found(job)
+
+
+def test_a_deleted_job_that_is_back_is_caught():
+    made, job = record()
+    made.delete(job)
+    made.deleted(job)
+    made.crash()
+    made.not_found(job)
+    with pytest.raises(Wrong, match="back: job 7"):
+        made.seen(7, b"body")
+
+
+def test_a_delete_in_doubt_is_settled_by_what_is_seen():
+    made, job = record()
+    made.delete(job)
+    made.crash()
+    made.not_found(job)  # so it happened, and stays so
+    with pytest.raises(Wrong, match="back: job 7"):
+        made.seen(7, b"body")
+    made, job = record()
+    made.delete(job)
+    made.crash()
+    made.seen(7, b"body")  # so it did not happen
+    with pytest.raises(Wrong, match="lost: job 7"):
+        made.not_found(job)
+
+
+def test_an_early_job_is_caught():
+    made, job = record(delay_s=3)
+    with pytest.raises(Wrong, match="early: by 0.001"):
+        made.reserved("a", 7, b"body", 1002.999)
+    made, job = record(delay_s=3)
+    made.reserved("a", 7, b"body", 1003.0)
+    made.released(job, made.give_up(job), 1005.0)
+    with pytest.raises(Wrong, match="early: by 1.0"):
+        made.reserved("a", 7, b"body", 1004.0)
+    made.kick_job(job)
+    made.reserved("a", 7, b"body", 1004.0)
+
+
+def test_a_buried_job_that_is_handed_out_is_caught():
+    made, job = record(tube=PLAIN)
+    made.reserved("a", 7, b"body", 1001.0)
+    made.buried(job, made.give_up(job))
+    with pytest.raises(Wrong, match="unburied: job 7"):
+        made.reserved("a", 7, b"body", 1001.0)
+    made.kick()
+    made.reserved("a", 7, b"body", 1001.0)
+
+
+def test_a_job_given_to_two_is_caught():
+    made, job = record()
+    made.reserved("a", 7, b"body", 1001.0)
+    with pytest.raises(Wrong, match="twice: b gets what a holds"):
+        made.reserved("b", 7, b"body", 1001.0)
+    made.crash()
+    made.reserved("b", 7, b"body", 1001.0)
+
+
+def test_an_id_given_twice_and_strangers_are_caught():
+    made, job = record()
+    other = made.put(b"other", TIMED, 0, 1000.0)
+    with pytest.raises(Wrong, match="twice: id 7"):
+        made.inserted(other, 7)
+    with pytest.raises(Wrong, match="unknown: id 9"):
+        made.seen(9, b"stranger")
+    with pytest.raises(Wrong, match="unknown: job 7"):
+        made.seen(8, b"body")
