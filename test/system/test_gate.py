@@ -1,0 +1,336 @@
+"""No reply leaves before what it tells of is on disk: seen from outside, with strace.
+
+strace stops a thread at the beginning and at the end of each call, so the order of its lines is
+the order of what happened. A reply that tells of a change is good when this order is kept:
+
+    read of the command ... pwrite to a log slot, with the job's body if it is a put
+    ... fdatasync of that slot begins ... and returns ... the reply's bytes go to the socket
+
+It holds for whoever hears of the change, so for the answers to other connections, too. strace also
+makes syncs slow, which opens the window wide in which a server that does not wait would talk.
+"""
+import codecs
+import contextlib
+import os
+import pathlib
+import re
+import shutil
+import signal
+import time
+
+import pytest
+
+from client import Client, tarry_with_port
+from harness import PATIENCE_S, sanitized
+
+pytestmark = [pytest.mark.skipif(sanitized(), reason="a sanitizer and strace do not go together"),
+              pytest.mark.skipif(shutil.which("strace") is None, reason="no strace")]
+
+CALLS = ("fdatasync,fsync,pwrite64,pwritev,pwritev2,write,writev,sendto,sendmsg,recvfrom,recvmsg,"
+         "read,readv")
+LINE = re.compile(r"(\d+) +(\d+\.\d+) (.*)")
+BEGINS = re.compile(r"(\w+)\((\d+)<(.*?)>(?=[,)])(.*)")  # name, fd, what it is, rest
+TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"')
+WRITES = {"pwrite64", "pwritev", "pwritev2"}
+SENDS = {"write", "writev", "sendto", "sendmsg"}
+READS = {"read", "readv", "recvfrom", "recvmsg"}
+
+
+class Call:
+    """One system call: where in the order of things it began and ended, and its bytes."""
+
+    def __init__(self, name, what, begin, end, text, good):
+        self.name = name
+        self.what = what  # "/…/w.000", "TCP:[127.0.0.1:1->127.0.0.1:2]"
+        self.begin = begin
+        self.end = end
+        self.data = b"".join(codecs.escape_decode(piece)[0] for piece in TEXT.findall(text))
+        self.good = good
+
+    def __repr__(self):
+        return f"{self.name} {self.what} {self.begin}..{self.end} {self.data[:60]!r}"
+
+
+def calls(path):
+    """The calls in a trace, by their end; one that never ended is left out."""
+    found, open_calls = [], {}
+    for number, line in enumerate(path.read_text(errors="replace").splitlines()):
+        pid, _, text = LINE.fullmatch(line).groups()
+        if text.startswith(("+++", "---")):
+            continue
+        begin = number
+        if text.endswith("<unfinished ...>"):
+            open_calls[pid] = number, text[:-len("<unfinished ...>")].rstrip()
+            continue
+        if text.startswith("<... "):
+            begin, head = open_calls.pop(pid)
+            text = head + text.split(" resumed>", 1)[1]
+        parts = BEGINS.match(text)
+        if parts is None:
+            continue  # a file descriptor that strace could not name
+        good = re.search(r"\) += \d+[^\"]*$", text) is not None
+        found.append(Call(parts[1], parts[3], begin, number, parts[4], good))
+    return found
+
+
+class Trace:
+    """What happened, and whether replies came too soon."""
+
+    def __init__(self, path):
+        all_calls = [call for call in calls(path) if call.good]
+        self.writes = [call for call in all_calls
+                       if call.name in WRITES and re.search(r"/w\.\d+$", call.what)]
+        self.syncs = [call for call in all_calls
+                      if call.name == "fdatasync" and re.search(r"/w\.\d+$", call.what)]
+        self.sends = [call for call in all_calls
+                      if call.name in SENDS and "TCP:" in call.what]
+        self.reads = [call for call in all_calls
+                      if call.name in READS and "TCP:" in call.what]
+
+    def sent(self, reply):
+        """The only send in which these bytes left."""
+        found, = [call for call in self.sends if reply in call.data]
+        return found
+
+    def read(self, command):
+        """The first read that brought these bytes."""
+        return next(call for call in self.reads if command in call.data)
+
+    def durable(self, write):
+        """The first sync that made this write durable, or None."""
+        return next((sync for sync in self.syncs
+                     if sync.what == write.what and sync.begin > write.end), None)
+
+    def write_of(self, marker, after=-1):
+        """The first write to the log with these bytes (any bytes: b""), from a place on."""
+        return next((write for write in self.writes
+                     if marker in write.data and write.begin > after), None)
+
+    def too_soon(self, reply, marker=b"", command=None):
+        """Why this reply left before its change was durable, or None. The change is the first
+        write with the marker, after the command was read."""
+        after = self.read(command).end if command else -1
+        write = self.write_of(marker, after)
+        if write is None:
+            return f"{reply!r} was sent, but nothing was written to the log"
+        sync = self.durable(write)
+        for send in (call for call in self.sends if reply in call.data):
+            if sync is None or send.begin < sync.end:
+                return f"{send} left before the sync of {write}, which is {sync}"
+        return None
+
+
+class Traced:
+    """A server under strace."""
+
+    def __init__(self, server, path):
+        self.server = server
+        self.path = path
+        self.port = server.port()
+        children = f"/proc/{server.process.pid}/task/{server.process.pid}/children"
+        self.pid = int(pathlib.Path(children).read_text().split()[0])
+
+    def wait_for(self, kind, data):
+        """Waits until a read, or a write to the log, with this in it is in the trace."""
+        text = data.replace("\r\n", "\\r\\n")
+        form = re.compile(rf"^\d+ +[\d.]+ ({'|'.join(kind)})\(.*{re.escape(text)}", re.M)
+        end = time.monotonic() + PATIENCE_S
+        while not form.search(self.path.read_text(errors="replace")):
+            assert time.monotonic() < end, f"no {data!r}"
+            time.sleep(0.005)
+
+    def stop(self):
+        os.kill(self.pid, signal.SIGTERM)
+        assert self.server.ended() == 0
+        return Trace(self.path)
+
+
+@contextlib.contextmanager
+def traced(tmp_path, *flags, slow_ms=0):
+    path = tmp_path / "trace"
+    command = ["strace", "-f", "-yy", "-ttt", "-s", "200000", "-e", "trace=" + CALLS,
+               "-e", "signal=none", "-o", str(path)]
+    if slow_ms:
+        command += ["-e", f"inject=fdatasync:delay_enter={slow_ms * 1000}"]
+    with tarry_with_port(tmp_path / "store", *flags, before=command) as server:
+        made = Traced(server, path)
+        try:
+            yield made
+        finally:
+            if server.process.poll() is None:
+                os.kill(made.pid, signal.SIGKILL)  # strace ends with it
+                server.process.wait(timeout=PATIENCE_S)
+
+
+def everything(server):
+    """Every kind of change, each heard of by another connection while its sync is under way.
+
+    Gives what to look for in the trace: (reply, marker, command)."""
+    told = []
+    with Client(server.port) as one, Client(server.port) as two, Client(server.port) as three:
+        three.send("reserve\r\n")  # waits
+        server.wait_for(READS, "reserve\r\n")
+        one.send(one.put_bytes(b"MARK-handed"))
+        id = three.reply().args[0]
+        assert one.reply().args == [id]
+        told += [(f"INSERTED {id}\r\n", "MARK-handed", None),
+                 (f"RESERVED {id} 11\r\n", "MARK-handed", None)]
+
+        one.send(one.put_bytes(b"MARK-peeked"))
+        server.wait_for(READS, "MARK-peeked")
+        two.send("peek-ready\r\n")
+        id = two.reply().args[0]
+        assert one.reply().args == [id]
+        told += [(f"INSERTED {id}\r\n", "MARK-peeked", None),
+                 (f"FOUND {id} 11\r\n", "MARK-peeked", None)]
+
+        for verb, answer, state in (("release {} 77 100", "RELEASED", "pri: 77"),
+                                    ("kick-job {}", "KICKED", "kicks: 1"),
+                                    ("bury {} 0", "BURIED", "state: buried"),
+                                    ("kick 9", "KICKED 1", "kicks: 2"),
+                                    ("delete {}", "DELETED", None)):
+            if verb[0] in "rb":
+                assert one.ask(f"reserve-job {id}").word == "RESERVED"
+            command = verb.format(id)
+            one.send(command + "\r\n")
+            server.wait_for(READS, command + "\r\n")
+            two.send(f"stats-job {id}\r\n")
+            heard = two.reply()
+            assert " ".join([(found := one.reply()).word, *found.args]) == answer
+            told.append((answer + "\r\n", "", command))
+            if state:
+                assert state in heard.body.decode()
+                told.append((state + "\n", "", command))
+            else:
+                assert heard.word == "NOT_FOUND"
+                told.append(("NOT_FOUND\r\n", "", command))
+    return [(reply.encode(), marker.encode(), command and (command + "\r\n").encode())
+            for reply, marker, command in told]
+
+
+def test_nobody_hears_of_a_change_before_its_sync(tmp_path):
+    with traced(tmp_path, slow_ms=100) as server:
+        told = everything(server)
+        trace = server.stop()
+    assert len(told) == 14
+    for reply, marker, command in told:
+        assert any(reply in send.data for send in trace.sends), reply
+        assert trace.too_soon(reply, marker, command) is None
+
+
+def test_the_check_can_fail(tmp_path):
+    """With --sync never all of these replies are too soon, and the same check says so."""
+    with traced(tmp_path, "--sync", "never", slow_ms=100) as server:
+        told = everything(server)
+        trace = server.stop()
+    assert [row for row in told if trace.too_soon(*row) is None] == []
+
+
+def test_every_put_of_many_waits_for_its_sync(tmp_path):
+    """Nothing slowed down, several connections, pipelined."""
+    ids = {}
+    with traced(tmp_path) as server:
+        clients = [Client(server.port) for _ in range(4)]
+        for turn in range(10):
+            bodies = {}
+            for number, client in enumerate(clients):
+                bodies[client] = [b"MARK-%d-%d-%d;" % (turn, number, i) for i in range(10)]
+                client.send(b"".join(client.put_bytes(body) for body in bodies[client]))
+            for client in clients:
+                for body in bodies[client]:
+                    ids[int(client.reply().args[0])] = body
+            for client in clients:
+                for _ in range(10):
+                    client.send("reserve\r\n")
+                    id, body = int((found := client.reply()).args[0]), found.body
+                    assert ids[id] == body
+                    client.send(f"delete {id}\r\n")
+                    assert client.reply().word == "DELETED"
+        for client in clients:
+            client.close()
+        trace = server.stop()
+    assert len(ids) == 400
+    for id, body in ids.items():
+        assert trace.too_soon(b"INSERTED %d\r\n" % id, body) is None
+        assert trace.too_soon(b"RESERVED %d " % id, body) is None
+        read = trace.read(b"delete %d\r\n" % id)
+        sync = trace.durable(trace.write_of(b"", read.end))
+        answer = next(send for send in trace.sends
+                      if send.what == read.what and send.begin > read.end)
+        assert answer.data == b"DELETED\r\n" and answer.begin > sync.end
+
+
+def test_what_saw_nothing_open_is_answered_at_once(tmp_path):
+    """Queries on a store at rest, and a hand-out of a durable job while a sync is under way."""
+    with traced(tmp_path, slow_ms=200) as server:
+        with Client(server.port) as one, Client(server.port) as two:
+            old = one.put(b"MARK-old")
+            assert two.ask("list-tubes").word == "OK"
+            assert two.ask("stats").word == "OK"
+            assert two.peek(old) == b"MARK-old"
+            one.send(one.put_bytes(b"MARK-new"))
+            server.wait_for(WRITES, "MARK-new")
+            two.send("reserve\r\n")
+            assert two.reply().args[0] == str(old)
+            assert one.reply().word == "INSERTED"
+        trace = server.stop()
+    for command, reply in ((b"list-tubes\r\n", b"- default\n"), (b"stats\r\n", b"cmd-put:"),
+                           (b"peek %d\r\n" % old, b"FOUND %d " % old)):
+        read, send = trace.read(command), trace.sent(reply)
+        assert [sync for sync in trace.syncs if read.end < sync.end < send.begin] == []
+    handed = trace.sent(b"RESERVED %d " % old)
+    sync = trace.durable(trace.write_of(b"MARK-new"))
+    assert sync.begin < trace.read(b"reserve\r\n").begin < handed.end < sync.end
+
+
+def test_a_sync_under_way_holds_nobody_up(tmp_path):
+    """While one put waits for its sync, fifty connections put; the next sync takes them all."""
+    with traced(tmp_path, slow_ms=300) as server:
+        first = Client(server.port)
+        others = [Client(server.port) for _ in range(50)]
+        for client in others:
+            assert client.say("use x") == "USING x"
+        start = time.monotonic()
+        first.send(first.put_bytes(b"MARK-first"))
+        server.wait_for(WRITES, "MARK-first")
+        for number, client in enumerate(others):
+            client.send(client.put_bytes(b"MARK-%d;" % number))
+        assert first.reply().word == "INSERTED"
+        assert all(client.reply().word == "INSERTED" for client in others)
+        took = time.monotonic() - start
+        for client in [first, *others]:
+            client.close()
+        trace = server.stop()
+    sync = trace.durable(trace.write_of(b"MARK-first"))
+    reads = [trace.read(b"MARK-%d;" % number) for number in range(50)]
+    writes = {trace.write_of(b"MARK-%d;" % number) for number in range(50)}
+    assert all(read.end < sync.end for read in reads), "it did not read on"
+    assert len(writes) == 1, "they did not go together"
+    syncs = [call for call in trace.syncs if sync.begin <= call.begin]
+    print(f"gate puts=51 syncs={len(syncs)} took_ms={took * 1000:.0f} sync_ms=300")
+    assert len(syncs) <= 3  # two, and what housekeeping there may be
+
+
+def test_calls_that_overlap_are_put_together(tmp_path):
+    """The reading of a trace, on one made by hand, whose reply leaves before or after the sync."""
+    lines = ["7 1.0 read(9<TCP:[127.0.0.1:1->127.0.0.1:2]>, \"put 0 0 1 4\\r\\nM-\\0011\\r\\n\", 64) = 19",
+             "8 1.1 pwritev(5</d/w.000>, [{iov_base=\"ab\", iov_len=2}, {iov_base=\"M-\\0011\", "
+             "iov_len=4}], 2, 0 <unfinished ...>",
+             "7 1.2 read(9<TCP:[127.0.0.1:1->127.0.0.1:2]>, 0x7f, 64) = -1 EAGAIN (Again)",
+             "8 1.3 <... pwritev resumed>)         = 6",
+             "8 1.4 fdatasync(5</d/w.000> <unfinished ...>",
+             "8 1.5 <... fdatasync resumed>)       = 0 (DELAYED)",
+             "8 1.6 +++ exited with 0 +++"]
+    send = "7 1.45 write(9<TCP:[127.0.0.1:1->127.0.0.1:2]>, \"INSERTED 1\\r\\n\", 12) = 12"
+    path = tmp_path / "trace"
+    for at, too_soon in ((7, False), (6, False), (5, True), (1, True)):
+        path.write_text("\n".join(lines[:at] + [send] + lines[at:]) + "\n")
+        trace = Trace(path)
+        assert [len(calls) for calls in (trace.writes, trace.syncs, trace.sends, trace.reads)] == \
+            [1, 1, 1, 1]
+        assert trace.writes[0].data == b"abM-\x011"
+        assert (trace.too_soon(b"INSERTED 1\r\n", b"M-\x011") is not None) == too_soon
+    path.write_text("\n".join(lines[:4] + [send]) + "\n")  # no sync at all
+    assert "which is None" in Trace(path).too_soon(b"INSERTED 1\r\n", b"M-\x011")
+    path.write_text("\n".join(lines[:1] + [send]) + "\n")  # not even a write
+    assert "nothing was written" in Trace(path).too_soon(b"INSERTED 1\r\n", b"M-\x011")
