@@ -1,0 +1,197 @@
+"""A disk that is full: puts are refused, everything else goes on, nothing acknowledged is lost.
+
+The disk is a small tmpfs in a mount namespace of its own, which a shell keeps alive while servers
+come and go. Without root it is a namespace of a user of its own; where neither may be made, the
+tests are skipped.
+"""
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from client import Client, tarry_with_port
+from harness import PATIENCE_S, sanitized
+
+SIZE_MIB = 192
+BODY_BYTES = 60000
+
+
+class Disk:
+    """A tmpfs that only its own commands see."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.enter = []
+        unshare = ["unshare", "-m"] if os.getuid() == 0 else ["unshare", "-Urm"]
+        self.shell = subprocess.Popen(
+            [*unshare, "sh", "-c", f"mount -t tmpfs -o size={SIZE_MIB}m tmpfs '{folder}' "
+             "&& echo mounted && read line"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        said = self.shell.stdout.readline()
+        if said != "mounted\n":
+            self.close()
+            pytest.skip(f"may not mount: {said.strip()}")
+        user = [] if os.getuid() == 0 else ["-U", "--preserve-credentials"]
+        self.enter = ["nsenter", "-t", str(self.shell.pid), "-m", *user]
+
+    def run(self, *command):
+        done = subprocess.run([*self.enter, *command], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def free_bytes(self):
+        blocks, size = self.run("stat", "-f", "-c", "%a %S", str(self.folder)).split()
+        return int(blocks) * int(size)
+
+    def grow(self, mib):
+        self.run("mount", "-o", f"remount,size={mib}m", str(self.folder))
+
+    def server(self):
+        return tarry_with_port(self.folder / "store", before=self.enter)
+
+    def close(self):
+        self.shell.stdin.close()
+        self.shell.wait(timeout=PATIENCE_S)
+        self.shell.stdout.close()
+
+
+@pytest.fixture
+def disk(tmp_path):
+    made = Disk(tmp_path)
+    yield made
+    made.close()
+
+
+def body_of(number):
+    return b"%08d" % number * (BODY_BYTES // 8)
+
+
+def fill(client, kept, window=8, delay=0):
+    """Puts until one is refused; what was acknowledged goes into kept: {id: number}."""
+    number, under_way, refused = len(kept), [], False
+    while under_way or not refused:
+        while len(under_way) < window and not refused:
+            client.send(client.put_bytes(body_of(number), delay=delay))
+            under_way.append(number)
+            number += 1
+        reply = client.reply()
+        sent = under_way.pop(0)
+        if reply.word == "INSERTED":
+            kept[int(reply.args[0])] = sent
+        else:
+            assert reply.word == "OUT_OF_MEMORY", reply
+            refused = True
+        assert len(kept) * BODY_BYTES < 2 * SIZE_MIB << 20, "it never fills"
+
+
+def check(client, kept, deleted=()):
+    """All that is kept is there, byte for byte, and nothing that was deleted."""
+    for id, number in kept.items():
+        assert client.peek(id) == body_of(number), f"job {id} is lost"
+    for id in deleted:
+        assert client.peek(id) is None, f"job {id} is back"
+
+
+def put_at_last(client):
+    """A put is taken, sooner or later: its id."""
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        client.send(client.put_bytes(body_of(0)))
+        reply = client.reply()
+        if reply.word == "INSERTED":
+            return int(reply.args[0])
+        assert reply.word == "OUT_OF_MEMORY", reply
+        assert time.monotonic() < end, "puts are still refused"
+        time.sleep(0.05)
+
+
+def test_full_disk_refuses_puts_and_nothing_else(disk):
+    kept, deleted = {}, []
+    with disk.server() as server:
+        with Client(server.port()) as client, Client(server.port()) as other:
+            fill(client, kept)
+            print(f"full jobs={len(kept)} bytes={len(kept) * BODY_BYTES} of={SIZE_MIB << 20} "
+                  f"free_bytes={disk.free_bytes()}")
+            assert len(kept) * BODY_BYTES > SIZE_MIB << 18  # a quarter at the least
+            # The other commands, on the full disk, for each of two connections.
+            for worker in (client, other):
+                for verb, answer in (("touch {}", "TOUCHED"), ("release {} 9 0", "RELEASED"),
+                                     ("bury {} 9", "BURIED"), ("delete {}", "DELETED")):
+                    id, body = worker.reserve()
+                    assert body == body_of(kept[id])
+                    assert worker.say(verb.format(id)) == answer
+                    if answer == "DELETED":
+                        deleted.append(id)
+                        del kept[id]
+                assert worker.say("kick 10") == "KICKED 1"
+                assert worker.ask("stats").word == "OK"
+                assert worker.ask("list-tubes").word == "OK"
+            assert server.stop(signal.SIGKILL) == -signal.SIGKILL
+    with disk.server() as server:  # it starts on the full disk, too
+        assert server.ready()[0] == len(kept)
+        with Client(server.port()) as client:
+            check(client, kept, deleted)
+            for _ in range(len(kept) * 3 // 4):
+                id, body = client.reserve()
+                assert body == body_of(kept[id])
+                assert client.say(f"delete {id}") == "DELETED"
+                deleted.append(id)
+                del kept[id]
+            kept[put_at_last(client)] = 0  # by itself, now that there is room
+            for number in range(1, 50):
+                kept[client.put(body_of(number))] = number
+            assert server.stop(signal.SIGKILL) == -signal.SIGKILL
+    with disk.server() as server:
+        assert server.ready()[0] == len(kept)
+        with Client(server.port()) as client:
+            check(client, kept, deleted)
+        assert server.stop() == 0
+
+
+@pytest.mark.skipif(sanitized(), reason="takes long, and the test before has the same paths")
+def test_full_disk_that_grows(disk):
+    kept = {}
+    with disk.server() as server:
+        with Client(server.port()) as client:
+            fill(client, kept, window=1, delay=3600)
+            disk.grow(2 * SIZE_MIB)
+            kept[put_at_last(client)] = 0
+            before = len(kept)
+            fill(client, kept)
+            assert len(kept) > before + 200
+            assert server.stop(signal.SIGKILL) == -signal.SIGKILL
+    with disk.server() as server:
+        assert server.ready()[0] == len(kept)
+        with Client(server.port()) as client:
+            check(client, kept)
+        assert server.stop() == 0
+
+
+def test_full_disk_filled_by_somebody_else(disk):
+    """Others take all the space while the server has jobs; then give it back."""
+    kept, deleted = {}, []
+    with disk.server() as server:
+        with Client(server.port()) as client:
+            for number in range(100):
+                kept[client.put(body_of(number))] = number
+            hog = str(disk.folder / "hog")
+            subprocess.run([*disk.enter, "dd", "if=/dev/zero", f"of={hog}", "bs=1M"],
+                           capture_output=True)
+            assert disk.free_bytes() == 0
+            fill(client, kept)  # what it had set aside before is used up, then it refuses
+            for _ in range(50):
+                id, body = client.reserve()
+                assert client.say(f"delete {id}") == "DELETED"
+                deleted.append(id)
+                assert body == body_of(kept.pop(id))
+            disk.run("rm", hog)
+            kept[put_at_last(client)] = 0
+            check(client, kept, deleted)
+            assert server.stop(signal.SIGKILL) == -signal.SIGKILL
+    with disk.server() as server:
+        assert server.ready()[0] == len(kept)
+        with Client(server.port()) as client:
+            check(client, kept, deleted)
+        assert server.stop() == 0
