@@ -429,13 +429,11 @@ void tr_bs_half_close(struct tr_bs_session *s, struct tr_now now)
         return;
     }
     s->now = now;
-    s->running = true;
     s->port->queue.abandon(s->port->queue.ctx, &s->req, now);
     s->asked = false;
     s->req.wait_us = 0; /* what is there it still gets */
     s->req.topics = s->watched;
-    tr_bs_ask(s, TR_OP_RESERVE, then);
-    s->running = false;
+    tr_bs_ask(s, TR_OP_RESERVE, then); /* its `done` wakes us: more commands may be pending */
 }
 
 void tr_bs_close(struct tr_bs_session *s, struct tr_now now)

@@ -164,6 +164,21 @@ def test_drop_in_becomes_another_user(tmp_path):
         subprocess.run(["rm", "-r", str(folder)], check=True)
 
 
+# ---- ways to go ----
+
+
+def test_half_close_behind_a_wait_with_much_pipelined(tmp_path):
+    """More than the server reads ahead stands behind the wait that the half-close ends."""
+    count = 20000
+    with Server(tmp_path / "store") as server:
+        port = server.port()
+        said = talk(port, b"reserve\r\n" + b"use a\r\n" * count)
+        assert said == b"TIMED_OUT\r\n" + b"USING a\r\n" * count
+        with Client(port) as client:
+            assert client.table("stats")["current-connections"] == "1"
+        assert server.stop() == 0
+
+
 # ---- stopping ----
 
 
