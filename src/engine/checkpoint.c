@@ -25,6 +25,22 @@
  * checkpoints can never be taken for one: a write cut short leaves some of each.
  *
  * A checkpoint is written in full. The format also allows to write only pages that changed.
+ *
+ * Freezing. The pages show the state as it was when the freeze began, though it takes many slices:
+ *
+ *     BITS     L, chunk by chunk. Rids that are new since are those from next_rid on: left out.
+ *              Those that have died since are remembered until their chunk is copied.
+ *     TOPICS   by number. One that goes is copied first. Here more than was there does no harm: a
+ *              topic that is new since is without jobs, a newer dead_seq leaves a gap.
+ *     CHANGES  the altered jobs. job->row is the number of the freeze that has dealt with it; such
+ *              a job moves to the end of the list, where newly altered ones go too:
+ *
+ *                  altered_jobs:  to be copied: o-o-o-o  o-o-o : copied, or altered since
+ *
+ *              A job whose row is not copied is copied before it changes, dies or is written again.
+ *
+ * Each kind has a page of its own that is being filled, so the bound of tr_checkpoint_bound holds
+ * in whatever order rows come.
  */
 
 #include "engine/checkpoint.h"
@@ -36,6 +52,7 @@
 #include "engine/record.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <string.h>
 
 enum {
@@ -50,7 +67,7 @@ enum {
     TOPIC_ROW_MAX = 300,
 };
 
-enum kind { META, TOPICS, BITS, CHANGES, KINDS };
+enum { BITS_UNITS = 64 }; /* of work, to copy a chunk of L */
 
 static_assert(HEAD + ROW_MAX <= TR_PAGE, "a row fits a page");
 static_assert(TR_BITMAP_CHUNK % BLOCK_RIDS == 0, "a chunk of the bitmap is whole blocks");
@@ -58,29 +75,71 @@ static_assert(TR_BITMAP_CHUNK % BLOCK_RIDS == 0, "a chunk of the bitmap is whole
 void tr_pages_fini(struct tr_pages *p)
 {
     if (p->mem != NULL) {
-        tr_mem_free(p->mem, p->bytes, p->room);
+        tr_pages_drop(p, UINT64_MAX);
+        tr_mem_free(p->mem, p->pieces, p->piece_room * sizeof *p->pieces);
     }
     *p = (struct tr_pages){0};
 }
 
-static uint8_t *page_at(struct tr_pages *p, size_t number)
+static size_t piece_count(const struct tr_pages *p)
 {
-    return p->bytes + number * TR_PAGE;
+    return (p->count * TR_PAGE + TR_PAGES_PIECE - 1) / TR_PAGES_PIECE;
 }
 
-static int new_page(struct tr_pages *p, enum kind kind)
+void tr_pages_drop(struct tr_pages *p, uint64_t off)
+{
+    for (size_t i = piece_count(p); i > 0; i--) { /* from the last: nothing is left before a gap */
+        if (i * TR_PAGES_PIECE <= off && p->pieces[i - 1] == NULL) {
+            return;
+        }
+        if (i * TR_PAGES_PIECE <= off) {
+            tr_mem_free(p->mem, p->pieces[i - 1], TR_PAGES_PIECE);
+            p->pieces[i - 1] = NULL;
+        }
+    }
+}
+
+const uint8_t *tr_pages_at(const struct tr_pages *p, uint64_t off, size_t *len)
+{
+    uint64_t all = (uint64_t)p->count * TR_PAGE;
+    uint64_t end = (off / TR_PAGES_PIECE + 1) * TR_PAGES_PIECE;
+
+    *len = (size_t)((end < all ? end : all) - off);
+    return p->pieces[off / TR_PAGES_PIECE] + off % TR_PAGES_PIECE;
+}
+
+/* ---- making pages ---- */
+
+static uint8_t *page_at(const struct tr_pages *p, size_t number)
+{
+    return p->pieces[number * TR_PAGE / TR_PAGES_PIECE] + number * TR_PAGE % TR_PAGES_PIECE;
+}
+
+static int new_piece(struct tr_pages *p)
+{
+    size_t at = piece_count(p);
+
+    if (at == p->piece_room) {
+        size_t room = at == 0 ? 16 : at * 2;
+        uint8_t **pieces =
+            tr_mem_stretch(p->mem, p->pieces, at * sizeof *pieces, room * sizeof *pieces);
+
+        if (pieces == NULL) {
+            return TARRY_ENOMEM;
+        }
+        p->pieces = pieces;
+        p->piece_room = room;
+    }
+    p->pieces[at] = tr_mem_stretch(p->mem, NULL, 0, TR_PAGES_PIECE);
+    return p->pieces[at] != NULL ? TARRY_OK : TARRY_ENOMEM;
+}
+
+static int new_page(struct tr_pages *p, enum tr_page_kind kind)
 {
     uint8_t *page;
 
-    if ((p->count + 1) * TR_PAGE > p->room) {
-        size_t room = p->room == 0 ? (size_t)4 * TR_PAGE : p->room * 2;
-        uint8_t *bytes = tr_mem_resize(p->mem, p->bytes, p->room, room);
-
-        if (bytes == NULL) {
-            return TARRY_ENOMEM;
-        }
-        p->bytes = bytes;
-        p->room = room;
+    if (p->count * TR_PAGE % TR_PAGES_PIECE == 0 && new_piece(p) != TARRY_OK) {
+        return TARRY_ENOMEM;
     }
     page = page_at(p, p->count);
     memset(page, 0, TR_PAGE);
@@ -94,46 +153,34 @@ static int new_page(struct tr_pages *p, enum kind kind)
     return TARRY_OK;
 }
 
-static int add_row(struct tr_pages *p, enum kind kind, const uint8_t *row, size_t len)
+static void close_page(const struct tr_pages *p, size_t number)
 {
-    uint8_t *page = page_at(p, p->count - 1);
-    uint64_t used = tr_get_le(page + 12, 4);
+    uint8_t *page = page_at(p, number);
+
+    tr_put_le(page + 4, tr_crc(0, page + 8, TR_PAGE - 8), 4);
+}
+
+static int add_row(struct tr_freeze *f, enum tr_page_kind kind, const uint8_t *row, size_t len)
+{
+    struct tr_pages *p = f->pages;
+    uint64_t used = f->open[kind] != 0 ? tr_get_le(page_at(p, f->open[kind]) + 12, 4) : TR_PAGE;
+    uint8_t *page;
 
     TR_CHECK(HEAD + len <= TR_PAGE);
-    if (page[8] != kind || used + len > TR_PAGE) {
+    if (used + len > TR_PAGE) {
         if (new_page(p, kind) != TARRY_OK) {
             return TARRY_ENOMEM;
         }
-        page = page_at(p, p->count - 1);
+        if (f->open[kind] != 0) {
+            close_page(p, f->open[kind]);
+        }
+        f->open[kind] = p->count - 1;
         used = HEAD;
     }
+    page = page_at(p, f->open[kind]);
     memcpy(page + used, row, len);
     tr_put_le(page + 10, tr_get_le(page + 10, 2) + 1, 2);
     tr_put_le(page + 12, used + len, 4);
-    return TARRY_OK;
-}
-
-static int add_topics(struct tr_pages *p, const struct tr_state *s)
-{
-    uint8_t row[TR_RECORD_HEAD_MAX + 2 * TR_VARINT_MAX];
-    struct tr_topic *t = NULL;
-
-    while ((t = tr_topics_after(&s->topics, t != NULL ? t->number : 0)) != NULL) {
-        struct tr_record rec = {.type = TR_REC_TOPIC,
-                                .topic = t->number,
-                                .name = {(const uint8_t *)t->name, t->name_len}};
-        size_t len = tr_record_encode(row, &rec, (struct tr_base){0});
-
-        if (!t->logged) { /* a later push will write its name; an empty one may need it still */
-            continue;
-        }
-        len += tr_put_varint(row + len, t->next_dead_seq);
-        len += tr_put_varint(row + len, 0);
-        TR_CHECK(len <= TOPIC_ROW_MAX);
-        if (add_row(p, TOPICS, row, len) != TARRY_OK) {
-            return TARRY_ENOMEM;
-        }
-    }
     return TARRY_OK;
 }
 
@@ -162,76 +209,259 @@ static size_t bits_row(uint8_t row[ROW_MAX], uint64_t number, const uint8_t *bit
     return n == 0 ? 0 : 10 + 2 * n;
 }
 
-static int add_bits(struct tr_pages *p, const struct tr_state *s)
+/* The next chunk of L as it was: *number, its bits. False: there is none. */
+static bool next_chunk(const struct tr_freeze *f, uint64_t *number, uint8_t bits[TR_BITMAP_BYTES])
+{
+    uint8_t dead[TR_BITMAP_BYTES];
+    uint64_t other = 0;
+    bool there = tr_bitmap_next_chunk(&f->state->jobs.alive, f->chunk, number, bits);
+    bool gone = tr_bitmap_next_chunk(&f->cleared, f->chunk, &other, dead);
+
+    if (gone && (!there || other < *number)) {
+        *number = other;
+        memcpy(bits, dead, TR_BITMAP_BYTES);
+    } else if (gone && other == *number) {
+        for (unsigned i = 0; i < TR_BITMAP_BYTES; i++) {
+            bits[i] |= dead[i];
+        }
+    }
+    if ((!there && !gone) || *number * TR_BITMAP_CHUNK >= f->next_rid) {
+        return false;
+    }
+    if ((*number + 1) * TR_BITMAP_CHUNK > f->next_rid) { /* the rids from here on are new */
+        unsigned end = (unsigned)(f->next_rid % TR_BITMAP_CHUNK);
+
+        bits[end / 8] &= (uint8_t)((1U << end % 8) - 1);
+        memset(bits + end / 8 + 1, 0, TR_BITMAP_BYTES - end / 8 - 1);
+    }
+    return true;
+}
+
+static int copy_bits(struct tr_freeze *f, unsigned *work)
 {
     uint8_t bits[TR_BITMAP_BYTES];
     uint8_t row[ROW_MAX];
     uint64_t number = 0;
 
-    for (uint64_t from = 0; tr_bitmap_next_chunk(&s->jobs.alive, from, &number, bits);
-         from = number + 1) {
+    while (next_chunk(f, &number, bits)) {
+        if (*work == 0) {
+            return TARRY_EFULL;
+        }
         for (unsigned i = 0; i < TR_BITMAP_CHUNK / BLOCK_RIDS; i++) {
             size_t len = bits_row(row, number * (TR_BITMAP_CHUNK / BLOCK_RIDS) + i,
                                   bits + (size_t)i * BLOCK_BYTES);
 
-            if (len != 0 && add_row(p, BITS, row, len) != TARRY_OK) {
+            if (len != 0 && add_row(f, TR_PAGE_BITS, row, len) != TARRY_OK) {
                 return TARRY_ENOMEM;
             }
         }
+        f->chunk = number + 1;
+        *work -= *work < BITS_UNITS ? *work : BITS_UNITS;
     }
     return TARRY_OK;
 }
 
-static int add_changes(struct tr_pages *p, const struct tr_state *s)
+static int copy_topic(struct tr_freeze *f, const struct tr_topic *t)
+{
+    uint8_t row[TR_RECORD_HEAD_MAX + 2 * TR_VARINT_MAX];
+    struct tr_record rec = {
+        .type = TR_REC_TOPIC, .topic = t->number, .name = {(const uint8_t *)t->name, t->name_len}};
+    size_t len;
+
+    if (!t->logged) { /* a later push will write its name; an empty one may need it still */
+        return TARRY_OK;
+    }
+    len = tr_record_encode(row, &rec, (struct tr_base){0});
+    len += tr_put_varint(row + len, t->next_dead_seq);
+    len += tr_put_varint(row + len, 0);
+    TR_CHECK(len <= TOPIC_ROW_MAX);
+    return add_row(f, TR_PAGE_TOPICS, row, len);
+}
+
+static int copy_topics(struct tr_freeze *f, unsigned *work)
+{
+    while (f->topic != &f->state->topics.all) {
+        if (*work == 0) {
+            return TARRY_EFULL;
+        }
+        --*work;
+        if (copy_topic(f, TR_CONTAINER_OF(f->topic, struct tr_topic, link)) != TARRY_OK) {
+            return TARRY_ENOMEM;
+        }
+        f->topic = f->topic->next;
+    }
+    return TARRY_OK;
+}
+
+static int copy_change(struct tr_freeze *f, struct tr_job *job)
 {
     uint8_t row[TR_RECORD_HEAD_MAX];
-    const struct tr_list *head = &s->jobs.altered_jobs;
+    struct tr_record rec;
+    size_t len;
 
-    for (const struct tr_list *n = head->next; n != head; n = n->next) {
-        const struct tr_job *job = TR_CONTAINER_OF(n, struct tr_job, in_altered);
-        struct tr_record rec;
-        size_t len;
+    tr_state_describe_changes(job, &rec);
+    len = tr_record_encode(row, &rec, (struct tr_base){0});
+    TR_CHECK(len <= CHANGE_MAX);
+    tr_jobs_row_done(&f->state->jobs, job);
+    return add_row(f, TR_PAGE_CHANGES, row, len);
+}
 
-        tr_state_describe_changes(job, &rec);
-        len = tr_record_encode(row, &rec, (struct tr_base){0});
-        TR_CHECK(len <= CHANGE_MAX);
-        if (add_row(p, CHANGES, row, len) != TARRY_OK) {
+static int copy_changes(struct tr_freeze *f, unsigned *work)
+{
+    struct tr_job *job;
+
+    while ((job = tr_jobs_next_row(&f->state->jobs)) != NULL) {
+        if (*work == 0) {
+            return TARRY_EFULL;
+        }
+        --*work;
+        if (copy_change(f, job) != TARRY_OK) {
             return TARRY_ENOMEM;
         }
     }
     return TARRY_OK;
 }
 
-static void finish_meta(struct tr_pages *p, const struct tr_state *s, const uint8_t uuid[TR_UUID])
+static void finish(struct tr_freeze *f)
 {
-    uint8_t *m = p->bytes + HEAD;
+    struct tr_pages *p = f->pages;
+    uint8_t *page = page_at(p, 0);
+    uint8_t *m = page + HEAD;
 
-    memcpy(m, uuid, TR_UUID);
+    memcpy(m, f->uuid, TR_UUID);
     tr_put_le(m + TR_UUID, p->batch, 8);
     tr_put_le(m + TR_UUID + 8, p->count, 4);
-    tr_put_le(m + TR_UUID + 12, s->next_rid, 8);
-    tr_put_le(m + TR_UUID + 20, s->topics.next_number, 4);
-    tr_put_le(m + TR_UUID + 24, s->jobs.count, 8);
-    tr_put_le(m + TR_UUID + 32, s->jobs.altered, 8);
-    tr_put_le(p->bytes + 10, 1, 2);
-    tr_put_le(p->bytes + 12, HEAD + META_LEN, 4);
-    for (size_t i = 0; i < p->count; i++) {
-        tr_put_le(page_at(p, i) + 4, tr_crc(0, page_at(p, i) + 8, TR_PAGE - 8), 4);
+    tr_put_le(m + TR_UUID + 12, f->next_rid, 8);
+    tr_put_le(m + TR_UUID + 20, f->next_topic, 4);
+    tr_put_le(m + TR_UUID + 24, f->jobs, 8);
+    tr_put_le(m + TR_UUID + 32, f->altered, 8);
+    tr_put_le(page + 10, 1, 2);
+    tr_put_le(page + 12, HEAD + META_LEN, 4);
+    close_page(p, 0);
+    for (unsigned k = 0; k < TR_PAGE_KINDS; k++) {
+        if (f->open[k] != 0) {
+            close_page(p, f->open[k]);
+        }
     }
 }
 
-int tr_checkpoint_freeze(struct tr_pages *p, const struct tr_state *s, const uint8_t uuid[TR_UUID],
-                         uint64_t batch)
+/* Lets go of the state; the pages stay. */
+static void leave(struct tr_freeze *f)
 {
+    f->state->freeze = NULL;
+    tr_bitmap_fini(&f->cleared);
+    *f = (struct tr_freeze){0};
+}
+
+void tr_freeze_cancel(struct tr_freeze *f)
+{
+    if (f->state != NULL) {
+        tr_pages_fini(f->pages);
+        leave(f);
+    }
+}
+
+int tr_freeze_begin(struct tr_freeze *f, struct tr_pages *p, struct tr_state *s,
+                    const uint8_t uuid[TR_UUID], uint64_t batch)
+{
+    TR_CHECK(s->freeze == NULL);
     *p = (struct tr_pages){.mem = s->jobs.mem, .batch = batch};
-    if (new_page(p, META) != TARRY_OK || add_topics(p, s) != TARRY_OK ||
-        add_bits(p, s) != TARRY_OK || add_changes(p, s) != TARRY_OK) {
+    if (new_page(p, TR_PAGE_META) != TARRY_OK) {
         tr_pages_fini(p);
         return TARRY_ENOMEM;
     }
-    finish_meta(p, s, uuid);
+    *f = (struct tr_freeze){.state = s,
+                            .pages = p,
+                            .step = TR_PAGE_BITS,
+                            .next_rid = s->next_rid,
+                            .next_topic = s->topics.next_number,
+                            .jobs = s->jobs.count,
+                            .altered = s->jobs.altered,
+                            .topic = s->topics.all.next};
+    memcpy(f->uuid, uuid, TR_UUID);
+    tr_bitmap_init(&f->cleared, p->mem);
+    s->jobs.freeze_no++;
+    s->freeze = f;
     return TARRY_OK;
 }
+
+int tr_freeze_step(struct tr_freeze *f, unsigned *work)
+{
+    int err = f->failed ? TARRY_ENOMEM : TARRY_OK;
+
+    if (err == TARRY_OK && f->step == TR_PAGE_BITS) {
+        err = copy_bits(f, work);
+        if (err == TARRY_OK) {
+            f->step = TR_PAGE_TOPICS;
+            tr_bitmap_fini(&f->cleared);
+        }
+    }
+    if (err == TARRY_OK && f->step == TR_PAGE_TOPICS) {
+        err = copy_topics(f, work);
+        if (err == TARRY_OK) {
+            f->step = TR_PAGE_CHANGES;
+        }
+    }
+    if (err == TARRY_OK) {
+        err = copy_changes(f, work);
+    }
+    if (err == TARRY_OK) {
+        finish(f);
+        leave(f);
+    } else if (err != TARRY_EFULL) {
+        tr_freeze_cancel(f);
+    }
+    return err;
+}
+
+void tr_freeze_job(struct tr_freeze *f, struct tr_job *job, bool dies)
+{
+    if (f->failed || TR_MUTANT(NOT_FROZEN)) {
+        return;
+    }
+    if (dies && f->step == TR_PAGE_BITS && job->rid < f->next_rid &&
+        job->rid / TR_BITMAP_CHUNK >= f->chunk &&
+        tr_bitmap_set(&f->cleared, job->rid) != TARRY_OK) {
+        f->failed = true;
+    }
+    if (tr_jobs_has_row(&f->state->jobs, job) && copy_change(f, job) != TARRY_OK) {
+        f->failed = true;
+    }
+}
+
+void tr_freeze_topic(struct tr_freeze *f, const struct tr_topic *t)
+{
+    if (f->topic == &f->state->topics.all ||
+        TR_CONTAINER_OF(f->topic, struct tr_topic, link)->number > t->number) {
+        return; /* it is copied */
+    }
+    if (!f->failed && copy_topic(f, t) != TARRY_OK) {
+        f->failed = true;
+    }
+    if (f->topic == &t->link) {
+        f->topic = t->link.next;
+    }
+}
+
+int tr_checkpoint_freeze(struct tr_pages *p, struct tr_state *s, const uint8_t uuid[TR_UUID],
+                         uint64_t batch)
+{
+    struct tr_freeze f;
+    int err = tr_freeze_begin(&f, p, s, uuid, batch);
+
+    while (err == TARRY_OK) {
+        unsigned work = UINT_MAX;
+
+        err = tr_freeze_step(&f, &work);
+        if (err != TARRY_EFULL) {
+            return err;
+        }
+        err = TARRY_OK;
+    }
+    return err;
+}
+
+/* ---- reading them ---- */
 
 /* A page is full but for less than the longest row of its kind. */
 uint64_t tr_checkpoint_bound(uint64_t jobs, uint64_t topics)
@@ -239,15 +469,15 @@ uint64_t tr_checkpoint_bound(uint64_t jobs, uint64_t topics)
     uint64_t bits = jobs * (10 + 2); /* the worst: each job alone in its block */
 
     return TR_PAGE *
-           (KINDS + bits / (TR_PAGE - HEAD - ROW_MAX) + jobs / ((TR_PAGE - HEAD) / CHANGE_MAX) +
-            topics / ((TR_PAGE - HEAD) / TOPIC_ROW_MAX));
+           (TR_PAGE_KINDS + bits / (TR_PAGE - HEAD - ROW_MAX) +
+            jobs / ((TR_PAGE - HEAD) / CHANGE_MAX) + topics / ((TR_PAGE - HEAD) / TOPIC_ROW_MAX));
 }
 
 uint64_t tr_checkpoint_pages(const uint8_t *page, const uint8_t uuid[TR_UUID], uint64_t batch)
 {
     size_t bad = 0;
 
-    if (tr_checkpoint_check(page, 1, batch, &bad) != TARRY_OK || page[8] != META ||
+    if (tr_checkpoint_check(page, 1, batch, &bad) != TARRY_OK || page[8] != TR_PAGE_META ||
         memcmp(page + HEAD, uuid, TR_UUID) != 0) {
         return 0;
     }
@@ -269,7 +499,7 @@ int tr_checkpoint_check(const uint8_t *bytes, size_t pages, uint64_t batch, size
         if (page[9] == 0) {
             return TARRY_EDAMAGED;
         }
-        if (page[9] != TR_FORMAT_VERSION || page[8] >= KINDS) {
+        if (page[9] != TR_FORMAT_VERSION || page[8] >= TR_PAGE_KINDS) {
             return TARRY_EVERSION;
         }
     }
@@ -340,7 +570,7 @@ static int load_change(struct tr_reader *r, struct tr_state *s)
     return tr_state_apply(s, &rec, 0, &job);
 }
 
-static int load_kind(const uint8_t *bytes, size_t pages, enum kind kind, struct tr_state *s)
+static int load_kind(const uint8_t *bytes, size_t pages, enum tr_page_kind kind, struct tr_state *s)
 {
     for (size_t i = 0; i < pages; i++) {
         const uint8_t *page = bytes + i * TR_PAGE;
@@ -349,9 +579,9 @@ static int load_kind(const uint8_t *bytes, size_t pages, enum kind kind, struct 
 
         for (uint64_t rows = page[8] == kind ? tr_get_le(page + 10, 2) : 0;
              rows > 0 && err == TARRY_OK; rows--) {
-            err = kind == TOPICS ? load_topic(&r, s)
-                  : kind == BITS ? load_bits(&r, s)
-                                 : load_change(&r, s);
+            err = kind == TR_PAGE_TOPICS ? load_topic(&r, s)
+                  : kind == TR_PAGE_BITS ? load_bits(&r, s)
+                                         : load_change(&r, s);
         }
         if (err != TARRY_OK) {
             return err;
@@ -363,10 +593,10 @@ static int load_kind(const uint8_t *bytes, size_t pages, enum kind kind, struct 
 int tr_checkpoint_load(const uint8_t *bytes, size_t pages, struct tr_state *s)
 {
     const uint8_t *m = bytes + HEAD;
-    int err = load_kind(bytes, pages, TOPICS, s);
+    int err = load_kind(bytes, pages, TR_PAGE_TOPICS, s);
 
     if (err == TARRY_OK) {
-        err = load_kind(bytes, pages, BITS, s);
+        err = load_kind(bytes, pages, TR_PAGE_BITS, s);
     }
     if (err != TARRY_OK) {
         return err;
@@ -381,5 +611,5 @@ int tr_checkpoint_load(const uint8_t *bytes, size_t pages, struct tr_state *s)
 
 int tr_checkpoint_load_changes(const uint8_t *bytes, size_t pages, struct tr_state *s)
 {
-    return load_kind(bytes, pages, CHANGES, s);
+    return load_kind(bytes, pages, TR_PAGE_CHANGES, s);
 }

@@ -4,8 +4,8 @@
 /*
  * A checkpoint: the durable state at the end of one batch, as pages of 8 KiB. See checkpoint.c.
  *
- * Freezing copies what the checkpoint needs out of the state in one go; after that the pages do
- * not change, whatever happens to the state while they are written.
+ * Freezing copies what the checkpoint needs out of the state, in slices. The state may change
+ * meanwhile: whatever is about to change and was not copied yet is copied first.
  */
 
 #include "base/check.h"
@@ -16,20 +16,63 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TR_PAGE = 8192 };
+enum { TR_PAGE = 8192, TR_PAGES_PIECE = 8 * TR_PAGE };
+
+enum tr_page_kind { TR_PAGE_META, TR_PAGE_TOPICS, TR_PAGE_BITS, TR_PAGE_CHANGES, TR_PAGE_KINDS };
 
 struct tr_pages {
     struct tr_mem *mem;
-    uint8_t *bytes;
-    size_t room;  /* bytes */
-    size_t count; /* pages */
+    uint8_t **pieces;  /* TR_PAGES_PIECE bytes each; NULL: given back */
+    size_t piece_room; /* pointers allocated */
+    size_t count;      /* pages */
     uint64_t batch;
 };
 
 void tr_pages_fini(struct tr_pages *p);
 
-/* Makes the pages of s at the end of `batch`. TARRY_ENOMEM: p is empty. */
-TR_MUST_USE int tr_checkpoint_freeze(struct tr_pages *p, const struct tr_state *s,
+/* The bytes from off on that stand together; *len: how many. */
+const uint8_t *tr_pages_at(const struct tr_pages *p, uint64_t off, size_t *len);
+
+/* Gives back the pieces that end at `off` or before. */
+void tr_pages_drop(struct tr_pages *p, uint64_t off);
+
+/* A checkpoint in the making; state->freeze points to it. All zero: none is. */
+struct tr_freeze {
+    struct tr_state *state; /* NULL: none is made */
+    struct tr_pages *pages;
+    enum tr_page_kind step;     /* what is copied now */
+    size_t open[TR_PAGE_KINDS]; /* the page to which rows of a kind go, or 0 */
+    uint8_t uuid[TR_UUID];
+    uint64_t next_rid; /* this and the next three as they were at the beginning */
+    uint32_t next_topic;
+    uint64_t jobs;
+    uint64_t altered;
+    uint64_t chunk;           /* BITS: the next one of L */
+    struct tr_bitmap cleared; /* BITS: rids that have died since, in this chunk or later ones */
+    struct tr_list *topic;    /* TOPICS: the next one */
+    bool failed;              /* there was no memory for something that had to be copied */
+};
+
+/* Begins to make the pages of s as it is now, at the end of `batch`. TARRY_ENOMEM: nothing is
+ * made. */
+TR_MUST_USE int tr_freeze_begin(struct tr_freeze *f, struct tr_pages *p, struct tr_state *s,
+                                const uint8_t uuid[TR_UUID], uint64_t batch);
+
+/* Goes on for *work units. TARRY_EFULL: there is more; TARRY_OK: the pages are complete;
+ * TARRY_ENOMEM: it is over and they are empty. */
+TR_MUST_USE int tr_freeze_step(struct tr_freeze *f, unsigned *work);
+
+/* Ends it, if one is made; the pages are empty. */
+void tr_freeze_cancel(struct tr_freeze *f);
+
+/* A job of the state is about to change; `dies`: its rid, too. */
+void tr_freeze_job(struct tr_freeze *f, struct tr_job *job, bool dies);
+
+/* A topic is about to go. */
+void tr_freeze_topic(struct tr_freeze *f, const struct tr_topic *t);
+
+/* All of it at once. */
+TR_MUST_USE int tr_checkpoint_freeze(struct tr_pages *p, struct tr_state *s,
                                      const uint8_t uuid[TR_UUID], uint64_t batch);
 
 /* Bytes that a checkpoint can need at most with so many jobs, all altered, and topics. */

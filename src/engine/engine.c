@@ -379,7 +379,7 @@ static void commit(struct tr_engine *e)
     uint64_t now = e->now.boot_us;
 
     if (!tr_log_open_empty(&e->log) && !e->log.writing && !e->placing &&
-        (e->log.open.gated || e->lazy_at <= now || e->log.pressed || e->meta.want_checkpoint)) {
+        (e->log.open.gated || e->lazy_at <= now || e->log.pressed || tr_meta_wants_batch(e))) {
         if (tr_log_start(&e->log)) {
             e->lazy_at = TR_NEVER;
             e->moved = true;
@@ -412,7 +412,8 @@ static uint64_t next_turn(const struct tr_engine *e)
     if (e->failed) {
         return TR_NEVER;
     }
-    if (e->work == 0 || e->placing || (e->moved && e->stalled_first != NULL)) {
+    if (e->work == 0 || e->placing || e->meta.freeze.state != NULL ||
+        (e->moved && e->stalled_first != NULL)) {
         return e->now.boot_us;
     }
     if (e->blocked || e->stalled_first != NULL) { /* what is in flight makes room; else ask again */
@@ -448,6 +449,7 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
     e->moved = false;
     e->work = e->config.slice;
     tr_engine_place(e);
+    tr_meta_freeze(e);
     tr_change_fire_due(e);
     tr_handout_expire(e);
     run_stalled(e);

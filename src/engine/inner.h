@@ -29,8 +29,9 @@
 #define TR_NEVER UINT64_MAX
 
 enum {
-    TR_SLOTS_BASE = 4,  /* tail and three free ones: what an idle store keeps */
-    TR_RETRY_US = 2000, /* what could not be logged now is tried again so much later */
+    TR_SLOTS_BASE = 4,   /* tail and three free ones: what an idle store keeps */
+    TR_META_PIECES = 16, /* of pages, in one write */
+    TR_RETRY_US = 2000,  /* what could not be logged now is tried again so much later */
 };
 
 /* Who holds reserved jobs: a connection, or (number 0) the leases that outlive connections. */
@@ -91,7 +92,7 @@ enum tr_meta_step {
 struct tr_meta {
     enum tr_meta_step step;
     struct tr_io io;
-    struct tr_piece piece;
+    struct tr_piece pieces[TR_META_PIECES];
     struct tr_manifest now;  /* what is durable */
     struct tr_manifest next; /* what is being written */
     int man_file[2];
@@ -99,10 +100,12 @@ struct tr_meta {
     int lock_file;
     uint8_t *man_buf;
     uint64_t done_bytes;
-    unsigned copy;         /* of the manifest being written */
-    struct tr_pages pages; /* frozen, to be written */
-    bool with_pages;       /* this round writes a checkpoint */
-    uint64_t batch;        /* what it is exact at */
+    unsigned copy;           /* of the manifest being written */
+    struct tr_freeze freeze; /* makes pages, whatever the step is */
+    struct tr_pages pages;   /* being made, or complete and to be written */
+    bool frozen;             /* complete: the next round writes them */
+    bool with_pages;         /* this round writes a checkpoint */
+    uint64_t batch;          /* what it is exact at */
     bool want_checkpoint;
     bool want_manifest;
     uint64_t ckpt_room[2]; /* bytes allocated */
@@ -258,8 +261,12 @@ void tr_meta_io_done(struct tr_engine *e, struct tr_io *io);
 bool tr_meta_room(struct tr_engine *e, uint64_t more_jobs);
 TR_MUST_USE int tr_meta_write_now(struct tr_engine *e, bool checkpoint, uint32_t flags);
 uint64_t tr_meta_oldest(const struct tr_engine *e); /* batch that both checkpoints contain */
+void tr_meta_forget(struct tr_engine *e);           /* what is frozen, or on its way to the file */
 void tr_meta_fini(struct tr_engine *e);
 bool tr_meta_busy(const struct tr_engine *e);
+bool tr_meta_wants_batch(const struct tr_engine *e); /* the open one is to be closed, for the next
+                                                        checkpoint */
+void tr_meta_freeze(struct tr_engine *e);            /* a slice of the next checkpoint */
 
 /* space.c */
 void tr_space_step(struct tr_engine *e);

@@ -168,10 +168,31 @@ void tr_jobs_set_altered(struct tr_jobs *js, struct tr_job *job, bool on)
         js->altered += on ? 1 : UINT64_MAX;
         if (on) {
             tr_list_append(&js->altered_jobs, &job->in_altered);
+            job->row = js->freeze_no;
         } else {
             tr_list_remove(&job->in_altered);
         }
     }
+}
+
+bool tr_jobs_has_row(const struct tr_jobs *js, const struct tr_job *job)
+{
+    return job->altered && job->row != js->freeze_no;
+}
+
+/* Those with a row to be made stand first: all others are appended. */
+struct tr_job *tr_jobs_next_row(const struct tr_jobs *js)
+{
+    struct tr_job *job = TR_CONTAINER_OF(js->altered_jobs.next, struct tr_job, in_altered);
+
+    return !tr_list_empty(&js->altered_jobs) && tr_jobs_has_row(js, job) ? job : NULL;
+}
+
+void tr_jobs_row_done(struct tr_jobs *js, struct tr_job *job)
+{
+    job->row = js->freeze_no;
+    tr_list_remove(&job->in_altered);
+    tr_list_append(&js->altered_jobs, &job->in_altered);
 }
 
 static size_t body_size(uint32_t len)

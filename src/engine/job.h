@@ -41,6 +41,7 @@ struct tr_job {
     uint64_t lease_ttr_us; /* how long that lease is for */
     uint64_t lease_end_us; /* wall; 0: it ends with its connection, or there is none */
     bool altered;          /* differs from its record: the checkpoint has a row for it */
+    uint32_t row;          /* number of the freeze that has dealt with that row */
     struct tr_list in_altered;
 
     /* Where its record is. */
@@ -76,7 +77,8 @@ struct tr_jobs {
     size_t chunk_room;
     uint64_t count;
     struct tr_list altered_jobs;
-    uint64_t altered; /* how many those are */
+    uint64_t altered;   /* how many those are */
+    uint32_t freeze_no; /* of the newest checkpoint in the making */
     uint64_t body_bytes;
 };
 
@@ -99,6 +101,12 @@ struct tr_job *tr_jobs_by_rid(const struct tr_jobs *js, uint64_t rid);
 struct tr_job *tr_jobs_by_id(const struct tr_jobs *js, uint64_t id);
 
 void tr_jobs_set_altered(struct tr_jobs *js, struct tr_job *job, bool on);
+
+/* For the freeze freeze_no: was the job altered when that began, and is its row still to be made?
+ * An altered job like that, or NULL. The row is made. */
+bool tr_jobs_has_row(const struct tr_jobs *js, const struct tr_job *job);
+struct tr_job *tr_jobs_next_row(const struct tr_jobs *js);
+void tr_jobs_row_done(struct tr_jobs *js, struct tr_job *job);
 
 /* A copy of a body, to be given to a job or back; or NULL. */
 TR_MUST_USE uint8_t *tr_jobs_copy_body(struct tr_jobs *js, const uint8_t *body, uint32_t len);

@@ -4,9 +4,10 @@
  *     IDLE --> WAIT_LOG --> PAGES --> PAGES_SYNC --> MANIFEST --> IDLE
  *       \______ (manifest only) _________________/
  *
- * A round with a checkpoint begins in the turn in which a batch was closed and nothing was added
- * since: then memory is exact at the end of batch n (R25), and all pages are frozen at once. They
- * go to the file that is not the current one, so a cut leaves the current one whole.
+ * A checkpoint begins when a batch was closed and nothing was added since: then memory is exact at
+ * the end of batch n (R25). Its pages are frozen in slices, turn by turn, while everything else
+ * goes on (checkpoint.c); then the next round writes them. They go to the file that is not the
+ * current one, so a cut leaves the current one whole.
  *
  * Rules kept here:
  *   R8   a manifest that cannot be written or synced is final
@@ -24,7 +25,7 @@
 
 #include <string.h>
 
-enum { PAGES_WRITE = 1 << 20, RETRY_US = 50000 };
+enum { RETRY_US = 50000 };
 
 uint64_t tr_meta_oldest(const struct tr_engine *e)
 {
@@ -44,9 +45,17 @@ bool tr_meta_busy(const struct tr_engine *e)
     return (m->step != TR_META_IDLE && m->step != TR_META_WAIT_LOG) || m->growing;
 }
 
+void tr_meta_forget(struct tr_engine *e)
+{
+    tr_freeze_cancel(&e->meta.freeze);
+    tr_pages_fini(&e->meta.pages);
+    e->meta.frozen = false;
+    e->meta.with_pages = false;
+}
+
 void tr_meta_fini(struct tr_engine *e)
 {
-    tr_pages_fini(&e->meta.pages);
+    tr_meta_forget(e);
     tr_mem_free(e->mem, e->meta.man_buf, TR_MANIFEST_COPY);
     e->meta.man_buf = NULL;
 }
@@ -215,12 +224,12 @@ static void send_manifest(struct tr_engine *e)
 {
     struct tr_meta *m = &e->meta;
 
-    m->piece = (struct tr_piece){m->man_buf + m->done_bytes, TR_MANIFEST_COPY - m->done_bytes};
+    m->pieces[0] = (struct tr_piece){m->man_buf + m->done_bytes, TR_MANIFEST_COPY - m->done_bytes};
     send(e, (struct tr_io){.op = TR_IO_WRITE,
                            .file = man_file(m),
                            .off = (uint64_t)m->copy * TR_MANIFEST_COPY + m->done_bytes,
-                           .len = m->piece.len,
-                           .pieces = &m->piece,
+                           .len = m->pieces[0].len,
+                           .pieces = m->pieces,
                            .piece_count = 1,
                            .flags = m->copy == TR_MANIFEST_COPIES - 1 ? TR_IO_THEN_SYNC : 0});
 }
@@ -246,22 +255,25 @@ static void send_pages(struct tr_engine *e)
 {
     struct tr_meta *m = &e->meta;
     uint64_t all = (uint64_t)m->pages.count * TR_PAGE;
-    uint64_t len = all - m->done_bytes;
+    uint64_t off = m->done_bytes;
+    unsigned count = 0;
 
-    if (len == 0) {
+    if (off == all) {
         m->step = TR_META_PAGES_SYNC;
         send(e, (struct tr_io){.op = TR_IO_SYNC, .file = target(m)});
         return;
     }
     m->step = TR_META_PAGES;
-    m->piece = (struct tr_piece){m->pages.bytes + m->done_bytes,
-                                 len < PAGES_WRITE ? (size_t)len : (size_t)PAGES_WRITE};
+    while (off < all && count < TR_META_PIECES) {
+        m->pieces[count].at = tr_pages_at(&m->pages, off, &m->pieces[count].len);
+        off += m->pieces[count++].len;
+    }
     send(e, (struct tr_io){.op = TR_IO_WRITE,
                            .file = target(m),
                            .off = m->done_bytes,
-                           .len = m->piece.len,
-                           .pieces = &m->piece,
-                           .piece_count = 1});
+                           .len = off - m->done_bytes,
+                           .pieces = m->pieces,
+                           .piece_count = count});
 }
 
 /* R9: nothing of it counts; the next one is written in full. */
@@ -281,28 +293,59 @@ static void give_up_pages(struct tr_engine *e)
     m->failing = true;
 }
 
-static bool begin_checkpoint(struct tr_engine *e)
+static bool can_freeze(const struct tr_engine *e)
+{
+    const struct tr_meta *m = &e->meta;
+
+    return m->want_checkpoint && m->freeze.state == NULL && !m->frozen && !m->with_pages &&
+           m->retry_at <= e->now.boot_us;
+}
+
+bool tr_meta_wants_batch(const struct tr_engine *e)
+{
+    return can_freeze(e);
+}
+
+static void begin_checkpoint(struct tr_engine *e)
 {
     struct tr_meta *m = &e->meta;
     uint64_t batch = e->log.open.no - 1;
 
-    if (!tr_log_open_empty(&e->log) || batch == 0 || m->retry_at > e->now.boot_us) {
-        return false;
+    if (!can_freeze(e) || !tr_log_open_empty(&e->log) || batch == 0) {
+        return;
     }
-    if (tr_checkpoint_freeze(&m->pages, &e->state, e->log.uuid, batch) != TARRY_OK ||
-        m->pages.count * TR_PAGE > m->ckpt_room[1 - m->now.ckpt_now]) {
-        tr_pages_fini(&m->pages);
+    if (tr_freeze_begin(&m->freeze, &m->pages, &e->state, e->log.uuid, batch) != TARRY_OK) {
         m->retry_at = e->now.boot_us + RETRY_US;
-        return false;
+        return;
     }
     m->retry_at = 0;
     m->want_checkpoint = false;
     e->checkpoint_at = TR_NEVER;
-    m->with_pages = true;
-    m->done_bytes = 0;
     m->batch = batch;
-    m->step = TR_META_WAIT_LOG;
-    return true;
+}
+
+void tr_meta_freeze(struct tr_engine *e)
+{
+    struct tr_meta *m = &e->meta;
+    unsigned rest = e->work / 2; /* half of the slice is for everything else */
+    unsigned work = e->work - rest;
+    int err;
+
+    if (m->freeze.state == NULL) {
+        return;
+    }
+    err = tr_freeze_step(&m->freeze, &work);
+    e->work = rest + work;
+    if (err == TARRY_OK && m->pages.count * TR_PAGE > m->ckpt_room[1 - m->now.ckpt_now]) {
+        tr_pages_fini(&m->pages);
+        err = TARRY_ENOSPC;
+    }
+    if (err == TARRY_OK) {
+        m->frozen = true;
+    } else if (err != TARRY_EFULL) {
+        m->want_checkpoint = true;
+        m->retry_at = e->now.boot_us + RETRY_US;
+    }
 }
 
 void tr_meta_step(struct tr_engine *e)
@@ -312,18 +355,17 @@ void tr_meta_step(struct tr_engine *e)
     if (e->state.next_rid + e->config.rid_block / 2 >= e->rid_limit) {
         m->want_manifest = true;
     }
-    if (m->step == TR_META_IDLE && !(m->want_checkpoint && begin_checkpoint(e))) {
-        if (m->want_manifest) {
-            start_manifest(e);
-        }
-        return;
+    begin_checkpoint(e);
+    if (m->step == TR_META_IDLE && m->frozen) {
+        m->frozen = false;
+        m->with_pages = true;
+        m->done_bytes = 0;
+        m->step = TR_META_WAIT_LOG;
+    } else if (m->step == TR_META_IDLE && m->want_manifest) {
+        start_manifest(e);
     }
     if (m->step == TR_META_WAIT_LOG) {
         if (e->log.synced >= m->batch || TR_MUTANT(MANIFEST_FIRST)) {
-            if (TR_MUTANT(NOT_FROZEN)) {
-                tr_pages_fini(&m->pages);
-                (void)!tr_checkpoint_freeze(&m->pages, &e->state, e->log.uuid, m->batch);
-            }
             send_pages(e);
         } else {
             tr_log_sync(&e->log);
@@ -372,6 +414,7 @@ void tr_meta_io_done(struct tr_engine *e, struct tr_io *io)
         give_up_pages(e);
     } else if (m->step == TR_META_PAGES) {
         m->done_bytes += io->got;
+        tr_pages_drop(&m->pages, m->done_bytes);
         send_pages(e);
     } else {
         start_manifest(e);
@@ -417,7 +460,13 @@ static int write_pages_now(struct tr_engine *e)
     if (err != TARRY_OK) {
         return err;
     }
-    err = run_write(e, target(m), 0, m->pages.bytes, (uint64_t)m->pages.count * TR_PAGE);
+    for (uint64_t off = 0; err == TARRY_OK && off < (uint64_t)m->pages.count * TR_PAGE;) {
+        size_t len;
+        const uint8_t *bytes = tr_pages_at(&m->pages, off, &len);
+
+        err = run_write(e, target(m), off, bytes, len);
+        off += len;
+    }
     if (err == TARRY_OK) {
         err = run_sync(e, target(m));
     }

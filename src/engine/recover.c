@@ -679,8 +679,7 @@ int tr_engine_close(struct tr_engine *e, struct tr_now now)
     }
     if (err == TARRY_OK) {
         tr_engine_tell_durable(e);
-        tr_pages_fini(&e->meta.pages); /* a round that waited for the log begins anew */
-        e->meta.with_pages = false;
+        tr_meta_forget(e); /* a round that waited for the log begins anew */
         err = tr_meta_write_now(e, e->log.open.no > 1, TR_MAN_CLEAN);
     }
     close_files(e);

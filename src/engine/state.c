@@ -19,6 +19,7 @@
 
 #include "base/err.h"
 #include "base/mutant.h"
+#include "engine/checkpoint.h"
 
 #include <string.h>
 
@@ -104,6 +105,14 @@ static void set_all(struct tr_job *job, const struct tr_record *rec)
     tr_state_set_fields(job, rec);
 }
 
+/* The job is about to change, and with `dies` its rid is no more. */
+static void before_change(struct tr_state *s, struct tr_job *job, bool dies)
+{
+    if (s->freeze != NULL) {
+        tr_freeze_job(s->freeze, job, dies);
+    }
+}
+
 /* Makes the job of a PUSH, or of any whole record met for the first time in a replay. */
 static int add_job(struct tr_state *s, const struct tr_record *rec, struct tr_job **job)
 {
@@ -146,6 +155,7 @@ static int apply_move(struct tr_state *s, const struct tr_record *rec, uint64_t 
         twin.mask &= ~TR_FIELD(ID);
         return add_job(s, &twin, out);
     }
+    before_change(s, job, true);
     err = tr_jobs_rename(&s->jobs, job, rec->rid);
     if (err != TARRY_OK) {
         return err;
@@ -167,6 +177,7 @@ static int apply_change(struct tr_state *s, const struct tr_record *rec, struct 
 
         return later ? TARRY_OK : TARRY_EDAMAGED;
     }
+    before_change(s, job, false);
     tr_state_set_fields(job, rec);
     tr_jobs_set_altered(&s->jobs, job, true);
     *out = job;
@@ -188,6 +199,7 @@ static int apply_relog(struct tr_state *s, const struct tr_record *rec, uint64_t
         tr_job_unplace(job, batch);
         set_all(job, rec);
     }
+    before_change(s, job, false);
     tr_jobs_set_altered(&s->jobs, job, false);
     *out = job;
     return TARRY_OK;
@@ -245,6 +257,7 @@ bool tr_state_kill(struct tr_state *s, uint64_t rid, uint64_t batch)
     if (job == NULL) {
         return s->replaying && tr_bitmap_clear(&s->jobs.alive, rid);
     }
+    before_change(s, job, true);
     job->topic->jobs--;
     s->freed_bytes += job->record_len;
     tr_job_unplace(job, batch);
@@ -333,6 +346,14 @@ void tr_state_describe(const struct tr_job *job, uint8_t type, struct tr_record 
          job->counters.buries | job->counters.kicks) == 0) {
         rec->mask &= ~TR_FIELD(COUNTERS);
     }
+}
+
+void tr_state_remove_topic(struct tr_state *s, struct tr_topic *t)
+{
+    if (s->freeze != NULL) {
+        tr_freeze_topic(s->freeze, t);
+    }
+    tr_topics_remove(&s->topics, t);
 }
 
 void tr_state_drop_empty_topics(struct tr_state *s)

@@ -20,7 +20,10 @@
 
 enum { TR_LEASE_BITS = 44 }; /* of a lease number; the epoch is above them */
 
+struct tr_freeze;
+
 struct tr_state {
+    struct tr_freeze *freeze; /* a checkpoint in the making wants to hear of changes; or NULL */
     struct tr_jobs jobs;
     struct tr_topics topics;
     uint64_t next_rid;
@@ -56,6 +59,9 @@ void tr_state_describe(const struct tr_job *job, uint8_t type, struct tr_record 
 
 /* What may differ from the job's record, as an ALTER: the row of a checkpoint. */
 void tr_state_describe_changes(const struct tr_job *job, struct tr_record *rec);
+
+/* Ends a topic that nothing needs. */
+void tr_state_remove_topic(struct tr_state *s, struct tr_topic *t);
 
 /* Forgets topics that have neither jobs nor holds; for the end of a replay. */
 void tr_state_drop_empty_topics(struct tr_state *s);

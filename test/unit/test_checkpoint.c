@@ -76,15 +76,31 @@ static void furnish(struct tr_state *s, struct tr_mem *mem, unsigned jobs)
     }
 }
 
+/* The pages as they are in a file; freed by the caller. */
+static uint8_t *flatten(const struct tr_pages *p)
+{
+    uint8_t *bytes = malloc(p->count * TR_PAGE);
+    size_t len;
+
+    assert_non_null(bytes);
+    for (size_t off = 0; off < p->count * TR_PAGE; off += len) {
+        const uint8_t *at = tr_pages_at(p, off, &len);
+
+        memcpy(bytes + off, at, len);
+    }
+    return bytes;
+}
+
 /* What a replay does: the bits and topics, then the records, then the changes. */
 static void reload(const struct tr_pages *p, const struct tr_state *from, struct tr_state *to,
                    struct tr_mem *mem)
 {
     const struct tr_job *job;
+    uint8_t *bytes = flatten(p);
     size_t at = 0;
 
     tr_state_init(to, mem);
-    assert_int_equal(tr_checkpoint_load(p->bytes, p->count, to), TARRY_OK);
+    assert_int_equal(tr_checkpoint_load(bytes, p->count, to), TARRY_OK);
     to->replaying = true;
     while ((job = tr_jobs_next(&from->jobs, &at)) != NULL) {
         struct tr_record rec = {.type = TR_REC_PUSH,
@@ -98,8 +114,9 @@ static void reload(const struct tr_pages *p, const struct tr_state *from, struct
         assert_int_equal(tr_state_meet(to, &rec, &met), TARRY_OK);
         assert_non_null(met);
     }
-    assert_int_equal(tr_checkpoint_load_changes(p->bytes, p->count, to), TARRY_OK);
+    assert_int_equal(tr_checkpoint_load_changes(bytes, p->count, to), TARRY_OK);
     to->replaying = false;
+    free(bytes);
 }
 
 static void check_same(const struct tr_state *a, const struct tr_state *b)
@@ -139,14 +156,17 @@ static void test_checkpoint_gives_state_back(void **state)
         struct tr_state s;
         struct tr_state again;
         struct tr_pages p = {0};
+        uint8_t *bytes;
         size_t bad;
 
         tr_mem_init(&mem, 0);
         furnish(&s, &mem, sizes[i]);
         assert_int_equal(tr_checkpoint_freeze(&p, &s, uuid, BATCH), TARRY_OK);
         assert_true(p.count * TR_PAGE <= tr_checkpoint_bound(s.jobs.count, s.topics.count));
-        assert_int_equal(tr_checkpoint_pages(p.bytes, uuid, BATCH), p.count);
-        assert_int_equal(tr_checkpoint_check(p.bytes, p.count, BATCH, &bad), TARRY_OK);
+        bytes = flatten(&p);
+        assert_int_equal(tr_checkpoint_pages(bytes, uuid, BATCH), p.count);
+        assert_int_equal(tr_checkpoint_check(bytes, p.count, BATCH, &bad), TARRY_OK);
+        free(bytes);
         reload(&p, &s, &again, &mem);
         check_same(&s, &again);
         assert_true(tr_state_ok(&again));
@@ -157,25 +177,146 @@ static void test_checkpoint_gives_state_back(void **state)
     }
 }
 
-/* After freezing, the state may change: the pages do not. */
+/* Any job, or NULL. */
+static struct tr_job *some_job(const struct tr_state *s, struct tr_rng *rng)
+{
+    struct tr_job *found = NULL;
+    struct tr_job *job;
+    uint64_t count = 0;
+    size_t at = 0;
+
+    while ((job = tr_jobs_next(&s->jobs, &at)) != NULL) {
+        if (tr_rng_below(rng, ++count) == 0) {
+            found = job;
+        }
+    }
+    return found;
+}
+
+/* Does one thing that a running engine might do. */
+static void change(struct tr_state *s, struct tr_rng *rng)
+{
+    struct tr_job *job = some_job(s, rng);
+    struct tr_topic *t = tr_topics_after(&s->topics, (uint32_t)tr_rng_below(rng, 40));
+    struct tr_record rec = {.mask = TR_FIELD(DUE) | TR_FIELD(PRIORITY) | TR_FIELD(TTR),
+                            .due_us = 77,
+                            .priority = (uint32_t)tr_rng_next(rng)};
+    struct tr_job *same;
+
+    if (t != NULL && !tr_topic_needed(t)) {
+        tr_state_remove_topic(s, t);
+    }
+    if (job == NULL) {
+        return;
+    }
+    rec.rid = job->rid;
+    rec.topic = job->topic->number;
+    switch (tr_rng_below(rng, 5)) {
+    case 0:
+        rec.type = TR_REC_ALTER;
+        break;
+    case 1:
+        rec.type = TR_REC_RELOG;
+        rec.mask |= TR_FIELD(TOPIC);
+        break;
+    case 2:
+        rec.type = TR_REC_MOVE;
+        rec.mask |= TR_FIELD(TOPIC) | TR_FIELD(OLD) | TR_FIELD(ID);
+        rec.id = job->id;
+        rec.old.rid = job->rid;
+        rec.rid = s->next_rid;
+        break;
+    case 3:
+        (void)push(s, s->next_rid, rec.topic);
+        return;
+    default:
+        assert_true(tr_state_kill(s, job->rid, 2));
+        return;
+    }
+    assert_int_equal(tr_state_apply(s, &rec, 2, &same), TARRY_OK);
+}
+
+/* While the pages are made the state changes: they show it as it was when that began. */
 static void test_checkpoint_is_frozen(void **state)
 {
-    struct tr_mem mem;
-    struct tr_state s;
-    struct tr_pages p = {0};
-    uint32_t crc;
+    (void)state;
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        struct tr_rng rng = {seed};
+        unsigned jobs = (unsigned)tr_rng_below(&rng, 400);
+        struct tr_mem mem;
+        struct tr_state s;
+        struct tr_state twin;
+        struct tr_state again;
+        struct tr_freeze f;
+        struct tr_pages p = {0};
+        int err = TARRY_EFULL;
+
+        tr_mem_init(&mem, 0);
+        furnish(&s, &mem, jobs);
+        furnish(&twin, &mem, jobs);
+        assert_int_equal(tr_freeze_begin(&f, &p, &s, uuid, BATCH), TARRY_OK);
+        while (err == TARRY_EFULL) {
+            unsigned work = (unsigned)tr_rng_below(&rng, 30);
+
+            for (uint64_t i = tr_rng_below(&rng, 8); i > 0; i--) {
+                change(&s, &rng);
+            }
+            err = tr_freeze_step(&f, &work);
+        }
+        assert_int_equal(err, TARRY_OK);
+        assert_null(s.freeze);
+        for (unsigned i = 0; i < 20; i++) {
+            change(&s, &rng);
+        }
+        assert_true(tr_state_ok(&s));
+        assert_true(p.count * TR_PAGE <= tr_checkpoint_bound(twin.jobs.count, twin.topics.count));
+        reload(&p, &twin, &again, &mem);
+        check_same(&twin, &again);
+        tr_pages_fini(&p);
+        tr_state_fini(&s);
+        tr_state_fini(&twin);
+        tr_state_fini(&again);
+        assert_int_equal(mem.used_bytes, 0);
+    }
+}
+
+/* Also when it is a change that finds no memory. */
+static void test_checkpoint_frozen_without_memory(void **state)
+{
+    unsigned failed = 0;
 
     (void)state;
-    tr_mem_init(&mem, 0);
-    furnish(&s, &mem, 10);
-    assert_int_equal(tr_checkpoint_freeze(&p, &s, uuid, BATCH), TARRY_OK);
-    crc = tr_crc(0, p.bytes, p.count * TR_PAGE);
-    (void)push(&s, s.next_rid, 1);
-    assert_true(tr_state_kill(&s, s.next_rid - 1, 1));
-    assert_int_equal(tr_crc(0, p.bytes, p.count * TR_PAGE), crc);
-    tr_pages_fini(&p);
-    tr_state_fini(&s);
-    assert_int_equal(mem.used_bytes, 0);
+    for (uint64_t seed = 0; seed < 200; seed++) {
+        struct tr_rng rng = {seed};
+        struct tr_mem mem;
+        struct tr_state s;
+        struct tr_freeze f;
+        struct tr_pages p = {0};
+        int err = TARRY_EFULL;
+
+        tr_mem_init(&mem, 0);
+        furnish(&s, &mem, 300);
+        assert_int_equal(tr_freeze_begin(&f, &p, &s, uuid, BATCH), TARRY_OK);
+        for (unsigned step = 0; err == TARRY_EFULL; step++) {
+            const struct tr_job *job = some_job(&s, &rng);
+            unsigned work = 20;
+
+            mem.fail_at = step == seed % 16 ? mem.calls + 1 : 0;
+            mem.fail_on = step == seed % 16;
+            for (unsigned i = 0; i < 8 && job != NULL; i++) {
+                assert_true(tr_state_kill(&s, job->rid, 2)); /* this never fails */
+                job = some_job(&s, &rng);
+            }
+            mem.fail_at = 0;
+            err = tr_freeze_step(&f, &work);
+        }
+        assert_true(err == TARRY_OK || (err == TARRY_ENOMEM && p.count == 0));
+        failed += err != TARRY_OK;
+        tr_pages_fini(&p);
+        tr_state_fini(&s);
+        assert_int_equal(mem.used_bytes, 0);
+    }
+    assert_true(failed > 10);
 }
 
 static void test_checkpoint_damage_is_found(void **state)
@@ -183,6 +324,7 @@ static void test_checkpoint_damage_is_found(void **state)
     struct tr_mem mem;
     struct tr_state s;
     struct tr_pages p = {0};
+    uint8_t *bytes;
     size_t bad;
 
     (void)state;
@@ -190,21 +332,23 @@ static void test_checkpoint_damage_is_found(void **state)
     furnish(&s, &mem, 300);
     assert_int_equal(tr_checkpoint_freeze(&p, &s, uuid, BATCH), TARRY_OK);
     assert_true(p.count >= 3);
+    bytes = flatten(&p);
     for (size_t i = 0; i < p.count * TR_PAGE; i += 37) {
-        p.bytes[i] ^= 4;
-        assert_int_equal(tr_checkpoint_check(p.bytes, p.count, BATCH, &bad), TARRY_EDAMAGED);
+        bytes[i] ^= 4;
+        assert_int_equal(tr_checkpoint_check(bytes, p.count, BATCH, &bad), TARRY_EDAMAGED);
         assert_int_equal(bad, i / TR_PAGE);
-        p.bytes[i] ^= 4;
+        bytes[i] ^= 4;
     }
-    assert_int_equal(tr_checkpoint_check(p.bytes, p.count, BATCH + 1, &bad), TARRY_EDAMAGED);
-    assert_int_equal(tr_checkpoint_pages(p.bytes, uuid, BATCH + 1), 0);
-    assert_int_equal(tr_checkpoint_pages(p.bytes, (const uint8_t *)"another store...", BATCH), 0);
-    memcpy(p.bytes + TR_PAGE, p.bytes + (size_t)2 * TR_PAGE, TR_PAGE); /* a page at a wrong place */
-    assert_int_equal(tr_checkpoint_check(p.bytes, p.count, BATCH, &bad), TARRY_EDAMAGED);
+    assert_int_equal(tr_checkpoint_check(bytes, p.count, BATCH + 1, &bad), TARRY_EDAMAGED);
+    assert_int_equal(tr_checkpoint_pages(bytes, uuid, BATCH + 1), 0);
+    assert_int_equal(tr_checkpoint_pages(bytes, (const uint8_t *)"another store...", BATCH), 0);
+    memcpy(bytes + TR_PAGE, bytes + (size_t)2 * TR_PAGE, TR_PAGE); /* a page at a wrong place */
+    assert_int_equal(tr_checkpoint_check(bytes, p.count, BATCH, &bad), TARRY_EDAMAGED);
     assert_int_equal(bad, 1);
-    p.bytes[9] = TR_FORMAT_VERSION + 1;
-    tr_put_le(p.bytes + 4, tr_crc(0, p.bytes + 8, TR_PAGE - 8), 4);
-    assert_int_equal(tr_checkpoint_check(p.bytes, 1, BATCH, &bad), TARRY_EVERSION);
+    bytes[9] = TR_FORMAT_VERSION + 1;
+    tr_put_le(bytes + 4, tr_crc(0, bytes + 8, TR_PAGE - 8), 4);
+    assert_int_equal(tr_checkpoint_check(bytes, 1, BATCH, &bad), TARRY_EVERSION);
+    free(bytes);
     tr_pages_fini(&p);
     tr_state_fini(&s);
     assert_int_equal(mem.used_bytes, 0);
@@ -239,6 +383,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_checkpoint_gives_state_back),
         cmocka_unit_test(test_checkpoint_is_frozen),
+        cmocka_unit_test(test_checkpoint_frozen_without_memory),
         cmocka_unit_test(test_checkpoint_damage_is_found),
         cmocka_unit_test(test_checkpoint_without_memory),
     };
