@@ -18,9 +18,12 @@ One seed decides the moments of the kills and what each connection does; how the
 is up to the machines.
 """
 import hashlib
+import itertools
 import random
 import selectors
 import signal
+import socket
+import struct
 import time
 from collections import deque
 
@@ -191,7 +194,14 @@ class Record:
     def must_be(self, job):
         return job.known and job.gone == "no" and not job.deletes
 
-    # ---- the server dies ----
+    # ---- a connection or the server dies ----
+
+    def hang_up(self, holder):
+        """What it held is free. What it had under way may yet happen, so it counts as such until
+        the server dies."""
+        for job in self.left:
+            if job.holder == holder:
+                job.holder = None
 
     def crash(self):
         self.kicking = 0
@@ -261,6 +271,14 @@ class Worker:
             then, args = self.pending.popleft()
             self.load.answers += 1
             then(reply, *args)
+
+    def hang_up(self):
+        """In the middle of whatever is under way, orderly or by a reset."""
+        if self.dice.random() < 0.5:
+            self.client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
+                                          struct.pack("ii", 1, 0))
+        self.client.close()
+        self.record.hang_up(self.name)
 
     def drain(self):
         """All that was answered before the server died."""
@@ -415,13 +433,16 @@ WORKERS = [Producer, Producer, Consumer, Consumer, Consumer, Meddler]
 class Load:
     """Rounds of: start, check, work, kill."""
 
-    def __init__(self, start, seed, kill_s=(0.05, 0.6)):
-        """start(): a server like harness.Server, on the same data each time."""
+    def __init__(self, start, seed, kill_s=(0.05, 0.6), stops=True):
+        """start(): a server like harness.Server, on the same data each time. stops: one round in
+        ten ends with SIGTERM, as it should."""
         self.start = start
         self.seed = seed
         self.kill_s = kill_s
+        self.stops = stops
         self.record = Record()
         self.round = 0
+        self.kills = 0
         self.answers = 0
         self.port = None
 
@@ -458,17 +479,27 @@ class Load:
                     else:
                         raise Wrong(f"{reply} to a peek")
 
+    def worker(self, number, kind=None):
+        dice = random.Random(f"{self.seed}/{self.round}/{number}")
+        return (kind or WORKERS[number])(self, number, dice)
+
     def work(self, seconds):
         """Keeps the connections busy for so long; gives them."""
         self.count_at = self.answers
         dice = random.Random(f"{self.seed}/{self.round}")
-        workers = [kind(self, number, random.Random(f"{self.seed}/{self.round}/{number}"))
-                   for number, kind in enumerate(WORKERS)]
+        workers = [self.worker(number) for number in range(len(WORKERS))]
+        numbers = itertools.count(len(WORKERS))
         end = time.monotonic() + seconds
         with selectors.DefaultSelector() as select:
             for worker in workers:
                 select.register(worker.client.socket, selectors.EVENT_READ, worker)
             while time.monotonic() < end:
+                if dice.random() < 0.002:  # one goes, another comes
+                    gone = workers.pop(0)
+                    select.unregister(gone.client.socket)
+                    gone.hang_up()
+                    workers.append(self.worker(next(numbers), type(gone)))
+                    select.register(workers[-1].client.socket, selectors.EVENT_READ, workers[-1])
                 for key, _ in select.select(0.005):
                     key.data.read()
                 for worker in workers:
@@ -481,6 +512,7 @@ class Load:
 
     def run_round(self):
         dice = random.Random(f"{self.seed}/kill/{self.round}")
+        number = signal.SIGTERM if self.stops and dice.random() < 0.1 else signal.SIGKILL
         if dice.random() < 0.1:  # a start is cut short, too
             with self.start() as server:
                 time.sleep(dice.uniform(0, 0.03))
@@ -490,10 +522,13 @@ class Load:
             workers = self.work(dice.uniform(*self.kill_s))
             if server.process.poll() is not None:
                 raise Wrong(f"the server ended by itself: {server.process.returncode}")
-            server.process.send_signal(signal.SIGKILL)
+            server.process.send_signal(number)
             for worker in workers:
                 worker.drain()
-            server.process.wait()
+            status = server.process.wait(timeout=5)
+            if status != (0 if number == signal.SIGTERM else -number):
+                raise Wrong(f"the server ended with {status}")
+            self.kills += number == signal.SIGKILL
         self.record.crash()
         self.round += 1
 
@@ -531,6 +566,6 @@ class Load:
 
     def summary(self):
         jobs = self.record.jobs.values()
-        return (f"seed={self.seed} rounds={self.round} jobs={len(jobs)} "
+        return (f"seed={self.seed} rounds={self.round} kills={self.kills} jobs={len(jobs)} "
                 f"acknowledged={sum(job.known for job in jobs)} "
                 f"handed_out={sum(job.handed for job in jobs)} answers={self.answers}")

@@ -156,6 +156,28 @@ def test_jobs_of_connections_that_vanish_come_back(server, crowd):
         assert found == ids
 
 
+def test_more_connections_than_files(tmp_path):
+    """Out of files it serves who is there, does not spin, and takes the rest when some go."""
+    limit = 64
+    with tarry_with_port(tmp_path / "store", before=["prlimit", f"--nofile={limit}"]) as server:
+        port = server.port()
+        with Client(port) as client:
+            works(client, 5)
+            others = [Client(port) for _ in range(2 * limit)]  # the kernel takes them in
+            for other in others:
+                other.send("list-tube-used\r\n")
+            works(client, 20)
+            cpu = cpu_s(server)
+            time.sleep(0.5)
+            spun = cpu_s(server) - cpu
+            for other in others:  # as each goes, another is served
+                assert other.reply().word == "USING"
+                other.close()
+            works(client, 5)
+            print(f"files limit={limit} cpu_s_in_half_a_second={spun:.2f}")
+            assert spun < 0.1
+
+
 # ---- tubes ----
 
 
@@ -324,6 +346,35 @@ def test_odd_pieces(size, count, server):
             client.send(wire[at:at + size])
         ids = [int(client.reply().args[0]) for _ in bodies]
         assert [client.peek(id) for id in ids] == bodies
+
+
+def test_a_line_without_end_is_not_kept(server):
+    with Client(server.port()) as client, Client(server.port()) as other:
+        works(client, 5)
+        before = rss_bytes(server)
+        for _ in range(64):
+            other.send(b"x" * (1 << 20))
+        works(client, 5)
+        assert rss_bytes(server) - before < 2 << 20 or sanitized()
+        other.send("\r\nlist-tube-used\r\n")
+        assert [other.reply().word, other.reply().word] == ["BAD_FORMAT", "USING"]
+
+
+def test_a_body_too_big_is_not_kept(server):
+    size = 64 << 20
+    with Client(server.port()) as client, Client(server.port()) as other:
+        works(client, 5)
+        before = rss_bytes(server)
+        other.send(f"put 0 0 60 {size}\r\n")
+        for _ in range(64):
+            other.send(b"x" * (1 << 20))
+        works(client, 5)
+        assert rss_bytes(server) - before < 2 << 20 or sanitized()
+        other.send("\r\nlist-tube-used\r\n")
+        assert [other.reply().word, other.reply().word] == ["JOB_TOO_BIG", "USING"]
+        other.send("put 0 0 60 4294967295\r\nand gone")
+    with Client(server.port()) as client:
+        works(client, 5)
 
 
 @pytest.mark.parametrize("reset", [False, True])
