@@ -202,7 +202,7 @@ static size_t body_size(uint32_t len)
 
 uint8_t *tr_jobs_copy_body(struct tr_jobs *js, const uint8_t *body, uint32_t len)
 {
-    uint8_t *copy = tr_mem_alloc(js->mem, body_size(len));
+    uint8_t *copy = tr_mem_stretch(js->mem, NULL, 0, body_size(len)); /* not zeroed */
 
     if (copy != NULL && len != 0) {
         memcpy(copy, body, len);
