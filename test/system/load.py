@@ -328,6 +328,26 @@ class Producer(Worker):
         self.record.inserted(job, int(reply.args[0]))
 
 
+class Filler(Producer):
+    """Puts large bodies, without a limit, until the disk is full; then it is told so."""
+
+    def step(self):
+        for _ in range(self.dice.randint(1, 16)):
+            self.count += 1
+            delay = self.dice.randint(0, DELAY_MAX_S)
+            body = b"%s.%d " % (self.name.encode(), self.count)
+            body += body[-1:] * self.dice.choice([200, 20000, 60000, 65000])
+            job = self.record.put(body, self.tube, delay, time.time())
+            self.send(self.client.put_bytes(body, delay=delay), self.inserted, job)
+
+    def inserted(self, reply, job):
+        if reply.word == "OUT_OF_MEMORY":
+            self.load.refused += 1
+            self.record.is_gone(job)
+        else:
+            super().inserted(reply, job)
+
+
 class Consumer(Worker):
     """Reserves, and does with what it gets whatever can be done."""
 
@@ -444,7 +464,9 @@ class Load:
         self.round = 0
         self.kills = 0
         self.answers = 0
+        self.refused = 0
         self.port = None
+        self.kinds = WORKERS  # what the connections of a round do
 
     def live(self):
         """About how many jobs there are; counted only now and then."""
@@ -479,16 +501,15 @@ class Load:
                     else:
                         raise Wrong(f"{reply} to a peek")
 
-    def worker(self, number, kind=None):
-        dice = random.Random(f"{self.seed}/{self.round}/{number}")
-        return (kind or WORKERS[number])(self, number, dice)
+    def worker(self, number, kind):
+        return kind(self, number, random.Random(f"{self.seed}/{self.round}/{number}"))
 
     def work(self, seconds):
         """Keeps the connections busy for so long; gives them."""
         self.count_at = self.answers
         dice = random.Random(f"{self.seed}/{self.round}")
-        workers = [self.worker(number) for number in range(len(WORKERS))]
-        numbers = itertools.count(len(WORKERS))
+        numbers = itertools.count()
+        workers = [self.worker(next(numbers), kind) for kind in self.kinds]
         end = time.monotonic() + seconds
         with selectors.DefaultSelector() as select:
             for worker in workers:

@@ -13,6 +13,7 @@ import pytest
 
 from client import Client, tarry_with_port
 from harness import PATIENCE_S, sanitized
+from load import Consumer, Filler, Load, Meddler
 
 SIZE_MIB = 192
 BODY_BYTES = 60000
@@ -21,12 +22,12 @@ BODY_BYTES = 60000
 class Disk:
     """A tmpfs that only its own commands see."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, mib=SIZE_MIB):
         self.folder = folder
         self.enter = []
         unshare = ["unshare", "-m"] if os.getuid() == 0 else ["unshare", "-Urm"]
         self.shell = subprocess.Popen(
-            [*unshare, "sh", "-c", f"mount -t tmpfs -o size={SIZE_MIB}m tmpfs '{folder}' "
+            [*unshare, "sh", "-c", f"mount -t tmpfs -o size={mib}m tmpfs '{folder}' "
              "&& echo mounted && read line"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         said = self.shell.stdout.readline()
@@ -195,3 +196,30 @@ def test_full_disk_filled_by_somebody_else(disk):
         with Client(server.port()) as client:
             check(client, kept, deleted)
         assert server.stop() == 0
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    made = Disk(tmp_path, 112)
+    yield made
+    made.close()
+
+
+@pytest.mark.skipif(sanitized(), reason="takes long")
+def test_kill_on_a_full_disk(small_disk):
+    """The load of test_kill.py, filling the disk, emptying it, and filling it again."""
+    load = Load(small_disk.server, "1", kill_s=(0.2, 0.8))
+    fill, empty = [Filler] * 4 + [Consumer, Meddler], [Consumer] * 5 + [Meddler]
+    refused = []
+    for kinds in (fill, empty, fill):
+        load.kinds = kinds
+        end = time.monotonic() + PATIENCE_S
+        before = load.refused
+        while load.refused == before if kinds is fill else len(load.record.alive()) > 500:
+            load.run_round()
+            assert time.monotonic() < end
+        load.run_round()
+        refused.append(load.refused - before)
+    load.finish()
+    print(f"{load.summary()} refused={refused}")
+    assert refused[0] and refused[2] and not refused[1]

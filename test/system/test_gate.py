@@ -146,12 +146,14 @@ class Traced:
 
 
 @contextlib.contextmanager
-def traced(tmp_path, *flags, slow_ms=0):
+def traced(tmp_path, *flags, slow_ms=0, fault=None):
     path = tmp_path / "trace"
     command = ["strace", "-f", "-yy", "-ttt", "-s", "200000", "-e", "trace=" + CALLS,
                "-e", "signal=none", "-o", str(path)]
     if slow_ms:
         command += ["-e", f"inject=fdatasync:delay_enter={slow_ms * 1000}"]
+    if fault:
+        command += ["-e", "inject=" + fault]
     with tarry_with_port(tmp_path / "store", *flags, before=command) as server:
         made = Traced(server, path)
         try:
@@ -309,6 +311,29 @@ def test_a_sync_under_way_holds_nobody_up(tmp_path):
     syncs = [call for call in trace.syncs if sync.begin <= call.begin]
     print(f"gate puts=51 syncs={len(syncs)} took_ms={took * 1000:.0f} sync_ms=300")
     assert len(syncs) <= 3  # two, and what housekeeping there may be
+
+
+@pytest.mark.parametrize("fault", ["fdatasync:error=EIO", "pwritev:error=EIO",
+                                   "pwritev:error=ENOSPC"])
+def test_what_could_not_be_written_is_not_acknowledged(fault, tmp_path):
+    """From the twelfth call of the log's thread on, none succeeds. The server says so and ends;
+    what it had acknowledged is there at the next start."""
+    kept = {}
+    with traced(tmp_path, fault=fault + ":when=12+") as server:
+        with Client(server.port) as client:
+            with pytest.raises((EOFError, ConnectionResetError, BrokenPipeError)):
+                for number in range(100):
+                    body = b"MARK-%d;" % number
+                    kept[client.put(body)] = body
+        assert server.server.ended() == 1
+        assert "The log could not be written" in server.server.said
+        trace = Trace(server.path)
+    assert 0 < len(kept) < 20
+    for id, body in kept.items():
+        assert trace.too_soon(b"INSERTED %d\r\n" % id, body) is None
+    with tarry_with_port(tmp_path / "store") as server, Client(server.port()) as client:
+        assert server.ready()[0] in (len(kept), len(kept) + 1)  # the last one is in doubt
+        assert {id: client.peek(id) for id in kept} == kept
 
 
 def test_calls_that_overlap_are_put_together(tmp_path):
