@@ -74,6 +74,11 @@ static void abandon(void *ctx, struct tr_req *r, struct tr_now now)
     tr_engine_abandon(((struct bench *)ctx)->e, r, now);
 }
 
+static unsigned work(void *ctx)
+{
+    return tr_engine_work(((struct bench *)ctx)->e);
+}
+
 static void woken(void *ctx, struct tr_bs_session *s)
 {
     (void)ctx;
@@ -109,15 +114,16 @@ static void start(struct bench *b)
     c.notice = on_notice;
     c.durable = on_durable;
     must(tr_engine_open(&b->e, &c, sim_disk_port(b->disk), 1, b->now) == TARRY_OK);
-    b->port = (struct tr_bs_port){.mem = &b->mem,
-                                  .queue = {.ctx = b, .submit = submit, .abandon = abandon},
-                                  .body_max = BODY_MAX,
-                                  .output_max = 4096,
-                                  .ctx = b,
-                                  .woken = woken,
-                                  .usage = usage,
-                                  .version = "",
-                                  .sync = ""};
+    b->port =
+        (struct tr_bs_port){.mem = &b->mem,
+                            .queue = {.ctx = b, .submit = submit, .abandon = abandon, .work = work},
+                            .body_max = BODY_MAX,
+                            .output_max = 4096,
+                            .ctx = b,
+                            .woken = woken,
+                            .usage = usage,
+                            .version = "",
+                            .sync = ""};
     must(tr_bs_port_open(&b->port, b->now) == TARRY_OK);
     for (unsigned i = 0; i < CLIENTS; i++) {
         tr_bs_open(&b->sessions[i], &b->port, i + 1, b->now);

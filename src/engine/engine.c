@@ -490,6 +490,11 @@ void tr_engine_io_done(struct tr_engine *e, struct tr_io *io, struct tr_now now)
     leave(e, outer);
 }
 
+unsigned tr_engine_work(const struct tr_engine *e)
+{
+    return e->config.slice - e->work;
+}
+
 bool tr_engine_busy(const struct tr_engine *e)
 {
     return tr_log_busy(&e->log) || tr_meta_busy(e) || tr_space_busy(e) || e->read_count != 0;

@@ -84,6 +84,9 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now);
 /* An io that the engine had submitted is done. Call tr_engine_turn afterwards. */
 void tr_engine_io_done(struct tr_engine *e, struct tr_io *io, struct tr_now now);
 
+/* Work units that the last submit took: for whoever shares the thread's time among many. */
+unsigned tr_engine_work(const struct tr_engine *e);
+
 /* True while an io of the engine's is queued or in flight. */
 bool tr_engine_busy(const struct tr_engine *e);
 

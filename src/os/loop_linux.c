@@ -31,7 +31,6 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -246,17 +245,6 @@ static int start(struct tr_loop_linux *l)
     return err == 0 ? start_signals(l) : err;
 }
 
-/* Every connection is a descriptor: as many as we are allowed to have. */
-static void raise_limit(void)
-{
-    struct rlimit limit;
-
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        limit.rlim_cur = limit.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 int tr_loop_linux_open(struct tr_loop_linux **out, const struct tr_loop_calls *calls)
 {
     struct tr_loop_linux *l = calloc(1, sizeof *l);
@@ -271,7 +259,6 @@ int tr_loop_linux_open(struct tr_loop_linux **out, const struct tr_loop_calls *c
         free(l);
         return code_of(err);
     }
-    raise_limit();
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN);
     l->calls = *calls;

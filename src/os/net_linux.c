@@ -3,7 +3,7 @@
  * made here, so that the owner decides how much is read and when, and sends from its own buffer.
  *
  * Descriptors can run out. Then the listening socket is not asked any more, or it would keep the
- * loop awake, until somebody closes a connection; new clients wait in the kernel's backlog.
+ * loop awake, until its owner says so; new clients wait in the kernel's backlog.
  *
  * A hang-up is told once and not asked for again, since it stays true.
  *
@@ -45,7 +45,7 @@ struct tr_listener {
     uv_poll_t poll;
     struct tr_loop_linux *loop;
     int fd;
-    bool starved;
+    bool paused;
     struct tr_listener_calls calls;
     char path[sizeof((struct sockaddr_un *)0)->sun_path]; /* of a unix socket, else empty */
     char address[TR_ADDRESS_MAX];
@@ -175,6 +175,27 @@ static struct tr_sock *sock_new(struct tr_loop_linux *loop, int fd)
 
 /* ---- listening ---- */
 
+static void listener_event(uv_poll_t *poll, int status, int events);
+
+bool tr_listener_paused(const struct tr_listener *l)
+{
+    return l->paused;
+}
+
+void tr_listener_pause(struct tr_listener *l)
+{
+    l->paused = true;
+    (void)uv_poll_stop(&l->poll);
+}
+
+void tr_listener_resume(struct tr_listener *l)
+{
+    if (l->paused) {
+        l->paused = false;
+        (void)uv_poll_start(&l->poll, UV_READABLE, listener_event);
+    }
+}
+
 static void listener_event(uv_poll_t *poll, int status, int events)
 {
     struct tr_listener *l = poll->data;
@@ -182,14 +203,14 @@ static void listener_event(uv_poll_t *poll, int status, int events)
     (void)status;
     (void)events;
     tr_loop_linux_begin(l->loop);
-    for (unsigned i = 0; i < ACCEPTS; i++) {
+    for (unsigned i = 0; i < ACCEPTS && !l->paused; i++) {
         int fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         struct tr_sock *s;
 
         if (fd < 0) {
             if (code_of(errno) == TARRY_EFULL) {
-                l->starved = true;
-                (void)uv_poll_stop(&l->poll);
+                tr_listener_pause(l);
+                l->calls.accepted(l->calls.ctx, NULL);
             }
             return;
         }
@@ -197,19 +218,6 @@ static void listener_event(uv_poll_t *poll, int status, int events)
         if (s != NULL) {
             l->calls.accepted(l->calls.ctx, s);
         }
-    }
-}
-
-bool tr_listener_starved(const struct tr_listener *l)
-{
-    return l->starved;
-}
-
-void tr_listener_resume(struct tr_listener *l)
-{
-    if (l->starved) {
-        l->starved = false;
-        (void)uv_poll_start(&l->poll, UV_READABLE, listener_event);
     }
 }
 

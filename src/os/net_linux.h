@@ -29,7 +29,8 @@ enum { TR_SOCK_AGAIN = -1, TR_SOCK_BROKEN = -2 };
 
 enum { TR_ADDRESS_MAX = 200 };
 
-/* A new connection: it is the callee's, who sets its ctx by tr_sock_watch. */
+/* A new connection: it is the callee's, who sets its ctx by tr_sock_watch. NULL: there is one, but
+ * no descriptor for it. */
 typedef void tr_accepted_fn(void *ctx, struct tr_sock *sock);
 typedef void tr_sock_event_fn(void *ctx, unsigned events);
 
@@ -48,10 +49,9 @@ TR_MUST_USE int tr_listener_open(struct tr_listener **out, struct tr_loop_linux 
 /* Where it listens: as given, but with the port it got. */
 const char *tr_listener_address(const struct tr_listener *l);
 
-/* True when connections wait because no more descriptors are to be had. */
-bool tr_listener_starved(const struct tr_listener *l);
-
-/* A descriptor has become free: try again. */
+/* New connections wait, by our own wish or because no more descriptors are to be had. */
+bool tr_listener_paused(const struct tr_listener *l);
+void tr_listener_pause(struct tr_listener *l);
 void tr_listener_resume(struct tr_listener *l);
 
 /* l may be NULL. */

@@ -37,6 +37,20 @@ uint64_t tr_process_id(void)
     return (uint64_t)getpid();
 }
 
+uint64_t tr_process_raise_files(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        return 1024; /* what a process has nearly everywhere */
+    }
+    limit.rlim_cur = limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        (void)getrlimit(RLIMIT_NOFILE, &limit);
+    }
+    return limit.rlim_cur;
+}
+
 static void copy_name(char out[65], const char *name)
 {
     size_t len = strnlen(name, 64);

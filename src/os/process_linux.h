@@ -17,6 +17,9 @@ struct tr_process_usage tr_process_usage(void);
 
 uint64_t tr_process_id(void);
 
+/* Raises the limit of open files as far as is allowed, and says how many that are. */
+uint64_t tr_process_raise_files(void);
+
 struct tr_process_names {
     char host[65];
     char os[65]; /* the kernel's version */

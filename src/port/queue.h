@@ -13,6 +13,8 @@ struct tr_queue {
     void (*submit)(void *ctx, struct tr_req *r, struct tr_now now);
     /* The maker is gone: r will not be completed. */
     void (*abandon)(void *ctx, struct tr_req *r, struct tr_now now);
+    /* What the last submit took, in units of half a microsecond or so: for fair shares. */
+    unsigned (*work)(void *ctx);
 };
 
 #endif

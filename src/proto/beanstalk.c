@@ -10,7 +10,8 @@
  * that pipelines has its puts in one batch of the log. Some commands are several requests, one
  * step after the other; `next` is the step that comes, `then` looks at the answer of the one that
  * was asked. The queue calls `done` from inside submit or from its own turn; either way only
- * `then` runs there, and the steps go on in run(), which is never inside itself.
+ * `then` runs there, and the steps go on in tr_bs_feed, which is never inside itself. It stops when
+ * the session has had its share of work, as the queue counts it, so that others come to theirs.
  *
  * Bytes that are not understood are never lost: they get the protocol's error, and the client goes
  * on at the next line. What a client may keep us holding is bounded: a line by 224 bytes, a body
@@ -27,7 +28,9 @@
 #include <string.h>
 
 enum {
-    STEPS = 256, /* in one go */
+    SHARE = 1000,      /* units of work in one go */
+    STEP = 2,          /* each, whatever it does */
+    UNIT_BYTES = 1024, /* copied */
     BODY_ROOM_MIN = 4096,
     NUMBER_MAX = 20, /* digits of 2^64 - 1 */
 };
@@ -103,6 +106,7 @@ void tr_bs_say_job(struct tr_bs_session *s, const char *word)
     }
     at = write_text(at, "\r\n");
     tr_output_added(&s->out, (size_t)(at - start));
+    s->cost += job->body_len / UNIT_BYTES;
 }
 
 void tr_bs_say_text(struct tr_bs_session *s, const void *text, size_t len)
@@ -163,6 +167,7 @@ void tr_bs_ask(struct tr_bs_session *s, enum tr_op op, tr_bs_step_fn *then)
     s->then = then;
     s->asked = true;
     s->port->queue.submit(s->port->queue.ctx, &s->req, s->now);
+    s->cost += s->port->queue.work(s->port->queue.ctx);
 }
 
 /* ---- input ---- */
@@ -307,6 +312,7 @@ static void take_body(struct tr_bs_session *s, const uint8_t *body)
         say_plain(s, "EXPECTED_CRLF\r\n");
         return;
     }
+    s->cost += (unsigned)(len / UNIT_BYTES);
     tr_bs_do_put(s, body, len);
     if (s->asked && s->body == NULL) { /* it has to wait, and these bytes are not ours */
         if (!grow_body(s, len + 2, len + 2)) {
@@ -379,13 +385,12 @@ enum tr_bs_want tr_bs_want(const struct tr_bs_session *s)
 
 size_t tr_bs_feed(struct tr_bs_session *s, const uint8_t *bytes, size_t len, struct tr_now now)
 {
-    unsigned steps = STEPS;
     size_t at = 0;
 
     s->now = now;
     s->running = true;
     s->tired = false;
-    for (; steps > 0; steps--) {
+    for (s->cost = 0; s->cost < SHARE; s->cost += STEP) {
         enum tr_bs_want want = tr_bs_want(s);
 
         if (want == TR_BS_WANT_TURN) {
@@ -406,7 +411,7 @@ size_t tr_bs_feed(struct tr_bs_session *s, const uint8_t *bytes, size_t len, str
         }
     }
     s->running = false;
-    s->tired = steps == 0 && !s->closing;
+    s->tired = s->cost >= SHARE && !s->closing;
     return at;
 }
 

@@ -96,6 +96,7 @@ struct tr_bs_session {
 
     struct tr_req req;
     bool asked;       /* req is with the queue */
+    unsigned cost;    /* of this go, in units of work */
     bool tired;       /* had its share of steps */
     bool running;     /* inside run(): no need to be woken */
     bool half_closed; /* nothing more will come: do not wait for jobs */

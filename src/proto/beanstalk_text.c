@@ -13,7 +13,11 @@
 
 #define US_PER_S UINT64_C(1000000)
 
-enum { TEXT_MAX = 4096 }; /* the longest has some 2,000 bytes */
+enum {
+    TEXT_MAX = 4096, /* the longest has some 2,000 bytes */
+    ROW_COST = 15,   /* units of work: fifteen rows or so */
+    ALL_COST = 60,
+};
 
 static void say_yaml(struct tr_bs_session *s, const char *text)
 {
@@ -36,6 +40,7 @@ void tr_bs_text_stats_job(struct tr_bs_session *s)
     uint64_t age_us = s->now.wall_us > job->created_us ? s->now.wall_us - job->created_us : 0;
     char text[TEXT_MAX];
 
+    s->cost += ROW_COST;
     if (s->req.out.status != TARRY_OK) {
         tr_bs_say_error(s, s->req.out.status);
         return;
@@ -68,6 +73,7 @@ void tr_bs_text_stats_tube(struct tr_bs_session *s)
     const struct tr_topic_stat *t = &s->req.out.stat;
     char text[TEXT_MAX];
 
+    s->cost += ROW_COST;
     if (s->req.out.status != TARRY_OK) {
         tr_bs_say_error(s, s->req.out.status);
         return;
@@ -206,6 +212,7 @@ void tr_bs_text_stats(struct tr_bs_session *s)
     char text[TEXT_MAX];
     size_t at;
 
+    s->cost += ALL_COST;
     if (s->req.out.status != TARRY_OK) {
         tr_bs_say_error(s, s->req.out.status);
         return;

@@ -20,20 +20,24 @@ struct tr_conns {
     struct tr_mem *mem;
     struct tr_loop_linux *loop;
     struct tr_bs_port port; /* queue, limits, texts: set by the owner before the first connection */
+    uint64_t count_max;     /* more wait until others go */
+    void *ctx;
+    void (*full)(void *ctx, const char *why); /* new connections have to wait */
     struct tr_listener *listener;
     struct tr_list all;
-    struct tr_list runnable; /* sessions that can go on */
-    struct tr_list unsent;   /* something can be sent */
-    struct tr_list gated;    /* what there is to send waits for the disk */
+    struct tr_list work;   /* who has something to do, first come first */
+    struct tr_list unsent; /* something can be sent */
+    struct tr_list gated;  /* what there is to send waits for the disk */
     uint64_t count;
     uint64_t next_number;
     uint64_t durable; /* batch */
     bool stopping;
+    bool told_full;
     bool turn_wanted; /* the engine was asked something by a close */
     uint8_t buf[TR_CONN_READ_MAX];
 };
 
-/* cs is zeroed memory; `loop` and the queue, limits and texts of `port` are then to be set. */
+/* cs is zeroed memory; what is the owner's above is then to be set. */
 void tr_conns_init(struct tr_conns *cs, struct tr_mem *mem);
 
 /* As tr_listener_open. */
@@ -42,11 +46,12 @@ TR_MUST_USE int tr_conns_listen(struct tr_conns *cs, const char *address);
 /* Everything up to this batch is on disk: replies that waited for it may go. */
 void tr_conns_durable(struct tr_conns *cs, uint64_t batch);
 
-/* Lets sessions go on that can. True: some want to go on again at once. */
-bool tr_conns_run(struct tr_conns *cs, struct tr_now now);
+/* Reads from those who sent something, and lets sessions go on that can: each who is on the list
+ * now once, but none any more after boot time until_us, except the first. */
+void tr_conns_work(struct tr_conns *cs, uint64_t until_us);
 
-/* Sends what can be sent: at most one write for each connection. */
-void tr_conns_flush(struct tr_conns *cs, struct tr_now now);
+/* Sends what can be sent: at most one write for each connection, and none after until_us. */
+void tr_conns_flush(struct tr_conns *cs, uint64_t until_us);
 
 /*
  * No new connections or commands from now on. What was taken is answered, then the connection is

@@ -4,8 +4,8 @@
  *     sockets ------events--> conns --requests--> engine --> disk threads
  *     disk threads --wake--> loop --woken--> io_done for each completion --durable--> conns
  *     signals -------------> loop --signalled--> stop, drain, reload
- *                            loop --turn--> engine's turn; sessions that can go on; one write for
- *                                           each connection; when is the next turn?
+ *                            loop --turn--> who sent something, or can go on; the engine's turn;
+ *                                           one write for each connection; when is the next turn?
  *
  * Start: the loop first, so that from the first line on no signal kills; then the sockets, so that
  * a port in use is told before anything else, and clients of a server that is started again wait
@@ -39,6 +39,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum {
+    ROUND_US = 1000,  /* a round that has lasted so long leaves the rest to the next, */
+    AGAIN_US = 2000,  /* as do those who can go on after the engine's turn, */
+    SEND_US = 4000,   /* and those who have something to be sent */
+    STORE_FILES = 192 /* descriptors that connections may not have */
+};
 
 #define STOP_CLIENTS_US UINT64_C(3000000) /* clients may take so long to read their answers, */
 #define STOP_DISK_US UINT64_C(4500000)    /* and the disk so long to write what it has */
@@ -99,6 +106,20 @@ static void abandon(void *ctx, struct tr_req *r, struct tr_now now)
     struct server *s = ctx;
 
     tr_engine_abandon(s->engine, r, now);
+}
+
+static void full(void *ctx, const char *why)
+{
+    struct server *s = ctx;
+
+    tr_logger_say(&s->log, TR_LEVEL_WARNING, "%s", why);
+}
+
+static unsigned work(void *ctx)
+{
+    const struct server *s = ctx;
+
+    return tr_engine_work(s->engine);
 }
 
 static void usage(void *ctx, struct tr_bs_usage *u)
@@ -167,18 +188,22 @@ static void signalled(void *ctx, enum tr_loop_signal what)
 /* Lets everybody go on who can, and tells when to come back. */
 static uint64_t serve_turn(struct server *s)
 {
-    struct tr_now now = tr_clock_linux_now();
+    uint64_t round_us = tr_loop_linux_round_us(s->loop);
     uint64_t next;
 
     s->conns.turn_wanted = false;
-    next = tr_engine_turn(s->engine, now);
-    if (!tr_list_empty(&s->conns.runnable)) {
-        (void)tr_conns_run(&s->conns, now);
-        now = tr_clock_linux_now();
-        next = tr_engine_turn(s->engine, now);
+    tr_conns_work(&s->conns, round_us + ROUND_US);
+    next = tr_engine_turn(s->engine, tr_clock_linux_now());
+    if (!tr_list_empty(&s->conns.work)) {
+        tr_conns_work(&s->conns, round_us + AGAIN_US);
+        next = tr_engine_turn(s->engine, tr_clock_linux_now());
     }
-    tr_conns_flush(&s->conns, now);
-    return s->conns.turn_wanted || !tr_list_empty(&s->conns.runnable) ? 0 : next;
+    tr_conns_flush(&s->conns, round_us + SEND_US);
+    if (s->conns.turn_wanted || !tr_list_empty(&s->conns.work) ||
+        !tr_list_empty(&s->conns.unsent)) {
+        return 0;
+    }
+    return next;
 }
 
 /* The same on the way out. */
@@ -224,11 +249,15 @@ static int init_port(struct server *s)
     static const char hex[] = "0123456789abcdef";
     struct tr_process_names names = tr_process_names();
     struct tr_bs_port *port = &s->conns.port;
+    uint64_t files = tr_process_raise_files();
     uint64_t id;
     int err = tr_random_linux_seed(&id);
 
     s->conns.loop = s->loop;
-    port->queue = (struct tr_queue){.ctx = s, .submit = submit, .abandon = abandon};
+    s->conns.count_max = files > 2 * STORE_FILES ? files - STORE_FILES : files / 2;
+    s->conns.ctx = s;
+    s->conns.full = full;
+    port->queue = (struct tr_queue){.ctx = s, .submit = submit, .abandon = abandon, .work = work};
     port->body_max = s->config->body_max;
     port->usage = usage;
     port->version = "1.13+tarry-" TARRY_VERSION; /* what it speaks, and what it is */

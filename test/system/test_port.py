@@ -179,6 +179,19 @@ def test_half_close_behind_a_wait_with_much_pipelined(tmp_path):
         assert server.stop() == 0
 
 
+def test_half_close_behind_more_replies_than_are_kept(tmp_path):
+    """The last command waits until the replies before it have left; it is executed all the same."""
+    body = b"x" * 30000
+    with Server(tmp_path / "store") as server:
+        port = server.port()
+        assert talk(port, b"put 0 0 1 30000\r\n%s\r\n" % body) == b"INSERTED 1\r\n"
+        for number in range(2, 12):
+            said = talk(port, b"peek 1\r\n" * 20 + b"put 0 0 1 1\r\nx\r\n")
+            assert said.endswith(b"INSERTED %d\r\n" % number)
+            assert said.count(b"FOUND 1 30000\r\n") == 20
+        assert server.stop() == 0
+
+
 # ---- stopping ----
 
 

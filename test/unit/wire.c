@@ -44,6 +44,13 @@ static void abandon(void *ctx, struct tr_req *r, struct tr_now now)
     tr_engine_abandon(w->rig.e, r, now);
 }
 
+static unsigned work(void *ctx)
+{
+    const struct wire *w = ctx;
+
+    return tr_engine_work(w->rig.e);
+}
+
 void wire_init(struct wire *w)
 {
     *w = (struct wire){.next_number = 1};
@@ -53,7 +60,7 @@ void wire_init(struct wire *w)
     w->rig.config.body_max = 1 << 17;
     w->port = (struct tr_bs_port){
         .mem = &w->rig.mem,
-        .queue = {.ctx = w, .submit = submit, .abandon = abandon},
+        .queue = {.ctx = w, .submit = submit, .abandon = abandon, .work = work},
         .body_max = 65535,
         .output_max = 1 << 18,
         .ctx = w,
