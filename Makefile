@@ -7,7 +7,8 @@ SECONDS ?= 60
 ARGS ?=
 PREFIX ?= /usr/local
 
-.PHONY: all help run test check sim mutants fuzz coverage lint fmt asan tsan soak install clean
+.PHONY: all help run test check sim mutants fuzz coverage bench bench-quick lint fmt asan tsan soak \
+	install clean
 .DEFAULT_GOAL := all
 
 all:                  ## build
@@ -15,7 +16,7 @@ all:                  ## build
 	@ninja -C $$(tools/configure gcc)
 
 help:                 ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run:                  ## build and start the server; ARGS="--data DIR ..."
 	@tools/setup run
@@ -49,6 +50,14 @@ fuzz:                 ## fuzz each parser; SECONDS=each NAME=one
 coverage:             ## branches of the engine that unit tests and simulation reach
 	@tools/setup test
 	@tools/coverage
+
+bench: all            ## beside beanstalkd, Redis and an echo; ROWS=put,cycle REPS=n; writes doc/
+	@tools/setup test
+	@/usr/bin/python3 -B bench/run --write --rows "$(ROWS)" --reps $(or $(REPS),0)
+
+bench-quick: all      ## the same in two minutes, rough, only printed
+	@tools/setup test
+	@/usr/bin/python3 -B bench/run --quick --rows "$(ROWS)" --reps $(or $(REPS),0)
 
 lint:                 ## layers, purity, headers, shape, clang-format, clang-tidy, cppcheck
 	@tools/setup test

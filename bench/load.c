@@ -27,7 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { EVENTS = 64, IN_ROOM = 1 << 17 };
+enum { EVENTS = 64, IN_ROOM = 1 << 17, TRICKLE_MAX = 8192 };
 
 #define JOBS_MAX (UINT64_C(1) << 31)
 
@@ -405,7 +405,9 @@ static bool open_conn(struct load *l, struct conn *c, unsigned number)
     unsigned room = 8;
     int one = 1;
 
-    while (room < l->opt.depth * 4 + 16) {
+    /* A cycle has at most four requests per slot; what trickles does not wait for replies. */
+    while (room < l->opt.depth * 4 + 16 ||
+           (room < TRICKLE_MAX && number == 0 && l->first_due != NULL)) {
         room *= 2;
     }
     *c = (struct conn){.fd = dial(&l->opt), .number = number, .room = room};

@@ -197,7 +197,7 @@ static void print_times(const char *name, const struct hist *h)
 static uint64_t count_lost(const struct load *l)
 {
     uint64_t lost = 0;
-    bool all = strcmp(l->mode->name, "put") != 0 && !l->opt.trusting;
+    bool all = strcmp(l->opt.mode, "put") != 0 && !l->opt.trusting;
 
     for (uint64_t job = l->opt.background; all && job < l->next_job; job++) {
         lost += (l->flags[job] & (JOB_PUT | JOB_TAKEN)) == JOB_PUT;
@@ -209,7 +209,7 @@ static double seconds_of(const struct load *l)
 {
     uint64_t begin = l->begin_ns;
 
-    if (strcmp(l->mode->name, "burst") == 0 && l->next_at_ns - 1000000000 > begin) {
+    if (strcmp(l->opt.mode, "burst") == 0 && l->next_at_ns - 1000000000 > begin) {
         begin = l->next_at_ns - 1000000000; /* the first is due */
     }
     return (double)(l->end_ns > begin ? l->end_ns - begin : 1) / 1e9;
@@ -217,15 +217,15 @@ static double seconds_of(const struct load *l)
 
 static int print_line(const struct load *l)
 {
-    bool puts_only = strcmp(l->mode->name, "put") == 0;
+    bool puts_only = strcmp(l->opt.mode, "put") == 0;
     uint64_t ops = puts_only ? l->put : l->done;
     uint64_t lost = count_lost(l);
     double secs = seconds_of(l);
     bool good = l->failed == NULL && l->wrong + l->twice + l->bad_body + l->early + lost == 0;
 
     printf("%s mode=%s proto=%s conns=%u depth=%u body=%u jobs=%" PRIu64 " secs=%.3f ops=%.0f",
-           l->opt.label, l->mode->name, l->driver->name, l->opt.conns, l->opt.depth,
-           l->opt.body_bytes, ops, secs, (double)ops / secs);
+           l->opt.label, l->opt.mode, l->opt.proto, l->opt.conns, l->opt.depth, l->opt.body_bytes,
+           ops, secs, (double)ops / secs);
     print_times("", puts_only ? &l->latency[STEP_PUT] : &l->whole);
     if (!puts_only) {
         print_times("put_", &l->latency[STEP_PUT]);
