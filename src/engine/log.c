@@ -45,7 +45,7 @@ static int grow(struct tr_mem *mem, void **array, size_t *room, size_t want, siz
     if (next == *room) {
         return TARRY_OK;
     }
-    p = tr_mem_resize(mem, *array, *room * size, next * size);
+    p = tr_mem_stretch(mem, *array, *room * size, next * size);
     if (p == NULL) {
         return TARRY_ENOMEM;
     }

@@ -24,7 +24,7 @@
 
 #include <string.h>
 
-enum { PUSH_FREE = 3, RELOG_READS = 16, RELOG_PAY = 8, RETRY_US = 1000000 };
+enum { PUSH_FREE = 3, RELOG_READS = 16, RELOG_PAY = 8, RELOG_UNITS = 2, RETRY_US = 1000000 };
 
 bool tr_space_busy(const struct tr_engine *e)
 {
@@ -172,6 +172,17 @@ static bool has_room(const struct tr_engine *e, const struct tr_job *job)
             tr_log_fits_tail(&e->log, job->body_len + (size_t)TR_RECORD_HEAD_MAX));
 }
 
+/* In the list of its slot, jobs that are being written again stand last: the first one tells
+ * whether there is another. */
+static void set_relogging(struct tr_job *job, bool on)
+{
+    struct tr_list *jobs = &job->slot->jobs;
+
+    job->relogging = on;
+    tr_list_remove(&job->in_slot);
+    tr_list_append(on ? jobs : jobs->next, &job->in_slot);
+}
+
 /* Appends the job's record as it is now. TARRY_EFULL: later. */
 static int append(struct tr_engine *e, struct tr_job *job, const uint8_t *body)
 {
@@ -193,7 +204,7 @@ static int append(struct tr_engine *e, struct tr_job *job, const uint8_t *body)
     }
     TR_CHECK(tr_state_apply(&e->state, &rec, e->log.open.no, &same) == TARRY_OK);
     tr_log_append(&e->log, &rec, tr_engine_base(e), false);
-    job->relogging = true;
+    set_relogging(job, true);
     e->space.relogged++;
     e->space.relogged_bytes += job->record_len;
     return TARRY_OK;
@@ -208,10 +219,10 @@ void tr_space_relog(struct tr_engine *e, struct tr_read *read, struct tr_job *jo
     }
     if (status != TARRY_OK) {
         read->slot->stuck = true; /* what cannot be read cannot be moved: the slot stays */
-        job->relogging = false;
+        set_relogging(job, false);
         return;
     }
-    job->relogging = false;
+    set_relogging(job, false);
     if (append(e, job, read->buf + read->len - job->body_len) != TARRY_OK) {
         e->lazy_at = e->now.boot_us; /* full: let it go; then it is read again */
     }
@@ -220,17 +231,15 @@ void tr_space_relog(struct tr_engine *e, struct tr_read *read, struct tr_job *jo
 /* Records gather, so that little is lost to padding; when all have been asked for, they go. */
 static void relog_some(struct tr_engine *e)
 {
-    struct tr_slot *victim = e->space.victim;
-    struct tr_list *next;
+    struct tr_list *jobs = &e->space.victim->jobs;
 
-    for (struct tr_list *n = victim->jobs.next; n != &victim->jobs; n = next) {
-        struct tr_job *job = TR_CONTAINER_OF(n, struct tr_job, in_slot);
+    while (!tr_list_empty(jobs)) {
+        struct tr_job *job = TR_CONTAINER_OF(jobs->next, struct tr_job, in_slot);
 
-        next = n->next;
         if (job->relogging) {
-            continue;
+            break;
         }
-        if (!has_room(e, job) || !tr_engine_spend(e)) {
+        if (!has_room(e, job) || !tr_engine_charge(e, RELOG_UNITS)) {
             return;
         }
         if (job->body != NULL) {
@@ -242,7 +251,7 @@ static void relog_some(struct tr_engine *e)
             if (e->space.reads >= RELOG_READS || tr_read_start(e, job, NULL, true) != TARRY_OK) {
                 return;
             }
-            job->relogging = true;
+            set_relogging(job, true);
             e->space.reads++;
         }
     }
