@@ -47,7 +47,8 @@ class Disk:
         return int(blocks) * int(size)
 
     def grow(self, mib):
-        self.run("mount", "-o", f"remount,size={mib}m", str(self.folder))
+        self.run("mount", "--options-mode", "ignore", "-o", f"remount,size={mib}m", "tmpfs",
+                 str(self.folder))
 
     def server(self):
         return tarry_with_port(self.folder / "store", before=self.enter)

@@ -133,7 +133,7 @@ class Traced:
     def wait_for(self, kind, data):
         """Waits until a read, or a write to the log, with this in it is in the trace."""
         text = data.replace("\r\n", "\\r\\n")
-        form = re.compile(rf"^\d+ +[\d.]+ ({'|'.join(kind)})\(.*{re.escape(text)}", re.M)
+        form = re.compile(rf"^\d+ +[\d.]+ (<\.\.\. )?({'|'.join(kind)})\b.*{re.escape(text)}", re.M)
         end = time.monotonic() + PATIENCE_S
         while not form.search(self.path.read_text(errors="replace")):
             assert time.monotonic() < end, f"no {data!r}"
