@@ -234,7 +234,7 @@ static int print_line(const struct load *l)
     print_times("low_", &l->late_low);
     printf(" client_cpu=%.3f", (double)l->own_cpu_ns / 1e9);
     if (l->opt.pid > 0) {
-        printf(" server_cpu=%.3f rss=%" PRIu64 " written=%" PRIu64, (double)l->cpu_ns / 1e9,
+        printf(" server_cpu=%.3f rss=%" PRIu64 " wchar=%" PRIu64, (double)l->cpu_ns / 1e9,
                watch_rss_bytes(l->opt.pid), l->written);
     }
     if (l->fill_ns > 0) {

@@ -80,5 +80,5 @@ uint64_t watch_written_bytes(int pid)
     char path[64];
 
     (void)snprintf(path, sizeof(path), "/proc/%d/io", pid);
-    return pid > 0 ? number_in(path, "\nwrite_bytes:") : 0;
+    return pid > 0 ? number_in(path, "\nwchar:") : 0;
 }

@@ -17,7 +17,8 @@ uint64_t watch_own_cpu_ns(void);
 /* Resident bytes; 0 when pid is 0 or gone. */
 uint64_t watch_rss_bytes(int pid);
 
-/* Bytes that the process has sent to a block device. */
+/* Bytes that the process has passed to write calls, sockets too if it uses those for them. What
+ * write_bytes says is of no use: with large folios it counts the same page again and again. */
 uint64_t watch_written_bytes(int pid);
 
 #endif
