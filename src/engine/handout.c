@@ -766,7 +766,7 @@ static enum tr_verdict close_holder(struct tr_engine *e, struct tr_req *r)
     if (r->holder == 0) {
         return tr_engine_finish(e, r, TARRY_EINVAL);
     }
-    while ((h = tr_map_find(&e->holders, r->holder)) != NULL) {
+    while ((h = tr_map_find(&e->holders, r->holder)) != NULL && h->count > 0) {
         struct tr_job *job = TR_CONTAINER_OF(h->jobs.next, struct tr_job, link);
 
         if (!tr_engine_charge(e, CLOSE_UNITS)) {

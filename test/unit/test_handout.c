@@ -414,6 +414,30 @@ static void test_handout_warns_of_later_lease(void **state)
     rig_fini(&rig);
 }
 
+/* It closes though a reserve of its own waits: that is not touched. */
+static void test_handout_close_of_one_who_waits(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    uint32_t u = rig_hold(&rig, "u");
+    struct ask a = warned(&t, TR_WAIT_FOREVER);
+
+    (void)state;
+    rig_push(&rig, u, 0);
+    rig_push(&rig, u, 0);
+    assert_true(rig_reserve(&rig, u, ME) != 0);
+    rig_submit(&rig, &a);
+    assert_true(rig_reserve(&rig, u, ME) != 0);
+    assert_int_equal(rig_with(&rig, TR_OP_CLOSE, 0, ME), TARRY_OK);
+    assert_int_equal(rig_with(&rig, TR_OP_CLOSE, 0, ME), TARRY_OK);
+    assert_int_equal(rig_stat(&rig, u).ready, 2);
+    rig_pass(&rig, 2 * RIG_TTR_US);
+    assert_int_equal(a.done, 0); /* there is nothing left to be warned of */
+    rig_push(&rig, t, 0);
+    assert_true(a.done != 0);
+    rig_fini(&rig);
+}
+
 static void test_handout_timeout_before_warning(void **state)
 {
     struct rig rig;
@@ -860,6 +884,7 @@ int main(void)
         cmocka_unit_test(test_handout_warns_at_once),
         cmocka_unit_test(test_handout_warns_while_it_waits),
         cmocka_unit_test(test_handout_warns_of_later_lease),
+        cmocka_unit_test(test_handout_close_of_one_who_waits),
         cmocka_unit_test(test_handout_timeout_before_warning),
         cmocka_unit_test(test_handout_warns_of_earliest_lease),
         cmocka_unit_test(test_handout_lease_runs_out),
