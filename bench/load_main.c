@@ -281,7 +281,7 @@ static uint64_t ask_until(const struct options *o, const char *text, const char 
         bool there = ask(o, text, said, sizeof(said));
         uint64_t us = watch_now_ns() / 1000 - o->since_us;
 
-        if (there && strncmp(said, want, strlen(want)) == 0) {
+        if (there && strncmp(said, want, strlen(want)) == 0 && strncmp(said, "$-1", 3) != 0) {
             return us;
         }
         if ((double)us / 1e6 > o->limit_s) {
