@@ -13,8 +13,8 @@
  * A turn that wants to go on at once does so without a timer: an idle handle keeps epoll from
  * waiting, so that sockets and completions have their say between two turns.
  *
- * A round is what happens between two waits. From its first callback to the end of its turn it is
- * timed: whoever has much to do asks how long it has lasted and leaves the rest to the next one.
+ * A round is what happens between two waits. It is timed from its first callback to the end of its
+ * turn, and counted when it was long.
  *
  * Invariant: armed_us is what the timerfd is set to, UINT64_MAX when it is not set.
  *
@@ -76,11 +76,6 @@ static void end_round(struct tr_loop_linux *l)
     l->stat.stalls += took > STALL_US;
     l->stat.longest_us = took > l->stat.longest_us ? took : l->stat.longest_us;
     l->round_us = 0;
-}
-
-uint64_t tr_loop_linux_round_us(const struct tr_loop_linux *l)
-{
-    return l->round_us;
 }
 
 struct tr_loop_stat tr_loop_linux_stat(const struct tr_loop_linux *l)

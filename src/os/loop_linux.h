@@ -48,9 +48,6 @@ void tr_loop_linux_run(struct tr_loop_linux *l);
 /* From inside one of the calls: this round is the last. */
 void tr_loop_linux_stop(struct tr_loop_linux *l);
 
-/* Boot time at which this round began: its first event, or its turn; for whoever may take long. */
-uint64_t tr_loop_linux_round_us(const struct tr_loop_linux *l);
-
 struct tr_loop_stat {
     uint64_t rounds;
     uint64_t stalls; /* rounds over 5 ms */

@@ -81,7 +81,6 @@ typedef void tr_bs_step_fn(struct tr_bs_session *s);
 
 struct tr_bs_session {
     struct tr_bs_port *port;
-    void *ctx;       /* the owner's */
     uint64_t number; /* as a holder of jobs; not 0 */
     struct tr_output out;
     struct tr_now now;
@@ -97,14 +96,15 @@ struct tr_bs_session {
     struct tr_req req;
     bool asked;       /* req is with the queue */
     unsigned cost;    /* of this go, in units of work */
-    bool tired;       /* had its share of steps */
-    bool running;     /* inside run(): no need to be woken */
+    bool tired;       /* had its share of work */
+    bool running;     /* inside tr_bs_feed: no need to be woken */
     bool half_closed; /* nothing more will come: do not wait for jobs */
     bool quitting;
     bool producer;
     bool worker;
     bool closing;
     bool gone;
+    const char *success; /* what is said when the queue did it, for commands that say a line */
     tr_bs_step_fn *then; /* when req is answered, inside its `done` */
     tr_bs_step_fn *next; /* the next step of the command */
 

@@ -111,43 +111,20 @@ static void reserve_job(struct tr_bs_session *s)
     tr_bs_ask(s, TR_OP_RESERVE_JOB, reserve_done);
 }
 
-static void say_if_ok(struct tr_bs_session *s, const char *line)
+static void line_done(struct tr_bs_session *s)
 {
     if (s->req.out.status == TARRY_OK) {
-        tr_bs_say(s, line);
+        tr_bs_say(s, s->success);
     } else {
         tr_bs_say_error(s, s->req.out.status);
     }
 }
 
-static void delete_done(struct tr_bs_session *s)
+/* For commands whose success is one line. */
+static void ask_for_line(struct tr_bs_session *s, enum tr_op op, const char *success)
 {
-    say_if_ok(s, "DELETED\r\n");
-}
-
-static void release_done(struct tr_bs_session *s)
-{
-    say_if_ok(s, "RELEASED\r\n");
-}
-
-static void bury_done(struct tr_bs_session *s)
-{
-    say_if_ok(s, "BURIED\r\n");
-}
-
-static void touch_done(struct tr_bs_session *s)
-{
-    say_if_ok(s, "TOUCHED\r\n");
-}
-
-static void kick_job_done(struct tr_bs_session *s)
-{
-    say_if_ok(s, "KICKED\r\n");
-}
-
-static void pause_done(struct tr_bs_session *s)
-{
-    say_if_ok(s, "PAUSED\r\n");
+    s->success = success;
+    tr_bs_ask(s, op, line_done);
 }
 
 static void peek_done(struct tr_bs_session *s)
@@ -313,7 +290,7 @@ static void ignore_done(struct tr_bs_session *s)
 static void pause_topic(struct tr_bs_session *s)
 {
     s->req.wait_us = s->line.delay_s * US_PER_S;
-    tr_bs_ask(s, TR_OP_PAUSE, pause_done);
+    ask_for_line(s, TR_OP_PAUSE, "PAUSED\r\n");
 }
 
 static void stat_topic(struct tr_bs_session *s)
@@ -438,20 +415,20 @@ static void do_job(struct tr_bs_session *s)
     s->req.force = false;
     switch (s->line.command) {
     case TR_BS_DELETE:
-        tr_bs_ask(s, TR_OP_DELETE, delete_done);
+        ask_for_line(s, TR_OP_DELETE, "DELETED\r\n");
         break;
     case TR_BS_RELEASE:
-        tr_bs_ask(s, TR_OP_RELEASE, release_done);
+        ask_for_line(s, TR_OP_RELEASE, "RELEASED\r\n");
         break;
     case TR_BS_BURY:
-        tr_bs_ask(s, TR_OP_BURY, bury_done);
+        ask_for_line(s, TR_OP_BURY, "BURIED\r\n");
         break;
     case TR_BS_TOUCH:
         s->req.ttr_us = 0;
-        tr_bs_ask(s, TR_OP_TOUCH, touch_done);
+        ask_for_line(s, TR_OP_TOUCH, "TOUCHED\r\n");
         break;
     case TR_BS_KICK_JOB:
-        tr_bs_ask(s, TR_OP_KICK_JOB, kick_job_done);
+        ask_for_line(s, TR_OP_KICK_JOB, "KICKED\r\n");
         break;
     case TR_BS_RESERVE_JOB:
         reserve_job(s);

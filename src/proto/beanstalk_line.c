@@ -17,24 +17,10 @@
 
 #include <string.h>
 
-/* What follows the word. */
-enum args {
-    TR_BS_ALONE,
-    TR_BS_WHATEVER,
-    TR_BS_ID,
-    TR_BS_ID_PRIORITY,
-    TR_BS_ID_PRIORITY_DELAY,
-    TR_BS_PUT_ARGS,
-    TR_BS_TIMEOUT,
-    TR_BS_BOUND,
-    TR_BS_NAME,
-    TR_BS_NAME_DELAY,
-};
-
 static const struct {
     const char *word;
     uint8_t len;
-    uint8_t args; /* enum args */
+    uint8_t args; /* enum tr_bs_args */
 } commands[TR_BS_COMMAND_COUNT] = {
 #define X(name, text, follows) [TR_BS_##name] = {text, sizeof(text) - 1, follows},
     TR_BS_COMMANDS(X)
@@ -139,7 +125,7 @@ static bool read_name_delay(struct text *t, struct tr_bs_line *line)
     return tr_name_ok(line->name, line->name_len) && read_u32(t, &line->delay_s) && ends(t);
 }
 
-static bool read_args(struct text *t, enum args args, struct tr_bs_line *line)
+static bool read_args(struct text *t, enum tr_bs_args args, struct tr_bs_line *line)
 {
     switch (args) {
     case TR_BS_ALONE:
@@ -180,7 +166,8 @@ enum tr_bs_verdict tr_bs_line_read(struct tr_bs_line *line, const char *text, si
             memcmp(text, commands[i].word, commands[i].len) == 0) {
             line->command = (enum tr_bs_command)i;
             t.at += commands[i].len;
-            return read_args(&t, (enum args)commands[i].args, line) ? TR_BS_FINE : TR_BS_BAD_FORMAT;
+            return read_args(&t, (enum tr_bs_args)commands[i].args, line) ? TR_BS_FINE
+                                                                          : TR_BS_BAD_FORMAT;
         }
     }
     return TR_BS_UNKNOWN;

@@ -42,6 +42,20 @@ enum { TR_BS_LINE_MAX = 224 }; /* bytes of a line, CR and LF included */
     X(QUIT, "quit", TR_BS_WHATEVER)                                                                \
     X(PAUSE_TUBE, "pause-tube", TR_BS_NAME_DELAY)
 
+/* What follows the word. */
+enum tr_bs_args {
+    TR_BS_ALONE,
+    TR_BS_WHATEVER,
+    TR_BS_ID,
+    TR_BS_ID_PRIORITY,
+    TR_BS_ID_PRIORITY_DELAY,
+    TR_BS_PUT_ARGS,
+    TR_BS_TIMEOUT,
+    TR_BS_BOUND,
+    TR_BS_NAME,
+    TR_BS_NAME_DELAY,
+};
+
 enum tr_bs_command {
 #define X(name, word, args) TR_BS_##name,
     TR_BS_COMMANDS(X)

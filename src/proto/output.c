@@ -8,7 +8,8 @@
  * since a connection answers in order. So one mark per batch is enough, gates of marks grow, and
  * what may go ends at the first mark that is not durable yet.
  *
- * Invariant: marks are in order of `at` and of `gate`, both strictly.
+ * Invariant: marks are in order of `at` and of `gate`, both strictly; a second gate for the same
+ * place raises that of its mark.
  *
  * At any time replies wait for two batches at most, the one in flight and the open one. Should
  * there be more marks than places, the last one takes the newer gate: bytes wait longer, never

@@ -37,7 +37,7 @@ struct tr_output {
 void tr_output_init(struct tr_output *o, struct tr_mem *mem);
 void tr_output_fini(struct tr_output *o);
 
-/* What is added from now on must wait for this batch, unless it is durable already. */
+/* What is added from now on must wait for this batch; 0: for none. */
 void tr_output_gate(struct tr_output *o, uint64_t gate);
 
 /* A place for len bytes at the end, or NULL (broken); tr_output_added makes them count. */
@@ -54,7 +54,7 @@ void tr_output_drop(struct tr_output *o, size_t len);
 
 size_t tr_output_len(const struct tr_output *o);
 
-/* Where the next byte added stands, and the next byte sent, counted from the first ever. */
+/* How many bytes were ever added: where the next one will stand. */
 uint64_t tr_output_end(const struct tr_output *o);
 
 #endif

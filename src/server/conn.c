@@ -36,6 +36,8 @@
 
 enum {
     PENDING_MIN = 256,
+    RETRY_US = 1000000,     /* after which descriptors are asked for again */
+    SENDS_MIN = 64,         /* in a round, however slow the machine is */
     OUTPUT_MAX = 256 << 10, /* bytes to send, beyond which no command is read */
 };
 
@@ -79,6 +81,15 @@ static void drop_pending(struct conn *c)
     c->pending_room = 0;
 }
 
+/* Somebody went: there may be a place again. */
+static void let_in(struct tr_conns *cs)
+{
+    if (cs->listener != NULL && cs->count < cs->count_max) {
+        tr_listener_resume(cs->listener);
+    }
+    cs->told_full &= cs->count > cs->count_max / 8 * 7; /* or it would be told again and again */
+}
+
 static void conn_free(struct conn *c)
 {
     struct tr_conns *cs = c->conns;
@@ -89,6 +100,7 @@ static void conn_free(struct conn *c)
     drop_pending(c);
     tr_mem_free(cs->mem, c, sizeof *c);
     cs->count--;
+    let_in(cs);
 }
 
 /* The session is being closed: c is freed when it has nothing left. */
@@ -113,10 +125,7 @@ static void conn_close(struct conn *c, struct tr_now now)
     drop_pending(c);
     tr_bs_close(&c->session, now);
     go_on_closing(c);
-    if (cs->listener != NULL && cs->count < cs->count_max) {
-        tr_listener_resume(cs->listener);
-        cs->told_full = false;
-    }
+    let_in(cs);
 }
 
 /* ---- after something happened ---- */
@@ -175,20 +184,22 @@ static void settle(struct conn *c, struct tr_now now)
 static void on_event(void *ctx, unsigned events)
 {
     struct conn *c = ctx;
-    struct tr_now now = tr_clock_linux_now();
+    struct tr_now now;
 
-    if ((events & TR_SOCK_HANGUP) != 0) {
-        tr_bs_half_close(&c->session, now);
-    }
     if ((events & (TR_SOCK_READ | TR_SOCK_ERROR)) != 0) {
         c->readable = true;
         c->dead |= (events & TR_SOCK_ERROR) != 0;
         put_to_work(c);
     }
-    if ((events & (TR_SOCK_WRITE | TR_SOCK_HANGUP)) != 0) {
-        c->blocked &= (events & TR_SOCK_WRITE) == 0;
-        settle(c, now);
+    if ((events & (TR_SOCK_WRITE | TR_SOCK_HANGUP)) == 0) {
+        return; /* nothing more, as it may be told again in every round until its turn comes */
     }
+    now = tr_clock_linux_now();
+    if ((events & TR_SOCK_HANGUP) != 0) {
+        tr_bs_half_close(&c->session, now);
+    }
+    c->blocked &= (events & TR_SOCK_WRITE) == 0;
+    settle(c, now);
 }
 
 /* ---- working ---- */
@@ -275,9 +286,10 @@ static void work(struct conn *c, struct tr_now now)
     }
 }
 
-void tr_conns_work(struct tr_conns *cs, uint64_t until_us)
+void tr_conns_work(struct tr_conns *cs, uint64_t most_us)
 {
     struct tr_now now = tr_clock_linux_now();
+    uint64_t until_us = now.boot_us + most_us;
     struct tr_list once; /* who comes to the list meanwhile has his turn next time */
 
     tr_list_init(&once);
@@ -342,6 +354,7 @@ void tr_conns_init(struct tr_conns *cs, struct tr_mem *mem)
 {
     cs->mem = mem;
     cs->next_number = 1;
+    cs->retry_us = UINT64_MAX;
     cs->port.mem = mem;
     cs->port.woken = on_woken;
     cs->port.ctx = cs;
@@ -357,6 +370,19 @@ int tr_conns_listen(struct tr_conns *cs, const char *address)
     struct tr_listener_calls calls = {.ctx = cs, .accepted = on_accepted};
 
     return tr_listener_open(&cs->listener, cs->loop, address, &calls);
+}
+
+uint64_t tr_conns_retry(struct tr_conns *cs, struct tr_now now)
+{
+    if (cs->listener == NULL || !tr_listener_paused(cs->listener) || cs->count >= cs->count_max) {
+        cs->retry_us = UINT64_MAX;
+    } else if (cs->retry_us == UINT64_MAX) {
+        cs->retry_us = now.boot_us + RETRY_US;
+    } else if (cs->retry_us <= now.boot_us) {
+        tr_listener_resume(cs->listener);
+        cs->retry_us = UINT64_MAX;
+    }
+    return cs->retry_us;
 }
 
 /* ---- sending ---- */
@@ -393,14 +419,15 @@ static void send_some(struct conn *c, struct tr_now now)
     settle(c, now);
 }
 
-void tr_conns_flush(struct tr_conns *cs, uint64_t until_us)
+void tr_conns_flush(struct tr_conns *cs, uint64_t most_us)
 {
     struct tr_now now = tr_clock_linux_now();
+    uint64_t until_us = now.boot_us + most_us;
     struct tr_list once;
 
     tr_list_init(&once);
     tr_list_splice(&once, &cs->unsent);
-    while (!tr_list_empty(&once) && now.boot_us < until_us) {
+    for (unsigned i = 0; !tr_list_empty(&once) && (i < SENDS_MIN || now.boot_us < until_us); i++) {
         struct conn *c = TR_CONTAINER_OF(once.next, struct conn, sending);
 
         tr_list_remove(&c->sending);

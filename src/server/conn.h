@@ -31,6 +31,7 @@ struct tr_conns {
     uint64_t count;
     uint64_t next_number;
     uint64_t durable; /* batch */
+    uint64_t retry_us;
     bool stopping;
     bool told_full;
     bool turn_wanted; /* the engine was asked something by a close */
@@ -47,11 +48,16 @@ TR_MUST_USE int tr_conns_listen(struct tr_conns *cs, const char *address);
 void tr_conns_durable(struct tr_conns *cs, uint64_t batch);
 
 /* Reads from those who sent something, and lets sessions go on that can: each who is on the list
- * now once, but none any more after boot time until_us, except the first. */
-void tr_conns_work(struct tr_conns *cs, uint64_t until_us);
+ * now once, but at least one, and as many as come to it in most_us. */
+void tr_conns_work(struct tr_conns *cs, uint64_t most_us);
 
-/* Sends what can be sent: at most one write for each connection, and none after until_us. */
-void tr_conns_flush(struct tr_conns *cs, uint64_t until_us);
+/* Sends what can be sent: at most one write for each connection, at least some, and as many as
+ * come to it in most_us. */
+void tr_conns_flush(struct tr_conns *cs, uint64_t most_us);
+
+/* When no descriptor could be had although nobody will give one back, it is tried again after a
+ * while: gives the boot time for the next call, or UINT64_MAX. */
+uint64_t tr_conns_retry(struct tr_conns *cs, struct tr_now now);
 
 /*
  * No new connections or commands from now on. What was taken is answered, then the connection is

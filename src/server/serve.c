@@ -41,9 +41,9 @@
 #include <string.h>
 
 enum {
-    ROUND_US = 1000,  /* a round that has lasted so long leaves the rest to the next, */
-    AGAIN_US = 2000,  /* as do those who can go on after the engine's turn, */
-    SEND_US = 4000,   /* and those who have something to be sent */
+    WORK_US = 1000,   /* for clients in a round; what they leave is for the next one, */
+    AGAIN_US = 500,   /* and for those who can go on after the engine's turn, */
+    SEND_US = 2000,   /* and for sending */
     STORE_FILES = 192 /* descriptors that connections may not have */
 };
 
@@ -188,22 +188,23 @@ static void signalled(void *ctx, enum tr_loop_signal what)
 /* Lets everybody go on who can, and tells when to come back. */
 static uint64_t serve_turn(struct server *s)
 {
-    uint64_t round_us = tr_loop_linux_round_us(s->loop);
     uint64_t next;
+    uint64_t retry;
 
     s->conns.turn_wanted = false;
-    tr_conns_work(&s->conns, round_us + ROUND_US);
+    tr_conns_work(&s->conns, WORK_US);
     next = tr_engine_turn(s->engine, tr_clock_linux_now());
     if (!tr_list_empty(&s->conns.work)) {
-        tr_conns_work(&s->conns, round_us + AGAIN_US);
+        tr_conns_work(&s->conns, AGAIN_US);
         next = tr_engine_turn(s->engine, tr_clock_linux_now());
     }
-    tr_conns_flush(&s->conns, round_us + SEND_US);
+    tr_conns_flush(&s->conns, SEND_US);
     if (s->conns.turn_wanted || !tr_list_empty(&s->conns.work) ||
         !tr_list_empty(&s->conns.unsent)) {
         return 0;
     }
-    return next;
+    retry = tr_conns_retry(&s->conns, tr_clock_linux_now());
+    return next < retry ? next : retry;
 }
 
 /* The same on the way out. */

@@ -3,6 +3,7 @@ do not read, send byte by byte, hang up in the middle of a body, or close one si
 import os
 import pathlib
 import resource
+import signal
 import socket
 import struct
 import time
@@ -104,6 +105,17 @@ def test_many_idle_connections(tmp_path, crowd):
             assert each < 8192 or sanitized()
             for one in clients[::count // 10]:
                 assert one.say("list-tube-used") == "USING default"
+
+
+def test_many_speak_at_once(server, crowd):
+    """Far more can be read than one round of the loop gets to: everybody is answered all the same."""
+    clients = crowd(server.port(), files_allowed(MANY))
+    os.kill(server.process.pid, signal.SIGSTOP)  # so that all of them are there at once
+    for client in clients:
+        client.send("list-tube-used\r\n")
+    os.kill(server.process.pid, signal.SIGCONT)
+    for client in clients:
+        assert client.reply().word == "USING"
 
 
 def test_many_waiters_go_at_once(server, crowd):
