@@ -28,14 +28,20 @@ class Tarry:
         self.server = Server(self.data.name + "/store", "--beanstalk", "127.0.0.1:0", *self.flags)
         try:
             self.address = "127.0.0.1", int(self.server.wait_for(LISTENING)[1])
-        except BaseException:
-            self.__exit__()
+        except BaseException as error:
+            self.__exit__(error)
             raise
         return self
 
-    def __exit__(self, *_):
-        self.server.__exit__()
-        self.data.cleanup()
+    def __exit__(self, error=None, *_):
+        """If all went well so far, it must also stop well; a sanitizer may have said something."""
+        try:
+            if error is None:
+                assert self.server.stop() == 0, self.server.said
+                assert "runtime error" not in self.server.said, self.server.said
+        finally:
+            self.server.__exit__()
+            self.data.cleanup()
 
     def drain(self):
         self.server.process.send_signal(signal.SIGUSR1)

@@ -88,8 +88,11 @@ def test_files_are_there():
     "!nobody A> x",
 ], ids=range(20))
 def test_a_wrong_dialogue_is_noticed(text, monkeypatch):
-    monkeypatch.setattr(dialogue, "PATIENCE_S", 0.2)
-    with Beanstalkd() as server, pytest.raises(Wrong):
+    """For what must come and does not it waits less than else, for what must not come longer."""
+    for name in ("PATIENCE_S", "SILENCE_S", "SETTLE_S"):
+        monkeypatch.setattr(dialogue, name, 0.3)
+    with Beanstalkd() as server, Conn(server.address) as conn, pytest.raises(Wrong):
+        assert conn.ask(b"use x\r\n") == b"USING x\r\n"  # it is up
         Replay(server, split=False).run(text)
 
 
