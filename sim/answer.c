@@ -276,7 +276,7 @@ static void check_least(struct sim_oracle *o, const struct sim_ask *a, unsigned 
         const struct sim_job *j = &o->model.jobs[i];
 
         if (j == than || j->topic != topic || !sim_job_is_ready(j) || j->damaged ||
-            j->ready_call > a->submit_call || named_in_the_making(o, a, j)) {
+            j->ready_call + a->nested > a->submit_call || named_in_the_making(o, a, j)) {
             continue;
         }
         if (than == NULL || sim_job_before(j, than, a->req.order)) {

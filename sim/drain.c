@@ -248,6 +248,7 @@ static void check_base(struct sim_run *r)
 
 void sim_run_drain(struct sim_run *r)
 {
+    r->oracle.nested = NULL; /* nobody else asks any more */
     for (unsigned lane = 0; lane < TR_LANE_COUNT; lane++) {
         sim_disk_stall(r->disk, (enum tr_lane)lane, false);
     }

@@ -249,6 +249,7 @@ void sim_oracle_ask(struct sim_oracle *o, struct sim_ask *a)
     a->req.ctx = a;
     a->pending = true;
     a->answered = false;
+    a->nested = false;
     a->submit_call = o->model.call;
     a->submit_now = o->model.now;
     a->wall_max_us = o->model.now.wall_us;
@@ -262,7 +263,10 @@ void sim_oracle_ask(struct sim_oracle *o, struct sim_ask *a)
     for (size_t i = 0; a->req.op == TR_OP_CLOSE && i < o->model.job_count; i++) {
         struct sim_job *j = &o->model.jobs[i];
 
-        j->doubt = j->doubt || (j->where == SIM_RESERVED && j->holder == a->req.holder);
+        if (j->where == SIM_RESERVED && j->holder == a->req.holder) {
+            j->doubt = true;
+            j->late_close = o->model.now.boot_us >= j->lease_lo_us; /* perhaps it had run out */
+        }
     }
 }
 
@@ -313,6 +317,9 @@ void sim_oracle_done(struct tr_req *r)
         a->body_hash = sim_body_hash(r->out.job.body, r->out.job.body_len);
     }
     o->queue[o->queued++] = a;
+    if (o->nested != NULL) {
+        o->nested(o->nested_ctx);
+    }
 }
 
 void sim_oracle_closed(struct sim_oracle *o, uint64_t batch)
@@ -478,6 +485,18 @@ static bool topic_may_be_gone(const struct sim_oracle *o, const struct sim_ask *
            a->req.topic != o->model.topics[a->topic].number;
 }
 
+/* The same for all topics of a reserve. */
+static bool topics_may_be_gone(const struct sim_oracle *o, const struct sim_ask *a)
+{
+    for (unsigned i = 0; i < a->req.topic_count; i++) {
+        if (sim_answer_topic_is_used(o, a->topics[i]) &&
+            a->numbers[i] == o->model.topics[a->topics[i]].number) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* A refusal for lack of something, not because of the job. */
 static bool excused(const struct sim_oracle *o, const struct sim_ask *a)
 {
@@ -495,7 +514,8 @@ static bool excused(const struct sim_oracle *o, const struct sim_ask *a)
     case TARRY_EFULL:
         return op == TR_OP_PUSH || op == TR_OP_EDIT;
     case TARRY_EINVAL:
-        return a->wrong || (op == TR_OP_PUSH && topic_may_be_gone(o, a));
+        return a->wrong || (op == TR_OP_PUSH && topic_may_be_gone(o, a)) ||
+               (op == TR_OP_RESERVE && topics_may_be_gone(o, a));
     default:
         return false;
     }
@@ -519,6 +539,10 @@ void sim_answer_refused(struct sim_oracle *o, struct sim_ask *a)
     }
     if (status == TARRY_ENOTFOUND && !about_job(a->req.op) && topic_may_be_gone(o, a)) {
         return;
+    }
+    if (status == TARRY_ENOTFOUND && a->req.op == TR_OP_DROP_TOPIC &&
+        o->model.topics[a->topic].holds[a->req.hold] == 0) {
+        return; /* another one in the same call was the last */
     }
     FAIL("I13", "%s is refused with %s", sim_op_name(a->req.op), tarry_errname(status));
 }

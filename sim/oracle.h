@@ -29,6 +29,7 @@ struct sim_ask {
     struct sim_oracle *oracle;
     bool pending;  /* submitted, not yet answered */
     bool answered; /* in the queue of this call */
+    bool nested;   /* asked from inside `done`: others of this call may come after it */
     bool wrong;    /* must be refused with TARRY_EINVAL or TARRY_EFULL */
     unsigned client;
     unsigned topic; /* index */
@@ -90,6 +91,9 @@ struct sim_oracle {
     uint64_t last_call[SIM_LAST_MAX];
     uint64_t last_count;
     bool forced; /* a sweep makes requests of the disk fail */
+
+    void (*nested)(void *ctx); /* called at the end of each `done`; NULL: nothing is to be done */
+    void *nested_ctx;
 
     uint64_t requests, handouts, refused, told, batches;
     uint64_t digest;

@@ -18,7 +18,7 @@
 
 #define FAIL(promise, ...) sim_fail(&r->report, promise, __VA_ARGS__)
 
-enum { TRIES_MAX = 8, SETTLE_MAX = 20000 };
+enum { TRIES_MAX = 8, SETTLE_MAX = 20000, NEST_MAX = 3 };
 
 static const uint64_t MS = 1000;
 static const uint64_t SEC = 1000000;
@@ -48,6 +48,37 @@ static void on_closed(void *ctx, uint64_t batch)
 static void on_notice(void *ctx, enum tr_notice kind, const char *text)
 {
     sim_oracle_notice(&((struct sim_run *)ctx)->oracle, kind, text);
+}
+
+/* A KICK is judged by what is there when the call ends: nothing may come between. */
+static bool kicks(const struct sim_run *r)
+{
+    unsigned kicking = 0;
+
+    for (unsigned i = 0; i < r->oracle.model.topic_count; i++) {
+        kicking += r->oracle.model.topics[i].kicking;
+    }
+    return kicking != 0;
+}
+
+/* Now and then somebody asks at once, from inside `done`. */
+static void on_answer(void *ctx)
+{
+    struct sim_run *r = ctx;
+    struct sim_ask *a = NULL;
+
+    if (r->depth < NEST_MAX && !kicks(r) && sim_dice(&r->rng, r->params.nest_pct)) {
+        r->work.no_kick = true;
+        a = sim_work_draw(&r->work);
+        r->work.no_kick = false;
+    }
+    if (a != NULL) {
+        r->depth++;
+        sim_oracle_ask(&r->oracle, a);
+        a->nested = true;
+        tr_engine_submit(r->engine, &a->req, r->now);
+        r->depth--;
+    }
 }
 
 struct sim_run *sim_run_new(void)
@@ -718,6 +749,9 @@ static void reset(struct sim_run *r, const struct sim_swarm *swarm, uint64_t see
     sim_oracle_reset(&r->oracle, &r->params, r->disk);
     sim_work_reset(&r->work, &r->oracle, &r->params, tr_rng_next(&seeds));
     r->oracle.trace = r->trace;
+    r->oracle.nested = r->params.nest_pct != 0 ? on_answer : NULL;
+    r->oracle.nested_ctx = r;
+    r->depth = 0;
     apply_plan(r);
     set_faults(r, true);
 }

@@ -71,6 +71,7 @@ struct sim_run {
     struct sim_plan plan;
     uint64_t seed;
     uint64_t step;
+    unsigned depth;       /* of requests from inside `done` */
     uint64_t ops_at_open; /* disk ops before the last open */
     uint64_t starts;
     uint64_t dir_errors; /* of the disk, before this run */

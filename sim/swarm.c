@@ -87,6 +87,7 @@ static void draw_ops(struct sim_params *p, struct tr_rng *rng)
     p->ttr_max_us = sim_spread(rng, 2 * MS, 60 * SEC);
     p->wait_pct = 50;
     p->warn_pct = 40;
+    p->nest_pct = sim_dice(rng, 40) ? (unsigned)sim_between(rng, 5, 40) : 0;
 }
 
 static void draw_world(struct sim_params *p, struct tr_rng *rng)
@@ -332,6 +333,7 @@ static void swarm_wait(struct sim_params *p, struct tr_rng *rng)
     p->far_pct = 0;
     p->wait_pct = 90;
     p->warn_pct = 80;
+    p->nest_pct = 20;
     p->event_weight[SIM_EV_SETTLE] = 10;
     p->event_weight[SIM_EV_CRASH] = 0;
     p->op_crash_pct = 0;

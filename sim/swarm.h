@@ -66,6 +66,7 @@ struct sim_params {
     uint64_t ttr_max_us;
     unsigned wait_pct; /* reserves that wait */
     unsigned warn_pct; /* ... that are to end before a lease does */
+    unsigned nest_pct; /* answers upon which somebody asks from inside `done` */
 
     /* The world. */
     unsigned power_pct;       /* crashes that are power cuts */

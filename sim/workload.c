@@ -22,6 +22,7 @@ void sim_work_reset(struct sim_work *w, struct sim_oracle *o, const struct sim_p
     w->params = p;
     w->next_holder = 1;
     w->past_count = 0;
+    w->no_kick = false;
     sim_work_restart(w);
 }
 
@@ -398,10 +399,19 @@ static enum tr_op draw_op(struct sim_work *w)
     while (dice >= w->params->op_weight[op]) {
         dice -= w->params->op_weight[op++];
     }
+    if (op == TR_OP_KICK && w->no_kick) {
+        return TR_OP_STAT;
+    }
     if (op == TR_OP_PUSH && w->oracle->model.live >= w->params->live_max && sim_dice(&w->rng, 80)) {
         return sim_dice(&w->rng, 50) ? TR_OP_DELETE : TR_OP_RESERVE;
     }
     return (enum tr_op)op;
+}
+
+/* It has a request under way, or an answer that was not judged yet. */
+static bool is_busy(const struct sim_ask *a)
+{
+    return a->pending || a->answered;
 }
 
 struct sim_ask *sim_work_draw(struct sim_work *w)
@@ -411,10 +421,10 @@ struct sim_ask *sim_work_draw(struct sim_work *w)
     unsigned topic = (unsigned)tr_rng_below(&w->rng, w->params->topics);
     struct sim_ask *a;
 
-    for (unsigned i = 0; i < clients && w->oracle->asks[client].pending; i++) {
+    for (unsigned i = 0; i < clients && is_busy(&w->oracle->asks[client]); i++) {
         client = (client + 1) % clients;
     }
-    if (w->oracle->asks[client].pending) {
+    if (is_busy(&w->oracle->asks[client])) {
         return NULL;
     }
     a = sim_work_blank(w, client, draw_op(w));

@@ -29,6 +29,7 @@ struct sim_work {
     uint64_t next_holder;
     struct sim_past past[SIM_PAST_MAX];
     unsigned past_count;
+    bool no_kick; /* draw no KICK */
     uint8_t bodies[SIM_ASKS_MAX][SIM_BODY_MAX + 8];
 };
 
