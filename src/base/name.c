@@ -29,5 +29,5 @@ size_t tr_name_span(const char *text, size_t len)
 
 bool tr_name_ok(const char *name, size_t len)
 {
-    return len > 0 && len <= TR_NAME_MAX && name[0] != '-' && tr_name_span(name, len) == len;
+    return len > 0 && len <= TR_TOPIC_NAME_MAX && name[0] != '-' && tr_name_span(name, len) == len;
 }

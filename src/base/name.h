@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { TR_NAME_MAX = 200 };
+enum { TR_TOPIC_NAME_MAX = 200 };
 
 /* How many bytes from text on are of A-Za-z0-9-+/;.$_() */
 size_t tr_name_span(const char *text, size_t len);

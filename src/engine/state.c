@@ -239,7 +239,7 @@ static int apply_topic(struct tr_state *s, const struct tr_record *rec)
         t = NULL;
     }
     if (t == NULL) {
-        if (rec->topic == 0 || !tr_topic_name_ok(name, rec->name.len)) {
+        if (rec->topic == 0 || !tr_name_ok(name, rec->name.len)) {
             return TARRY_EDAMAGED;
         }
         err = tr_topics_add(&s->topics, rec->topic, name, rec->name.len, &t);

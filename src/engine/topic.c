@@ -26,6 +26,7 @@
 
 #include "base/crc.h"
 #include "base/err.h"
+#include "base/name.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -60,24 +61,6 @@ void tr_topics_fini(struct tr_topics *ts)
     tr_map_fini(&ts->by_number);
     tr_map_fini(&ts->by_name);
     *ts = (struct tr_topics){0};
-}
-
-bool tr_topic_name_ok(const char *name, size_t len)
-{
-    static const char others[] = "-+/;.$_()";
-
-    if (len == 0 || len > TR_TOPIC_NAME_MAX || name[0] == '-') {
-        return false;
-    }
-    for (size_t i = 0; i < len; i++) {
-        char c = name[i];
-        bool plain = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-
-        if (!plain && (c == '\0' || memchr(others, c, sizeof others - 1) == NULL)) {
-            return false;
-        }
-    }
-    return true;
 }
 
 /* A ready job is in two heaps, so it has two places. */
@@ -115,7 +98,7 @@ int tr_topics_add(struct tr_topics *ts, uint32_t number, const char *name, size_
 {
     struct tr_topic *t;
 
-    TR_CHECK(tr_topic_name_ok(name, len));
+    TR_CHECK(tr_name_ok(name, len));
     TR_CHECK(number != 0 && tr_topics_by_number(ts, number) == NULL);
     if (tr_map_reserve(&ts->by_number, 1) != TARRY_OK ||
         tr_map_reserve(&ts->by_name, 1) != TARRY_OK) {

@@ -12,6 +12,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/name.h"
 #include "engine/job.h"
 #include "engine/wheel.h"
 #include "port/request.h"
@@ -19,7 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { TR_TOPIC_NAME_MAX = 200, TR_URGENT = 1024 };
+enum { TR_URGENT = 1024 };
 
 enum tr_topic_heap { TR_HEAP_DELAYED = TR_ORDER_COUNT, TR_HEAP_COUNT };
 
@@ -73,9 +74,6 @@ struct tr_topics {
 
 void tr_topics_init(struct tr_topics *ts, struct tr_mem *mem);
 void tr_topics_fini(struct tr_topics *ts);
-
-/* True for 1 to 200 bytes of A-Za-z0-9-+/;.$_() that do not begin with '-'. */
-bool tr_topic_name_ok(const char *name, size_t len);
 
 /* A number that no topic has. Numbers go round only after 2^32 - 1 of them. */
 uint32_t tr_topics_free_number(struct tr_topics *ts);

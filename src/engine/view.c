@@ -179,7 +179,7 @@ static enum tr_verdict hold_topic(struct tr_engine *e, struct tr_req *r)
     struct tr_topics *ts = &e->state.topics;
     struct tr_topic *t;
 
-    if (!tr_topic_name_ok(r->name, r->name_len) || (unsigned)r->hold >= TR_HOLD_COUNT) {
+    if (!tr_name_ok(r->name, r->name_len) || (unsigned)r->hold >= TR_HOLD_COUNT) {
         return tr_engine_finish(e, r, TARRY_EINVAL);
     }
     t = tr_topics_find(ts, r->name, r->name_len);
@@ -225,7 +225,7 @@ enum tr_verdict tr_view_execute(struct tr_engine *e, struct tr_req *r)
     case TR_OP_DROP_TOPIC:
         return drop_topic(e, r);
     case TR_OP_FIND_TOPIC:
-        if (!tr_topic_name_ok(r->name, r->name_len)) {
+        if (!tr_name_ok(r->name, r->name_len)) {
             return tr_engine_finish(e, r, TARRY_EINVAL);
         }
         return answer_topic(e, r, tr_topics_find(ts, r->name, r->name_len));

@@ -128,9 +128,9 @@ static void test_line_names(void **state)
 
     (void)state;
     assert_int_equal(line.name_len, strlen("A-Za-z0-9-+/;.$_()"));
-    memset(text + 4, 'n', TR_NAME_MAX);
-    assert_int_equal(fine(text, TR_BS_USE).name_len, TR_NAME_MAX);
-    text[4 + TR_NAME_MAX] = 'n';
+    memset(text + 4, 'n', TR_TOPIC_NAME_MAX);
+    assert_int_equal(fine(text, TR_BS_USE).name_len, TR_TOPIC_NAME_MAX);
+    text[4 + TR_TOPIC_NAME_MAX] = 'n';
     assert_int_equal(verdict(text), TR_BS_BAD_FORMAT);
     ALL(TR_BS_BAD_FORMAT, "use ", "use  x", "use x ", "use -x", "use a b", "use a,b",
         "use \xc3\xa4", "ignore ", "stats-tube ", "watch x\t");
