@@ -29,7 +29,7 @@ from collections import deque
 
 from client import Client
 
-LIVE_MAX = 1500  # producers wait while so many jobs are there
+LIVE_MAX = 600  # producers wait while so many jobs are there
 TIMED, PLAIN = "timed", "plain"
 DELAY_MAX_S = 3
 
@@ -45,10 +45,11 @@ def digest(body):
 class Job:
     """What is known of one job, acknowledged or not."""
 
-    def __init__(self, body, tube, earliest):
+    def __init__(self, body, tube, earliest, ttr_s):
         self.head = body[:24]
         self.digest = digest(body)
         self.tube = tube
+        self.ttr_s = ttr_s
         self.earliest = earliest  # wall time before which nobody may get it
         self.id = None
         self.known = False        # acknowledged or seen: it must be there
@@ -56,6 +57,7 @@ class Job:
         self.deletes = 0          # under way
         self.kicks = 0            # by id, under way
         self.holder = None
+        self.held_since = 0       # wall time at which the holder asked for a job, or later
         self.parked = False       # buried for certain
         self.turn = 0             # one up with each hand-out and kick
         self.handed = 0
@@ -82,8 +84,8 @@ class Record:
 
     # ---- puts ----
 
-    def put(self, body, tube, delay_s, wall):
-        job = Job(body, tube, wall + delay_s)
+    def put(self, body, tube, delay_s, wall, ttr_s=60):
+        job = Job(body, tube, wall + delay_s, ttr_s)
         self.jobs[job.digest] = job
         self.left.add(job)
         return job
@@ -116,15 +118,17 @@ class Record:
 
     # ---- hand-outs and what comes of them ----
 
-    def reserved(self, holder, id, body, wall):
+    def reserved(self, holder, id, body, wall, asked=None):
+        """asked: wall time when the reserve was sent, from when on its lease may run."""
         job = self.seen(id, body)
         if wall < job.earliest:
             raise Wrong(f"early: by {job.earliest - wall:.6f} s, {job}")
         if job.parked:
             raise Wrong(f"unburied: {job}")
-        if job.holder is not None:
+        if job.holder is not None and wall < job.held_since + job.ttr_s:
             raise Wrong(f"twice: {holder} gets what {job.holder} holds, {job}")
         job.holder = holder
+        job.held_since = wall if asked is None else asked
         job.handed += 1
         job.turn += 1
         return job
@@ -319,8 +323,10 @@ class Producer(Worker):
             delay = self.dice.randint(0, DELAY_MAX_S) if self.tube == TIMED else 0
             size = self.dice.choice([0, 10, 200, 200, 2000, 20000])
             body = b"%s.%d " % (self.name.encode(), self.count) + self.dice.randbytes(size)
-            job = self.record.put(body, self.tube, delay, time.time())
-            line = self.client.put_bytes(body, delay=delay, pri=self.dice.choice([0, 1024, 2000]))
+            ttr = self.dice.choice([1, 60, 60])
+            job = self.record.put(body, self.tube, delay, time.time(), ttr)
+            line = self.client.put_bytes(body, delay=delay, ttr=ttr,
+                                         pri=self.dice.choice([0, 1024, 2000]))
             self.send(line, self.inserted, job)
 
     def inserted(self, reply, job):
@@ -358,41 +364,49 @@ class Consumer(Worker):
     def step(self):
         for _ in range(self.dice.randint(1, 8)):
             wait_s = 1 if self.dice.random() < 0.05 else 0
-            self.send(f"reserve-with-timeout {wait_s}", self.reserved)
+            self.send(f"reserve-with-timeout {wait_s}", self.reserved, time.time())
 
-    def reserved(self, reply):
-        self.expect(reply, "RESERVED", "TIMED_OUT")
-        if reply.word == "TIMED_OUT":
+    def reserved(self, reply, asked):
+        self.expect(reply, "RESERVED", "TIMED_OUT", "DEADLINE_SOON")
+        if reply.word != "RESERVED":
             return
         id = int(reply.args[0])
-        job = self.record.reserved(self.name, id, reply.body, time.time())
+        job = self.record.reserved(self.name, id, reply.body, time.time(), asked)
+        end = asked + job.ttr_s  # from then on its lease may have run out
         what = self.dice.random()
         if what < 0.1:
             return  # kept until the end
         if what < 0.2:
-            self.send(f"touch {id}", self.expect, "TOUCHED")
+            self.send(f"touch {id}", self.expect_held, end, "TOUCHED")
         if what < 0.4 and job.tube == PLAIN:
-            self.send(f"bury {id} 1024", self.buried, job, self.record.give_up(job))
+            self.send(f"bury {id} 1024", self.buried, end, job, self.record.give_up(job))
         elif what < 0.6:
             delay = self.dice.randint(0, 2) if job.tube == TIMED else 0
             earliest = time.time() + delay
-            self.send(f"release {id} 1024 {delay}", self.released, job,
+            self.send(f"release {id} 1024 {delay}", self.released, end, job,
                       self.record.give_up(job), earliest)
         else:
             self.record.delete(job)
-            self.send(f"delete {id}", self.deleted, job)
+            self.send(f"delete {id}", self.deleted, end, job)
 
-    def buried(self, reply, job, before):
-        self.expect(reply, "BURIED")
-        self.record.buried(job, before)
+    def expect_held(self, reply, end, word):
+        """Is it this word? If not, the lease must have run out."""
+        self.expect(reply, word, "NOT_FOUND" if time.time() >= end else word)
+        return reply.word == word
 
-    def released(self, reply, job, before, earliest):
-        self.expect(reply, "RELEASED")
-        self.record.released(job, before, earliest)
+    def buried(self, reply, end, job, before):
+        if self.expect_held(reply, end, "BURIED"):
+            self.record.buried(job, before)
 
-    def deleted(self, reply, job):
-        self.expect(reply, "DELETED")
-        self.record.deleted(job)
+    def released(self, reply, end, job, before, earliest):
+        if self.expect_held(reply, end, "RELEASED"):
+            self.record.released(job, before, earliest)
+
+    def deleted(self, reply, end, job):
+        if self.expect_held(reply, end, "DELETED"):
+            self.record.deleted(job)
+        else:
+            self.record.not_deleted(job)
 
 
 class Meddler(Worker):
@@ -453,12 +467,13 @@ WORKERS = [Producer, Producer, Consumer, Consumer, Consumer, Meddler]
 class Load:
     """Rounds of: start, check, work, kill."""
 
-    def __init__(self, start, seed, kill_s=(0.05, 0.6), stops=True):
-        """start(): a server like harness.Server, on the same data each time. stops: one round in
-        ten ends with SIGTERM, as it should."""
+    def __init__(self, start, seed, kill_s=(0.05, 0.6), longer_s=1.5, stops=True):
+        """start(): a server like harness.Server, on the same data each time. One round in ten
+        lasts longer by up to longer_s; with stops, one in ten ends with SIGTERM, as it should."""
         self.start = start
         self.seed = seed
         self.kill_s = kill_s
+        self.longer_s = longer_s
         self.stops = stops
         self.record = Record()
         self.round = 0
@@ -534,13 +549,14 @@ class Load:
     def run_round(self):
         dice = random.Random(f"{self.seed}/kill/{self.round}")
         number = signal.SIGTERM if self.stops and dice.random() < 0.1 else signal.SIGKILL
+        longer_s = dice.uniform(0, self.longer_s) if dice.random() < 0.1 else 0
         if dice.random() < 0.1:  # a start is cut short, too
             with self.start() as server:
                 time.sleep(dice.uniform(0, 0.03))
                 server.stop(signal.SIGKILL)
         with self.start() as server:
             self.check_start(server, sample=200)
-            workers = self.work(dice.uniform(*self.kill_s))
+            workers = self.work(dice.uniform(*self.kill_s) + longer_s)
             if server.process.poll() is not None:
                 raise Wrong(f"the server ended by itself: {server.process.returncode}")
             server.process.send_signal(number)

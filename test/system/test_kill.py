@@ -113,6 +113,7 @@ def test_a_job_given_to_two_is_caught():
         made.reserved("b", 7, b"body", 1001.0)
     made.crash()
     made.reserved("b", 7, b"body", 1001.0)
+    made.reserved("c", 7, b"body", 1061.0)  # the lease of 60 s has run out
 
 
 def test_an_id_given_twice_and_strangers_are_caught():
