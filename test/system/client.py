@@ -59,7 +59,7 @@ class Client:
             if len(self.got) < at + size + 2:
                 return None
             body, at = bytes(self.got[at:at + size]), at + size + 2
-            assert self.got[at - 2:at] == b"\r\n", bytes(self.got[:at])
+            assert self.got[at - 2:at] == b"\r\n", bytes(self.got[:80])
         del self.got[:at]
         return Reply(words[0].decode(), [word.decode() for word in words[1:]], body)
 
