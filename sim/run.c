@@ -559,8 +559,14 @@ static void change_space(struct sim_run *r)
 
 static void stall_lane(struct sim_run *r)
 {
-    sim_disk_stall(r->disk, (enum tr_lane)tr_rng_below(&r->rng, TR_LANE_COUNT),
-                   sim_dice(&r->rng, 40));
+    enum tr_lane lane = (enum tr_lane)tr_rng_below(&r->rng, TR_LANE_COUNT);
+    bool on = sim_dice(&r->rng, 40);
+
+    sim_disk_stall(r->disk, lane, on);
+    if (on && lane == TR_LANE_BACK && sim_dice(&r->rng, r->params.stall_crash_pct)) {
+        sim_disk_faults(r->disk)->crash_at =
+            sim_disk_op_count(r->disk) + sim_between(&r->rng, 5, 80);
+    }
 }
 
 /* ---- Events. */

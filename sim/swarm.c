@@ -253,6 +253,7 @@ static void swarm_relog(struct sim_params *p, struct tr_rng *rng)
     p->op_weight[TR_OP_EDIT] = 60;
     p->op_crash_pct = 80;
     p->event_weight[SIM_EV_STALL] = sim_dice(rng, 50) ? 3 : 0;
+    p->stall_crash_pct = 50;
     p->steps += 300;
     p->sync_eio_ppm = 0;
     p->write_eio_ppm = 0;

@@ -71,6 +71,7 @@ struct sim_params {
     /* The world. */
     unsigned power_pct;       /* crashes that are power cuts */
     unsigned op_crash_pct;    /* chance, at each start, of a crash at some later disk op */
+    unsigned stall_crash_pct; /* chance of a crash soon after the manifests' lane was stalled */
     unsigned again_pct;       /* chance that the recovery after a crash is cut too */
     unsigned clock_start_pct; /* chance that a start finds a wrong clock */
     bool full;                /* the disk fills up */
