@@ -331,6 +331,17 @@ def test_a_client_that_never_reads_can_be_killed(server):
         assert sorted(client.reserve(5)[0] for _ in range(50)) == ids
 
 
+def test_stop_does_not_wait_for_a_client_that_does_not_read(tmp_path):
+    with tarry_with_port(tmp_path / "store") as server:
+        with Client(server.port()) as client, Client(server.port()) as glutton:
+            id = client.put(b"x" * 60000)
+            glutton.send(f"peek {id}\r\n" * 200)
+            assert glutton.reply().word == "FOUND"  # and no more
+            start = time.monotonic()
+            assert server.stop() == 0
+            assert time.monotonic() - start < 5
+
+
 # ---- clients that send oddly ----
 
 
