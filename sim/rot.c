@@ -1,7 +1,7 @@
 /*
  * One damaged place, chosen so that each rule about damage is met often enough: anywhere, in the
- * newest batch, in the header of a segment, in metadata, or (its own swarm) all of the newest
- * manifest.
+ * newest batch, in the header of a segment, in the newest checkpoint, in metadata, or (its own
+ * swarm) all of the newest manifest.
  *
  * What must come of it: the header of a segment, a checkpoint page or one copy of a manifest is
  * survived without loss, since there is another way to know; everything else may be refused, if it
@@ -10,6 +10,7 @@
 #include "run.h"
 
 #include "base/err.h"
+#include "engine/checkpoint.h"
 #include "engine/frame.h"
 #include "engine/manifest.h"
 
@@ -135,6 +136,20 @@ static bool rot_header(struct sim_run *r, const struct newest *n, struct spot *s
     return true;
 }
 
+/* The newest checkpoint, so that the older one must do (R16). */
+static bool rot_checkpoint(struct sim_run *r, const struct newest *n, struct spot *spot)
+{
+    const uint64_t pages = n->man.ckpt[n->man.ckpt_now].pages;
+
+    if (pages == 0) {
+        return false;
+    }
+    (void)snprintf(spot->name, sizeof(spot->name), "ckpt.%u", n->man.ckpt_now);
+    spot->off = tr_rng_below(&r->rng, pages * TR_PAGE);
+    spoil_one_bit(r, spot->name, spot->off);
+    return true;
+}
+
 static bool rot_newest_manifest(struct sim_run *r, const struct newest *n, struct spot *spot)
 {
     uint64_t known = find_last_frame(r, n->man.uuid, spot) ? spot->man_gen : 0;
@@ -231,6 +246,8 @@ void sim_run_rot(struct sim_run *r, bool then_crash)
         done = rot_last_batch(r, &n, &spot);
     } else if (dice < 40) {
         done = rot_header(r, &n, &spot);
+    } else if (dice < 60) {
+        done = rot_checkpoint(r, &n, &spot);
     } else {
         done = rot_anywhere(r, &spot);
     }
