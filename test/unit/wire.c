@@ -123,8 +123,10 @@ static bool feed(struct wire *w, struct wire_client *c)
         len += w->piece;
     } while (taken == 0 && len <= c->in_len && w->piece > 0 &&
              tr_bs_want(&c->session) == TR_BS_WANT_INPUT);
-    memmove(c->in, c->in + taken, c->in_len - taken);
-    c->in_len -= taken;
+    if (taken > 0) {
+        memmove(c->in, c->in + taken, c->in_len - taken);
+        c->in_len -= taken;
+    }
     return taken > 0;
 }
 
@@ -225,8 +227,10 @@ void wire_drop(struct wire *w, unsigned i, size_t len)
 {
     struct wire_client *c = &w->clients[i];
 
-    c->got_len -= len;
-    memmove(c->got, c->got + len, c->got_len);
+    if (len > 0) {
+        c->got_len -= len;
+        memmove(c->got, c->got + len, c->got_len);
+    }
 }
 
 /* In steps, so that what becomes due in between happens then. */
