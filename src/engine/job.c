@@ -29,7 +29,7 @@ void tr_jobs_init(struct tr_jobs *js, struct tr_mem *mem)
 {
     *js = (struct tr_jobs){.mem = mem};
     tr_bitmap_init(&js->alive, mem);
-    tr_map_init(&js->by_rid, mem);
+    tr_index_init(&js->by_rid, mem);
     tr_map_init(&js->moved, mem);
     tr_list_init(&js->spare);
     tr_list_init(&js->altered_jobs);
@@ -51,7 +51,7 @@ void tr_jobs_fini(struct tr_jobs *js)
     }
     tr_mem_free(js->mem, js->chunks, js->chunk_room * sizeof(struct tr_job *));
     tr_bitmap_fini(&js->alive);
-    tr_map_fini(&js->by_rid);
+    tr_index_fini(&js->by_rid);
     tr_map_fini(&js->moved);
     *js = (struct tr_jobs){0};
 }
@@ -93,12 +93,11 @@ int tr_jobs_add(struct tr_jobs *js, uint64_t rid, uint64_t id, struct tr_job **o
         return TARRY_ENOMEM;
     }
     job = TR_CONTAINER_OF(js->spare.next, struct tr_job, link);
-    if (tr_map_reserve(&js->by_rid, 1) != TARRY_OK ||
+    if (tr_index_make(&js->by_rid, rid) != TARRY_OK ||
         (rid != id && tr_map_reserve(&js->moved, 1) != TARRY_OK) ||
         (!tr_bitmap_test(&js->alive, rid) && tr_bitmap_set(&js->alive, rid) != TARRY_OK)) {
         return TARRY_ENOMEM;
     }
-    TR_CHECK(tr_map_find(&js->by_rid, rid) == NULL);
     tr_list_remove(&job->link);
     stamp = job->stamp;
     *job = (struct tr_job){.rid = rid, .id = id, .stamp = stamp + 1};
@@ -106,7 +105,7 @@ int tr_jobs_add(struct tr_jobs *js, uint64_t rid, uint64_t id, struct tr_job **o
     tr_list_init(&job->link);
     tr_list_init(&job->in_slot);
     tr_list_init(&job->in_altered);
-    TR_CHECK(tr_map_put(&js->by_rid, rid, job) == TARRY_OK);
+    tr_index_put(&js->by_rid, rid, job);
     if (rid != id) {
         TR_CHECK(tr_map_put(&js->moved, id, job) == TARRY_OK);
     }
@@ -125,7 +124,7 @@ void tr_jobs_remove(struct tr_jobs *js, struct tr_job *job)
     tr_jobs_set_altered(js, job, false);
     tr_jobs_drop_body(js, job);
     TR_CHECK(tr_bitmap_clear(&js->alive, job->rid));
-    TR_CHECK(tr_map_take(&js->by_rid, job->rid) == job);
+    TR_CHECK(tr_index_take(&js->by_rid, job->rid) == job);
     if (job->rid != job->id) {
         TR_CHECK(tr_map_take(&js->moved, job->id) == job);
     }
@@ -137,12 +136,12 @@ void tr_jobs_remove(struct tr_jobs *js, struct tr_job *job)
 int tr_jobs_rename(struct tr_jobs *js, struct tr_job *job, uint64_t rid)
 {
     TR_CHECK(rid > job->rid);
-    if (tr_map_reserve(&js->by_rid, 1) != TARRY_OK || tr_map_reserve(&js->moved, 1) != TARRY_OK ||
+    if (tr_index_make(&js->by_rid, rid) != TARRY_OK || tr_map_reserve(&js->moved, 1) != TARRY_OK ||
         tr_bitmap_set(&js->alive, rid) != TARRY_OK) {
         return TARRY_ENOMEM;
     }
-    TR_CHECK(tr_map_take(&js->by_rid, job->rid) == job);
-    TR_CHECK(tr_map_put(&js->by_rid, rid, job) == TARRY_OK);
+    tr_index_put(&js->by_rid, rid, job); /* before the other goes, which may take the page along */
+    TR_CHECK(tr_index_take(&js->by_rid, job->rid) == job);
     TR_CHECK(tr_map_put(&js->moved, job->id, job) == TARRY_OK);
     TR_CHECK(tr_bitmap_clear(&js->alive, job->rid));
     job->rid = rid;
@@ -151,12 +150,12 @@ int tr_jobs_rename(struct tr_jobs *js, struct tr_job *job, uint64_t rid)
 
 struct tr_job *tr_jobs_by_rid(const struct tr_jobs *js, uint64_t rid)
 {
-    return tr_map_find(&js->by_rid, rid);
+    return tr_index_find(&js->by_rid, rid);
 }
 
 struct tr_job *tr_jobs_by_id(const struct tr_jobs *js, uint64_t id)
 {
-    struct tr_job *job = tr_map_find(&js->by_rid, id);
+    struct tr_job *job = tr_index_find(&js->by_rid, id);
 
     return job != NULL && job->id == id ? job : tr_map_find(&js->moved, id);
 }
@@ -298,5 +297,5 @@ bool tr_jobs_ok(const struct tr_jobs *js)
         }
     }
     return count == js->count && count == js->alive.members && altered == js->altered &&
-           count == tr_map_count(&js->by_rid);
+           count == tr_index_count(&js->by_rid);
 }

@@ -9,6 +9,7 @@
  */
 
 #include "base/bitmap.h"
+#include "base/index.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "base/mem.h"
@@ -69,7 +70,7 @@ struct tr_job {
 struct tr_jobs {
     struct tr_mem *mem;
     struct tr_bitmap alive; /* L */
-    struct tr_map by_rid;
+    struct tr_index by_rid;
     struct tr_map moved; /* by id, those whose rid is another */
     struct tr_list spare;
     struct tr_job **chunks;

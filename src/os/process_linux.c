@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <grp.h>
+#include <malloc.h>
 #include <pwd.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -35,6 +36,19 @@ struct tr_process_usage tr_process_usage(void)
 uint64_t tr_process_id(void)
 {
     return (uint64_t)getpid();
+}
+
+/*
+ * Left to itself, glibc gathers small pieces and joins them all at once (up to 30 ms on the loop
+ * thread with a million jobs), and gives memory back to the kernel in the midst of work, only to
+ * ask for it again. Pieces are joined when they are freed instead, and what is freed is kept, up to
+ * a limit.
+ */
+void tr_process_tune_memory(void)
+{
+    (void)mallopt(M_MXFAST, 0);
+    (void)mallopt(M_MMAP_THRESHOLD, 16 << 20);
+    (void)mallopt(M_TRIM_THRESHOLD, 256 << 20);
 }
 
 uint64_t tr_process_raise_files(void)

@@ -354,6 +354,7 @@ static enum tr_exit open_all(struct server *s)
     enum tr_exit how;
     int err;
 
+    tr_process_tune_memory();
     tr_mem_init(&s->mem, 0);
     tr_conns_init(&s->conns, &s->mem);
     tr_logger_init(&s->log, s->config->log_level, s->config->log_json);
