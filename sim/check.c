@@ -39,13 +39,14 @@ static void check_row(struct sim_oracle *o, struct sim_job *j, const struct sim_
     const struct sim_model *m = &o->model;
     const char *what = NULL;
 
-    if (in_the_making(o, j->id) && !sim_job_may_be_reserved(j) &&
-        (row->due_us != j->due_us || (j->where == SIM_DEAD && row->dead_seq == 0))) {
-        sim_job_woken(&o->model, j, row->due_us);
-    }
     if (row->timeouts == j->timeouts + 1 && j->where == SIM_RESERVED &&
         !sim_job_is_reserved(m, j)) {
         sim_job_expire(&o->model, j, true);
+    }
+    /* Perhaps just after its lease ran out: so that comes first. */
+    if (in_the_making(o, j->id) && !sim_job_may_be_reserved(j) &&
+        (row->due_us != j->due_us || (j->where == SIM_DEAD && row->dead_seq == 0))) {
+        sim_job_woken(&o->model, j, row->due_us);
     }
     if (j->late_close && row->timeouts == j->timeouts + 1) {
         j->timeouts++;

@@ -593,6 +593,7 @@ static int load_kind(const uint8_t *bytes, size_t pages, enum tr_page_kind kind,
 int tr_checkpoint_load(const uint8_t *bytes, size_t pages, struct tr_state *s)
 {
     const uint8_t *m = bytes + HEAD;
+    uint32_t next_topic;
     int err = load_kind(bytes, pages, TR_PAGE_TOPICS, s);
 
     if (err == TARRY_OK) {
@@ -602,7 +603,10 @@ int tr_checkpoint_load(const uint8_t *bytes, size_t pages, struct tr_state *s)
         return err;
     }
     s->next_rid = tr_get_le(m + TR_UUID + 12, 8);
-    s->topics.next_number = (uint32_t)tr_get_le(m + TR_UUID + 20, 4);
+    next_topic = (uint32_t)tr_get_le(m + TR_UUID + 20, 4);
+    if (next_topic > s->topics.next_number) { /* pages may have topics that came after the count */
+        s->topics.next_number = next_topic;
+    }
     if (s->jobs.alive.members != tr_get_le(m + TR_UUID + 24, 8)) {
         return TARRY_EDAMAGED;
     }

@@ -117,6 +117,7 @@ struct tr_meta {
     uint64_t made;
     uint64_t retry_at; /* boot: no checkpoint is begun before */
     bool failing;      /* the last checkpoint could not be written */
+    bool spoiled[2];   /* a sync of this file failed since the first page was written */
 };
 
 enum tr_space_step {

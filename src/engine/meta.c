@@ -102,6 +102,9 @@ static void grow_done(struct tr_engine *e)
     m->growing = false;
     if (m->grow_io.status != TARRY_OK) {
         m->grow_failed = true; /* until space.c tries again */
+        /* A failed sync is told once, to whoever asks first: pages in this file may be gone (R8).
+         */
+        m->spoiled[m->grow_file] |= m->grow_io.op == TR_IO_SYNC;
         return;
     }
     if (m->grow_io.op == TR_IO_ALLOCATE) { /* a power cut must not take the blocks back */
@@ -263,6 +266,9 @@ static void send_pages(struct tr_engine *e)
         send(e, (struct tr_io){.op = TR_IO_SYNC, .file = target(m)});
         return;
     }
+    if (off == 0) {
+        m->spoiled[1 - m->now.ckpt_now] = false;
+    }
     m->step = TR_META_PAGES;
     while (off < all && count < TR_META_PIECES) {
         m->pieces[count].at = tr_pages_at(&m->pages, off, &m->pieces[count].len);
@@ -410,7 +416,8 @@ void tr_meta_io_done(struct tr_engine *e, struct tr_io *io)
         manifest_part_done(e);
         return;
     }
-    if (io->status != TARRY_OK && !(TR_MUTANT(KEEP_BAD_CHECKPOINT) && io->op == TR_IO_SYNC)) {
+    if (m->spoiled[1 - m->now.ckpt_now] ||
+        (io->status != TARRY_OK && !(TR_MUTANT(KEEP_BAD_CHECKPOINT) && io->op == TR_IO_SYNC))) {
         give_up_pages(e);
     } else if (m->step == TR_META_PAGES) {
         m->done_bytes += io->got;
