@@ -52,9 +52,6 @@ struct sim_params {
     uint64_t checkpoint_slack;
     uint64_t seal_us;
     uint64_t lazy_us;
-    uint64_t gather_us;
-    uint64_t gather_bytes;
-    uint64_t linger_us;
     uint64_t checkpoint_us;
     uint64_t idle_us;
     uint64_t mem_bytes; /* limit */

@@ -42,9 +42,6 @@ void tr_engine_config_init(struct tr_engine_config *c, struct tr_mem *mem)
         .checkpoint_slack = UINT64_C(4) << 20,
         .seal_us = 50000,
         .lazy_us = 100000,
-        .gather_us = 5000,
-        .gather_bytes = UINT64_C(256) << 10,
-        .linger_us = 150,
         .checkpoint_us = 30000000,
         .idle_us = 10000000,
     };
@@ -92,8 +89,7 @@ static void arm(uint64_t *deadline, uint64_t at_us)
 
 void tr_engine_touch_log(struct tr_engine *e)
 {
-    arm(&e->lazy_at, e->now.boot_us + (e->config.sync == TR_SYNC_ALWAYS ? e->config.lazy_us
-                                                                        : e->config.gather_us));
+    arm(&e->lazy_at, e->now.boot_us + e->config.lazy_us);
     arm(&e->checkpoint_at, e->now.boot_us + e->config.checkpoint_us);
     e->idle_at = e->now.boot_us + e->config.idle_us;
     e->space.idle = false;
@@ -348,21 +344,6 @@ void tr_engine_tell_durable(struct tr_engine *e)
     }
 }
 
-/*
- * A batch is durable, and its answers leave now. Many of those who get one will ask again at once;
- * a batch that goes before they have would leave them a whole commit behind the others, and so on
- * for ever: two crowds that take turns, each with half of the batches. So the next one waits until
- * as many changes are in it as were in this one and came meanwhile; but not for long, measured by
- * what a commit takes.
- */
-static void linger(struct tr_engine *e)
-{
-    uint64_t most = (e->now.boot_us - e->commit_us) / 4 * 3;
-
-    e->linger_at = e->now.boot_us + (most < e->config.linger_us ? most : e->config.linger_us);
-    e->linger_changes = (uint64_t)e->log.flight.changes + e->log.open.changes;
-}
-
 static void log_done(struct tr_engine *e, struct tr_io *io)
 {
     enum tr_log_event event = tr_log_io_done(&e->log, io);
@@ -379,7 +360,6 @@ static void log_done(struct tr_engine *e, struct tr_io *io)
             arm(&e->sync_at, e->now.boot_us + e->config.sync_us);
         }
         e->seal_at = e->now.boot_us + e->config.seal_us;
-        linger(e);
         tr_engine_tell_durable(e);
         break;
     case TR_LOG_SYNCED:
@@ -393,28 +373,14 @@ static void log_done(struct tr_engine *e, struct tr_io *io)
     }
 }
 
-/* Is the open batch to go now? */
-static bool goes(const struct tr_engine *e)
-{
-    uint64_t now = e->now.boot_us;
-
-    if (e->lazy_at <= now || e->log.pressed || tr_meta_wants_batch(e)) {
-        return true;
-    }
-    if (e->config.sync != TR_SYNC_ALWAYS) {
-        return e->log.open.len >= e->config.gather_bytes;
-    }
-    return e->log.open.gated && (e->linger_at <= now || e->log.open.changes >= e->linger_changes);
-}
-
 /* Starts what the log is to do now: commit, sync, seal. */
 static void commit(struct tr_engine *e)
 {
     uint64_t now = e->now.boot_us;
 
-    if (!tr_log_open_empty(&e->log) && !e->log.writing && !e->placing && goes(e)) {
+    if (!tr_log_open_empty(&e->log) && !e->log.writing && !e->placing &&
+        (e->log.open.gated || e->lazy_at <= now || e->log.pressed || tr_meta_wants_batch(e))) {
         if (tr_log_start(&e->log)) {
-            e->commit_us = now;
             e->lazy_at = TR_NEVER;
             e->moved = true;
             e->meta.want_checkpoint |= e->log.rolled;
@@ -460,7 +426,6 @@ static uint64_t next_turn(const struct tr_engine *e)
     at = min(at, tr_wheel_next(&e->pauses));
     if (!e->log.writing && !e->log.sealing) { /* else its end is what we wait for */
         at = min(at, tr_log_open_empty(&e->log) ? TR_NEVER : e->lazy_at);
-        at = min(at, e->log.open.gated && e->linger_at > e->now.boot_us ? e->linger_at : TR_NEVER);
         at = min(at, e->seal_at);
     }
     at = min(at, e->log.syncing ? TR_NEVER : e->sync_at);

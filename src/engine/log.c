@@ -213,7 +213,6 @@ void tr_log_append(struct tr_log *log, const struct tr_record *rec, struct tr_ba
     batch_begin(log, base, gated);
     add_bytes(log, rec);
     log->records++;
-    b->changes++;
     if (rec->type == TR_REC_PUSH || rec->type == TR_REC_MOVE || rec->type == TR_REC_RELOG) {
         TR_CHECK(b->placed_count < b->placed_room);
         b->placed[b->placed_count++] = (struct tr_placed){
@@ -230,7 +229,6 @@ void tr_log_kill(struct tr_log *log, struct tr_kill kill, uint8_t reason, struct
     TR_CHECK(b->kill_count < b->kill_room);
     b->kills[b->kill_count++] = (struct tr_killed){.kill = kill, .reason = reason};
     log->records++;
-    b->changes++;
 }
 
 bool tr_log_open_empty(const struct tr_log *log)
@@ -373,7 +371,6 @@ bool tr_log_start(struct tr_log *log)
     log->open.no = log->flight.no + 1;
     log->open.len = 0;
     log->open.records = 0;
-    log->open.changes = 0;
     log->open.crc = 0;
     log->open.gated = false;
     log->open.placed_count = 0;
