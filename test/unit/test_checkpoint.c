@@ -354,6 +354,27 @@ static void test_checkpoint_damage_is_found(void **state)
     assert_int_equal(mem.used_bytes, 0);
 }
 
+/* Frozen in slices, its topics may be newer than their count: a number is not given out twice. */
+static void test_checkpoint_with_a_topic_beyond_the_count(void **state)
+{
+    struct tr_mem mem;
+    struct tr_state s;
+    struct tr_state again;
+    struct tr_pages p = {0};
+
+    (void)state;
+    tr_mem_init(&mem, 0);
+    furnish(&s, &mem, 10);
+    s.topics.next_number = 3; /* of 40 */
+    assert_int_equal(tr_checkpoint_freeze(&p, &s, uuid, BATCH), TARRY_OK);
+    reload(&p, &s, &again, &mem);
+    assert_int_equal(tr_topics_free_number(&again.topics), 41);
+    tr_pages_fini(&p);
+    tr_state_fini(&s);
+    tr_state_fini(&again);
+    assert_int_equal(mem.used_bytes, 0);
+}
+
 static void test_checkpoint_without_memory(void **state)
 {
     int err = TARRY_ENOMEM;
@@ -385,6 +406,7 @@ int main(void)
         cmocka_unit_test(test_checkpoint_is_frozen),
         cmocka_unit_test(test_checkpoint_frozen_without_memory),
         cmocka_unit_test(test_checkpoint_damage_is_found),
+        cmocka_unit_test(test_checkpoint_with_a_topic_beyond_the_count),
         cmocka_unit_test(test_checkpoint_without_memory),
     };
 
