@@ -698,11 +698,12 @@ void tr_handout_expire(struct tr_engine *e)
         }
         e->state.topics.totals.timeouts += timed_out;
     }
-    while ((timer = tr_wheel_pop(&e->waits, e->now.boot_us, &e->work)) != NULL) {
-        end_wait(e, TR_CONTAINER_OF(timer, struct tr_wait, timer));
-    }
+    /* Before the waits: whose time is up at the same moment still gets what a pause held back. */
     while ((timer = tr_wheel_pop(&e->pauses, e->now.boot_us, &e->work)) != NULL) {
         tr_handout_mark(e, TR_CONTAINER_OF(timer, struct tr_topic, pause));
+    }
+    while ((timer = tr_wheel_pop(&e->waits, e->now.boot_us, &e->work)) != NULL) {
+        end_wait(e, TR_CONTAINER_OF(timer, struct tr_wait, timer));
     }
 }
 

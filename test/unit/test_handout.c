@@ -870,9 +870,41 @@ static void test_handout_engine_ends_under_waiters(void **state)
     rig_fini(&rig);
 }
 
+/* A pause and a wait that are over at the same moment: the wait gets what the pause held back. */
+static void test_handout_pause_ends_before_waits(void **state)
+{
+    struct rig rig;
+    uint32_t t;
+    struct ask pause = rig_ask(TR_OP_PAUSE);
+    struct ask wait = rig_ask(TR_OP_RESERVE);
+
+    (void)state;
+    rig_init(&rig);
+    rig_open(&rig);
+    t = rig_hold(&rig, "t");
+    (void)rig_push(&rig, t, 0);
+    pause.req.topic = t;
+    pause.req.wait_us = 100;
+    assert_int_equal(rig_do(&rig, &pause), TARRY_OK);
+    wait.req.topics = &t;
+    wait.req.topic_count = 1;
+    wait.req.holder = 7;
+    wait.req.wait_us = 200;
+    rig_submit(&rig, &wait);
+    rig_settle(&rig);
+    assert_int_equal(wait.done, 0);
+    rig.now.boot_us += RIG_SECOND; /* both at once */
+    rig.now.wall_us += RIG_SECOND;
+    rig_settle(&rig);
+    assert_true(wait.done != 0);
+    assert_int_equal(wait.req.out.status, TARRY_OK);
+    rig_fini(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_handout_pause_ends_before_waits),
         cmocka_unit_test(test_handout_order_over_topics),
         cmocka_unit_test(test_handout_order_against_model),
         cmocka_unit_test(test_handout_refuses_nonsense),
