@@ -2,7 +2,7 @@
  * CLOCK_REALTIME for the time of day, CLOCK_BOOTTIME for lengths of time, since that one also
  * counts while the machine sleeps. Both are read without a system call (vDSO).
  */
-#define _GNU_SOURCE 1
+
 #include "os/clock_linux.h"
 
 #include "base/check.h"

@@ -16,7 +16,7 @@
  *
  * Workers block all signals: those are for the main thread.
  */
-#define _GNU_SOURCE 1
+
 #include "os/disk_linux.h"
 
 #include "base/err.h"

@@ -11,12 +11,13 @@
  * interrupted call is started again; nothing else is ever tried twice, above all no sync, since
  * the second one can say yes about pages that the first one lost.
  *
- * errno ends here: see code_of.
+ * errno ends here: see errno_linux.h.
  */
-#define _GNU_SOURCE 1
+
 #include "os/files_linux.h"
 
 #include "base/err.h"
+#include "os/errno_linux.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -40,28 +41,6 @@ enum {
 };
 
 static const char zeros[ZEROS_BYTES];
-
-static int code_of(int err)
-{
-    switch (err) {
-    case ENOSPC:
-    case EDQUOT:
-        return TARRY_ENOSPC;
-    case EACCES:
-    case EPERM:
-    case EROFS:
-        return TARRY_EPERM;
-    case ENOENT:
-    case ENOTDIR:
-        return TARRY_ENOTFOUND;
-    case EMFILE:
-    case ENFILE:
-    case ENOMEM:
-        return TARRY_EFULL;
-    default:
-        return TARRY_EIO;
-    }
-}
 
 /* ---- names of open files ---- */
 
@@ -130,7 +109,7 @@ static int read_all(int fd, uint64_t off, void *buf, size_t len, size_t *got)
             continue;
         }
         if (n < 0) {
-            return errno == EINVAL ? TARRY_EINVAL : code_of(errno);
+            return errno == EINVAL ? TARRY_EINVAL : tr_errno_code(errno);
         }
         if (n == 0) {
             break;
@@ -166,7 +145,7 @@ static int write_all(int fd, uint64_t off, struct iovec *iov, int count, uint64_
             continue;
         }
         if (n <= 0) {
-            return n < 0 ? code_of(errno) : TARRY_EIO;
+            return n < 0 ? tr_errno_code(errno) : TARRY_EIO;
         }
         *got += (uint64_t)n;
         advance(&iov, &count, (size_t)n);
@@ -205,7 +184,7 @@ static int sync_file(int fd)
     do {
         status = fdatasync(fd);
     } while (status != 0 && errno == EINTR);
-    return status == 0 ? TARRY_OK : code_of(errno);
+    return status == 0 ? TARRY_OK : tr_errno_code(errno);
 }
 
 /* ---- requests ---- */
@@ -221,10 +200,10 @@ static int do_open(struct tr_files_linux *f, struct tr_io *io)
         fd = openat(f->dir, io->name, flags, FILE_MODE);
     } while (fd < 0 && errno == EINTR);
     if (fd < 0) {
-        return code_of(errno);
+        return tr_errno_code(errno);
     }
     if ((io->flags & TR_IO_LOCK) != 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        status = errno == EWOULDBLOCK ? TARRY_ELOCKED : code_of(errno);
+        status = errno == EWOULDBLOCK ? TARRY_ELOCKED : tr_errno_code(errno);
         goto fail;
     }
     status = add_name(f, fd, io->name);
@@ -294,7 +273,7 @@ static int read_bounced(int fd, struct tr_io *io)
         ssize_t n = pread(fd, bounce, part, (off_t)at);
 
         if (n < 0 && errno != EINTR) {
-            status = errno == EINVAL ? TARRY_EINVAL : code_of(errno);
+            status = errno == EINVAL ? TARRY_EINVAL : tr_errno_code(errno);
         }
         if (n > (ssize_t)skip) {
             size_t use = (size_t)n - skip;
@@ -365,11 +344,11 @@ static int do_allocate(const struct tr_io *io)
         return TARRY_OK;
     }
     if (err != EOPNOTSUPP && err != ENOSYS) {
-        return code_of(err);
+        return tr_errno_code(err);
     }
     /* What is before the end was written by us, without holes. */
     if (fstat(io->file, &st) != 0) {
-        return code_of(errno);
+        return tr_errno_code(errno);
     }
     return write_zeros(io->file, (uint64_t)st.st_size, io->len);
 }
@@ -378,7 +357,7 @@ static int do_unlink(const struct tr_files_linux *f, const struct tr_io *io)
 {
     check_name(io->name);
     if (unlinkat(f->dir, io->name, 0) != 0 && errno != ENOENT) {
-        return code_of(errno);
+        return tr_errno_code(errno);
     }
     return TARRY_OK;
 }
@@ -390,7 +369,7 @@ static int do_dirsync(const struct tr_files_linux *f)
     do {
         status = fsync(f->dir);
     } while (status != 0 && errno == EINTR);
-    return status == 0 ? TARRY_OK : code_of(errno);
+    return status == 0 ? TARRY_OK : tr_errno_code(errno);
 }
 
 /* ---- LIST ---- */
@@ -444,7 +423,7 @@ static int read_names(int dir, struct names *n)
     int status = TARRY_OK;
 
     if (stream == NULL) {
-        status = code_of(errno);
+        status = tr_errno_code(errno);
         if (fd >= 0) {
             close(fd);
         }
@@ -456,7 +435,7 @@ static int read_names(int dir, struct names *n)
         errno = 0;
         e = readdir(stream);
         if (e == NULL) {
-            status = errno != 0 ? code_of(errno) : TARRY_OK;
+            status = errno != 0 ? tr_errno_code(errno) : TARRY_OK;
             break;
         }
         if (is_regular(dir, e)) {
@@ -548,9 +527,9 @@ static int sync_parent(const char *dir)
     path[len == 0 ? 1 : len] = 0;
     fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
-        return code_of(errno);
+        return tr_errno_code(errno);
     }
-    status = fsync(fd) == 0 ? TARRY_OK : code_of(errno);
+    status = fsync(fd) == 0 ? TARRY_OK : tr_errno_code(errno);
     close(fd);
     return status;
 }
@@ -564,7 +543,7 @@ int tr_files_linux_init(struct tr_files_linux *f, const char *dir)
     memset(f, 0, sizeof *f);
     f->dir = -1;
     if (!made && errno != EEXIST) {
-        return code_of(errno);
+        return tr_errno_code(errno);
     }
     /* Also when it was there: the process that made it may have been killed before its sync. */
     status = sync_parent(dir);
@@ -573,7 +552,7 @@ int tr_files_linux_init(struct tr_files_linux *f, const char *dir)
     }
     f->dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (f->dir < 0) {
-        return code_of(errno);
+        return tr_errno_code(errno);
     }
     err = pthread_mutex_init(&f->lock, NULL);
     TR_CHECK(err == 0);

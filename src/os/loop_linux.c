@@ -21,7 +21,7 @@
  * Cost: one timerfd_settime when the next time is another than before; none when there is nothing
  * to wait for. Nothing is periodic: with no time to wait for and no event, the thread sleeps.
  */
-#define _GNU_SOURCE 1
+
 #include "os/loop_linux.h"
 
 #include "base/err.h"

@@ -10,10 +10,11 @@
  * A unix socket leaves a file. One that nobody listens on any more is removed at the start, ours
  * at the end.
  */
-#define _GNU_SOURCE 1
+
 #include "os/net_linux.h"
 
 #include "base/err.h"
+#include "os/errno_linux.h"
 #include "os/loop_linux_uv.h"
 
 #include <errno.h>
@@ -50,29 +51,6 @@ struct tr_listener {
     char path[sizeof((struct sockaddr_un *)0)->sun_path]; /* of a unix socket, else empty */
     char address[TR_ADDRESS_MAX];
 };
-
-static int code_of(int err)
-{
-    switch (err) {
-    case EADDRINUSE:
-        return TARRY_ELOCKED;
-    case EACCES:
-    case EPERM:
-    case EROFS:
-        return TARRY_EPERM;
-    case EADDRNOTAVAIL:
-    case ENOENT:
-    case ENOTDIR:
-        return TARRY_ENOTFOUND;
-    case EMFILE:
-    case ENFILE:
-    case ENOMEM:
-    case ENOBUFS:
-        return TARRY_EFULL;
-    default:
-        return TARRY_EIO;
-    }
-}
 
 /* ---- connections ---- */
 
@@ -208,7 +186,7 @@ static void listener_event(uv_poll_t *poll, int status, int events)
         struct tr_sock *s;
 
         if (fd < 0) {
-            if (code_of(errno) == TARRY_EFULL) {
+            if (tr_errno_code(errno) == TARRY_EFULL) {
                 tr_listener_pause(l);
                 l->calls.accepted(l->calls.ctx, NULL);
             }
@@ -255,13 +233,13 @@ static int bind_unix(struct tr_listener *l, const char *path)
     memcpy(name.sun_path, path, strlen(path) + 1);
     l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (l->fd < 0) {
-        return code_of(errno);
+        return tr_errno_code(errno);
     }
     if (unix_is_stale(&name)) {
         (void)unlink(name.sun_path);
     }
     if (bind(l->fd, (const struct sockaddr *)&name, sizeof name) != 0) {
-        return code_of(errno);
+        return tr_errno_code(errno);
     }
     memcpy(l->path, name.sun_path, sizeof l->path);
     (void)snprintf(l->address, sizeof l->address, "unix:%s", path);
@@ -311,10 +289,10 @@ static int bind_info(struct tr_listener *l, const struct addrinfo *info)
 
     l->fd = socket(info->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (l->fd < 0) {
-        return code_of(errno);
+        return tr_errno_code(errno);
     }
     (void)setsockopt(l->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    return bind(l->fd, info->ai_addr, info->ai_addrlen) == 0 ? TARRY_OK : code_of(errno);
+    return bind(l->fd, info->ai_addr, info->ai_addrlen) == 0 ? TARRY_OK : tr_errno_code(errno);
 }
 
 static int bind_tcp(struct tr_listener *l, const char *address)
@@ -351,7 +329,7 @@ int tr_listener_open(struct tr_listener **out, struct tr_loop_linux *loop, const
     l->calls = *calls;
     err = strncmp(address, "unix:", 5) == 0 ? bind_unix(l, address + 5) : bind_tcp(l, address);
     if (err == TARRY_OK && listen(l->fd, BACKLOG) != 0) {
-        err = code_of(errno);
+        err = tr_errno_code(errno);
     }
     if (err == TARRY_OK && uv_poll_init(tr_loop_linux_uv(loop), &l->poll, l->fd) != 0) {
         err = TARRY_EFULL;

@@ -1,8 +1,9 @@
 /* System calls about the process itself. */
-#define _GNU_SOURCE 1
+
 #include "os/process_linux.h"
 
 #include "base/err.h"
+#include "os/errno_linux.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -121,23 +122,7 @@ int tr_process_temp_dir(char *path, size_t room)
     if (len < 0 || (size_t)len >= room) {
         return TARRY_EINVAL;
     }
-    if (mkdtemp(path) != NULL) {
-        return TARRY_OK;
-    }
-    switch (errno) {
-    case EACCES:
-    case EPERM:
-    case EROFS:
-        return TARRY_EPERM;
-    case ENOENT:
-    case ENOTDIR:
-        return TARRY_ENOTFOUND;
-    case ENOSPC:
-    case EDQUOT:
-        return TARRY_ENOSPC;
-    default:
-        return TARRY_EIO;
-    }
+    return mkdtemp(path) != NULL ? TARRY_OK : tr_errno_code(errno);
 }
 
 void tr_process_remove_dir(const char *path)

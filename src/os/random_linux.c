@@ -1,5 +1,5 @@
 /* getrandom, as often as it takes. */
-#define _GNU_SOURCE 1
+
 #include "os/random_linux.h"
 
 #include "base/err.h"

@@ -3,7 +3,6 @@
  *
  * Nothing waits for time: a test sleeps in a semaphore until wake has been called.
  */
-#define _GNU_SOURCE 1
 
 #include "base/err.h"
 #include "os/clock_linux.h"

@@ -2,7 +2,6 @@
  * The loop alone. The one test with a time waits for a millisecond that is never measured from
  * above: that a turn does not come early holds on any machine.
  */
-#define _GNU_SOURCE 1
 
 #include "base/err.h"
 #include "os/clock_linux.h"
