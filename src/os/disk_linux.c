@@ -15,11 +15,22 @@
  * It follows: whoever holds it may write its fields; the mutexes between the places order that.
  *
  * Workers block all signals: those are for the main thread.
+ *
+ * Helping. To hand a small commit to a thread and to hear of its end costs two wake-ups, which may
+ * take as long as the commit itself. So the loop thread may offer to do such a write on its own
+ * when it has nothing better to do: a small WRITE of the LOG lane, when nothing else of that lane
+ * is under way and such writes were quick of late, is held back until it asks for it.
+ *
+ *     submit -> held -> help (on the loop thread) -> done list
+ *
+ * How long they take is a mean in which the last one weighs an eighth: one that blocks for long
+ * sends those after it to the thread, until that one has been quick for a while.
  */
 
 #include "os/disk_linux.h"
 
 #include "base/err.h"
+#include "os/clock_linux.h"
 #include "os/files_linux.h"
 
 #include <pthread.h>
@@ -27,7 +38,13 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-enum { READERS = 2, WORKERS = READERS + 2 };
+enum {
+    READERS = 2,
+    WORKERS = READERS + 2,
+    HELP_BYTES = 32768, /* of a write that the loop thread may do, */
+    QUICK_US = 400,     /* when they take less than this, */
+    WEIGHT = 8          /* in the mean of about so many */
+};
 
 struct list {
     struct tr_io *first;
@@ -55,8 +72,13 @@ struct tr_disk_linux {
     unsigned worker_count; /* threads that run */
     pthread_mutex_t done_lock;
     struct list done;
+    uint64_t log_us; /* what a write of the LOG lane takes */
     void (*wake)(void *ctx);
     void *ctx;
+
+    bool helps;         /* the loop thread's own: does it help? */
+    struct tr_io *held; /* what it is to do, */
+    size_t log_out;     /* and how many of the LOG lane are not taken yet, besides */
 };
 
 static void append(struct list *l, struct tr_io *io)
@@ -82,6 +104,22 @@ static struct tr_io *take_first(struct list *l)
         io->next = NULL;
     }
     return io;
+}
+
+/* Does the request, and learns from it. */
+static void perform(struct tr_disk_linux *d, struct tr_io *io)
+{
+    uint64_t from_us = tr_clock_linux_now().boot_us;
+    uint64_t took;
+
+    tr_files_linux_do(&d->files, io);
+    if (io->lane == TR_LANE_LOG && io->op == TR_IO_WRITE) {
+        took = tr_clock_linux_now().boot_us - from_us;
+        pthread_mutex_lock(&d->done_lock);
+        d->log_us += took / WEIGHT;
+        d->log_us -= d->log_us / WEIGHT;
+        pthread_mutex_unlock(&d->done_lock);
+    }
 }
 
 static void complete(struct tr_disk_linux *d, struct tr_io *io)
@@ -117,20 +155,17 @@ static void *work(void *arg)
     struct tr_io *io;
 
     while ((io = wait_for(w->lane)) != NULL) {
-        tr_files_linux_do(&w->disk->files, io);
+        perform(w->disk, io);
         complete(w->disk, io);
     }
     return NULL;
 }
 
-static void submit(void *ctx, struct tr_io *io)
+static void queue(struct tr_disk_linux *d, struct tr_io *io)
 {
-    struct tr_disk_linux *d = ctx;
-    struct lane *l;
+    struct lane *l = &d->lanes[io->lane];
     bool full;
 
-    TR_CHECK((unsigned)io->lane < TR_LANE_COUNT);
-    l = &d->lanes[io->lane];
     pthread_mutex_lock(&l->lock);
     full = l->todo.count >= TR_DISK_LINUX_QUEUE_MAX;
     if (!full) {
@@ -143,6 +178,41 @@ static void submit(void *ctx, struct tr_io *io)
         io->status = TARRY_EFULL;
         complete(d, io);
     }
+}
+
+/* May the loop thread do this one? */
+static bool may_help(struct tr_disk_linux *d, const struct tr_io *io)
+{
+    uint64_t log_us;
+
+    if (!d->helps || d->log_out > 0 || io->op != TR_IO_WRITE || io->len > HELP_BYTES) {
+        return false;
+    }
+    pthread_mutex_lock(&d->done_lock);
+    log_us = d->log_us;
+    pthread_mutex_unlock(&d->done_lock);
+    return log_us < QUICK_US;
+}
+
+static void submit(void *ctx, struct tr_io *io)
+{
+    struct tr_disk_linux *d = ctx;
+    struct tr_io *held = d->held;
+
+    TR_CHECK((unsigned)io->lane < TR_LANE_COUNT);
+    if (io->lane == TR_LANE_LOG) {
+        if (may_help(d, io)) {
+            d->held = io;
+            d->log_out++;
+            return;
+        }
+        d->log_out++;
+        if (held != NULL) { /* it was first */
+            d->held = NULL;
+            queue(d, held);
+        }
+    }
+    queue(d, io);
 }
 
 static int run(void *ctx, struct tr_io *io)
@@ -168,6 +238,27 @@ struct tr_io *tr_disk_linux_take_done(struct tr_disk_linux *d)
     io = d->done.first;
     d->done = (struct list){0};
     pthread_mutex_unlock(&d->done_lock);
+    for (const struct tr_io *at = io; at != NULL; at = at->next) {
+        d->log_out -= at->lane == TR_LANE_LOG;
+    }
+    return io;
+}
+
+void tr_disk_linux_offer_help(struct tr_disk_linux *d)
+{
+    d->helps = true;
+}
+
+struct tr_io *tr_disk_linux_help(struct tr_disk_linux *d)
+{
+    struct tr_io *io = d->held;
+
+    d->held = NULL;
+    if (io != NULL) {
+        perform(d, io);
+        io->next = NULL;
+        d->log_out--;
+    }
     return io;
 }
 
@@ -230,6 +321,7 @@ int tr_disk_linux_open(struct tr_disk_linux **out, const char *dir, void (*wake)
     }
     d->wake = wake;
     d->ctx = ctx;
+    d->log_us = UINT64_C(2) * QUICK_US; /* the threads are to show what it takes */
     init_locks(d);
     if (!start_workers(d)) {
         tr_disk_linux_close(d);
@@ -243,6 +335,9 @@ void tr_disk_linux_close(struct tr_disk_linux *d)
 {
     if (d == NULL) {
         return;
+    }
+    if (d->held != NULL) {
+        queue(d, d->held);
     }
     for (unsigned i = 0; i < TR_LANE_COUNT; i++) {
         pthread_mutex_lock(&d->lanes[i].lock);

@@ -11,7 +11,8 @@
  * somebody sets the wall clock (TFD_TIMER_CANCEL_ON_SET); the turn after it reads the new time.
  *
  * A turn that wants to go on at once does so without a timer: an idle handle keeps epoll from
- * waiting, so that sockets and completions have their say between two turns.
+ * waiting, so that sockets and completions have their say between two turns. A turn that is wanted
+ * sooner than a sleeping thread wakes up is waited for in the same way.
  *
  * A round is what happens between two waits. It is timed from its first callback to the end of its
  * turn, and counted when it was long.
@@ -36,7 +37,7 @@
 #include <unistd.h>
 #include <uv.h>
 
-enum { SIGNALS = 4, STALL_US = 5000 };
+enum { SIGNALS = 4, STALL_US = 5000, SOON_US = 60 };
 
 #define FAR_S INT64_C(9000000000) /* the year 2255; the kernel's nanoseconds end in 2262 */
 
@@ -115,7 +116,7 @@ static void arm(struct tr_loop_linux *l, uint64_t at_us)
 {
     struct timespec at = {0}; /* zero disarms */
 
-    if (at_us <= tr_clock_linux_now().boot_us) {
+    if (at_us <= tr_clock_linux_now().boot_us + SOON_US) {
         (void)uv_idle_start(&l->idle, on_idle);
         return;
     }

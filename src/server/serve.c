@@ -185,6 +185,17 @@ static void signalled(void *ctx, enum tr_loop_signal what)
     }
 }
 
+/* Does what the disk left to us; true when there was something. */
+static bool help(struct server *s)
+{
+    struct tr_io *io = tr_disk_linux_help(s->disk);
+
+    if (io != NULL) {
+        tr_engine_io_done(s->engine, io, tr_clock_linux_now());
+    }
+    return io != NULL;
+}
+
 /* Lets everybody go on who can, and tells when to come back. */
 static uint64_t serve_turn(struct server *s)
 {
@@ -236,6 +247,9 @@ static uint64_t turn(void *ctx)
     struct server *s = ctx;
     uint64_t next = s->closing ? UINT64_MAX : serve_turn(s);
 
+    if (help(s)) {
+        next = 0; /* those who sent something meanwhile are read before the answers leave */
+    }
     if (tr_engine_failed(s->engine)) {
         tr_loop_linux_stop(s->loop);
         return UINT64_MAX;
@@ -338,6 +352,9 @@ static enum tr_exit open_store(struct server *s)
     }
     if (err == TARRY_OK) {
         err = tr_disk_linux_open(&s->disk, s->path, tr_loop_linux_wake, s->loop);
+    }
+    if (err == TARRY_OK) {
+        tr_disk_linux_offer_help(s->disk);
     }
     if (err == TARRY_OK) {
         err = open_engine(s);

@@ -497,6 +497,83 @@ static void test_disk_linux_burst(void **state)
     free(b);
 }
 
+/* A small write to the log of this file. */
+static struct tr_io commit_of(int file, uint64_t off, const struct tr_piece *piece)
+{
+    return (struct tr_io){.op = TR_IO_WRITE,
+                          .lane = TR_LANE_LOG,
+                          .flags = TR_IO_THEN_SYNC,
+                          .file = file,
+                          .off = off,
+                          .len = piece->len,
+                          .pieces = piece,
+                          .piece_count = 1};
+}
+
+/* The threads do such writes until they were quick, however slow this disk is at first. */
+static struct tr_io *first_held(struct fixture *f, struct tr_io *io)
+{
+    struct tr_io *held = NULL;
+
+    for (unsigned i = 0; i < 100000 && held == NULL; i++) {
+        io->flags = 0; /* into the cache: quick */
+        submit(f, io);
+        held = tr_disk_linux_help(f->disk);
+        if (held == NULL) {
+            assert_ptr_equal(wait_done(f), io);
+        }
+    }
+    return held;
+}
+
+static void test_disk_linux_loop_thread_helps(void **state)
+{
+    static const char text[] = "abcdefgh";
+    struct tr_piece one = {text, 4};
+    struct tr_piece two = {text + 4, 4};
+    struct fixture f;
+    struct tr_io first;
+    struct tr_io second;
+    int file;
+
+    (void)state;
+    set_up(&f, "/tmp");
+    file = open_file(&f, "w");
+    first = commit_of(file, 0, &one);
+    second = commit_of(file, 4, &two);
+    submit(&f, &first); /* nobody has offered help */
+    assert_null(tr_disk_linux_help(f.disk));
+    assert_ptr_equal(wait_done(&f), &first);
+
+    tr_disk_linux_offer_help(f.disk);
+    assert_ptr_equal(first_held(&f, &first), &first);
+    assert_int_equal(first.status, TARRY_OK);
+    assert_int_equal(first.got, 4);
+    assert_null(tr_disk_linux_help(f.disk));
+    assert_null(tr_disk_linux_take_done(f.disk));
+
+    submit(&f, &first); /* held: the one behind it takes it along, in order */
+    submit(&f, &second);
+    assert_null(tr_disk_linux_help(f.disk));
+    for (const struct tr_io *io = wait_done(&f), *last = NULL; last != &second;) {
+        io = io != NULL ? io : wait_done(&f);
+        assert_ptr_equal(io, last == NULL ? &first : &second);
+        last = io;
+        io = io->next;
+    }
+
+    second.len = UINT64_C(1) << 20; /* too large: the thread's */
+    second.pieces = &(struct tr_piece){calloc(1, 1 << 20), 1 << 20};
+    submit(&f, &second);
+    assert_null(tr_disk_linux_help(f.disk));
+    assert_ptr_equal(wait_done(&f), &second);
+    free((void *)(uintptr_t)second.pieces[0].at);
+
+    submit(&f, &first); /* held at the end */
+    tear_down(&f);
+    assert_int_equal(first.status, TARRY_OK);
+}
+
 static void test_disk_linux_close_finishes_what_is_queued(void **state)
 {
     struct tr_io io[100] = {0};
@@ -557,6 +634,7 @@ int main(void)
         cmocka_unit_test(test_disk_linux_open_says_why_not),
         cmocka_unit_test(test_disk_linux_wakes_once_for_many),
         cmocka_unit_test(test_disk_linux_burst),
+        cmocka_unit_test(test_disk_linux_loop_thread_helps),
         cmocka_unit_test(test_disk_linux_close_finishes_what_is_queued),
         cmocka_unit_test(test_clock_linux_goes_on),
         cmocka_unit_test(test_random_linux_differs),
