@@ -162,6 +162,10 @@ static int open_engine(struct sim_run *r)
     c.checkpoint_slack = p->checkpoint_slack;
     c.seal_us = p->seal_us;
     c.lazy_us = p->lazy_us;
+    c.gather_us = p->gather_us;
+    c.gather_bytes = p->gather_bytes;
+    c.linger_us = p->linger_us;
+    c.many_topics = p->many_topics;
     c.checkpoint_us = p->checkpoint_us;
     c.idle_us = p->idle_us;
     c.ctx = r;

@@ -54,6 +54,10 @@ static void draw_config(struct sim_params *p, struct tr_rng *rng)
     p->checkpoint_slack = sim_spread(rng, 8 * KIB, 256 * KIB);
     p->seal_us = sim_spread(rng, 1 * MS, 50 * MS);
     p->lazy_us = sim_spread(rng, 1 * MS, 100 * MS);
+    p->gather_us = sim_between(rng, 0, 1) * sim_spread(rng, 100, 20 * MS);
+    p->gather_bytes = sim_spread(rng, 64, 32 * KIB);
+    p->linger_us = sim_between(rng, 0, 1) * sim_spread(rng, 10, 5 * MS);
+    p->many_topics = (unsigned)sim_between(rng, 0, 3);
     p->checkpoint_us = sim_spread(rng, 5 * MS, 30 * SEC);
     p->idle_us = sim_spread(rng, 10 * MS, 10 * SEC);
     p->mem_bytes = 64 * KIB * KIB;

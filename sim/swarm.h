@@ -52,6 +52,10 @@ struct sim_params {
     uint64_t checkpoint_slack;
     uint64_t seal_us;
     uint64_t lazy_us;
+    uint64_t gather_us;
+    uint64_t gather_bytes;
+    uint64_t linger_us;
+    unsigned many_topics;
     uint64_t checkpoint_us;
     uint64_t idle_us;
     uint64_t mem_bytes; /* limit */

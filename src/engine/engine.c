@@ -42,6 +42,10 @@ void tr_engine_config_init(struct tr_engine_config *c, struct tr_mem *mem)
         .checkpoint_slack = UINT64_C(4) << 20,
         .seal_us = 50000,
         .lazy_us = 100000,
+        .gather_us = 5000,
+        .gather_bytes = UINT64_C(256) << 10,
+        .linger_us = 300,
+        .many_topics = 32,
         .checkpoint_us = 30000000,
         .idle_us = 10000000,
     };

@@ -41,6 +41,10 @@ struct tr_engine_config {
     uint64_t checkpoint_slack; /* bytes that checkpoint files have beyond what is needed now */
     uint64_t seal_us;          /* idle time before a SEAL */
     uint64_t lazy_us;          /* an ATTEMPT waits at most so long for company */
+    uint64_t gather_us;        /* weak sync: so does everything, */
+    uint64_t gather_bytes;     /* or until there is so much of it */
+    uint64_t linger_us;        /* always: a batch waits at most so long for those just answered */
+    unsigned many_topics;      /* a reserve of more first looks which of all have anything */
     uint64_t checkpoint_us;    /* after the first change */
     uint64_t idle_us;          /* before the ring is made smaller */
     void *ctx;

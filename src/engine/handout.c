@@ -33,7 +33,10 @@
 
 #include <stddef.h>
 
-enum { CLOSE_UNITS = 3 }; /* a job that goes back touches several cold lines of memory */
+enum {
+    CLOSE_UNITS = 3, /* a job that goes back touches several cold lines of memory */
+    FEW_READY = 32   /* topics with something are few; then a reserve of many starts from those */
+};
 
 bool tr_handout_held_by(const struct tr_job *job, const struct tr_req *r)
 {
@@ -461,32 +464,89 @@ static int first_due(struct tr_engine *e, struct tr_topic *t, enum tr_order orde
     return err;
 }
 
+/* What has been found so far for a reserve. */
+struct choice {
+    const struct tr_req *req;
+    struct tr_job *best; /* or NULL */
+};
+
+static int consider(struct tr_engine *e, struct choice *c, struct tr_topic *t)
+{
+    struct tr_job *job = NULL;
+    int err;
+
+    if (t == NULL || t->pause.armed) {
+        return TARRY_OK;
+    }
+    err = first_due(e, t, c->req->order, &job);
+    if (err == TARRY_OK && job != NULL &&
+        (c->best == NULL || before(job, c->best, c->req->order))) {
+        c->best = job;
+    }
+    return err;
+}
+
+static unsigned topics_of(const struct tr_req *r)
+{
+    const struct tr_wait *w = r->own;
+
+    return w != NULL ? w->count : r->topic_count;
+}
+
+static bool waits_for(const struct tr_req *r, const struct tr_topic *t)
+{
+    const struct tr_wait *w = r->own;
+    bool found = false;
+
+    for (unsigned i = 0; w != NULL && i < w->count; i++) {
+        found |= w->waiters[i].topic == t;
+    }
+    for (unsigned i = 0; w == NULL && i < r->topic_count; i++) {
+        found |= r->topics[i] == t->number;
+    }
+    return found;
+}
+
+/* The same from the other side: a look at each topic that has something. */
+static int pick_from_few(struct tr_engine *e, struct choice *c)
+{
+    struct tr_list *head = &e->state.topics.with_ready;
+    int err = TARRY_OK;
+
+    for (struct tr_list *n = head->next, *next; n != head && err == TARRY_OK; n = next) {
+        struct tr_topic *t = TR_CONTAINER_OF(n, struct tr_topic, with_ready);
+
+        next = n->next; /* it may lose its last one that is really due */
+        if (waits_for(c->req, t)) {
+            err = consider(e, c, t);
+        }
+    }
+    return err;
+}
+
 /* The least ready job of all topics that r waits for, or NULL. Eight topics are a unit of work. */
 static int pick(struct tr_engine *e, const struct tr_req *r, struct tr_job **best)
 {
     const struct tr_wait *w = r->own;
-    unsigned count = w != NULL ? w->count : r->topic_count;
+    struct choice c = {.req = r};
+    unsigned count = topics_of(r);
+    int err = TARRY_OK;
 
-    *best = NULL;
-    for (unsigned i = 0; i < count; i++) {
-        struct tr_topic *t =
-            w != NULL ? w->waiters[i].topic : tr_topics_by_number(&e->state.topics, r->topics[i]);
-        struct tr_job *job = NULL;
-        int err;
-
-        if (t == NULL || t->pause.armed) {
-            continue;
-        }
-        err = first_due(e, t, r->order, &job);
-        if (err != TARRY_OK) {
-            return err;
-        }
-        if (job != NULL && (*best == NULL || before(job, *best, r->order))) {
-            *best = job;
+    if (count > e->config.many_topics && e->state.topics.with_ready_count <= FEW_READY) {
+        err = pick_from_few(e, &c);
+        count /= 8;
+    } else {
+        for (unsigned i = 0; i < count && err == TARRY_OK; i++) {
+            err = consider(e, &c,
+                           w != NULL ? w->waiters[i].topic
+                                     : tr_topics_by_number(&e->state.topics, r->topics[i]));
         }
     }
-    (void)tr_engine_charge(e, count / 8); /* afterwards: one that has many must not go in vain */
-    return TARRY_OK;
+    *best = err == TARRY_OK ? c.best : NULL;
+    if (err == TARRY_OK) {
+        (void)tr_engine_charge(e, count / 8); /* afterwards: one with many must not go in vain */
+    }
+    return err;
 }
 
 static bool knows_topic(const struct tr_engine *e, const struct tr_req *r)

@@ -35,6 +35,7 @@ void tr_topics_init(struct tr_topics *ts, struct tr_mem *mem)
 {
     *ts = (struct tr_topics){.mem = mem, .next_number = 1};
     tr_list_init(&ts->all);
+    tr_list_init(&ts->with_ready);
     tr_map_init(&ts->by_number, mem);
     tr_map_init(&ts->by_name, mem);
 }
@@ -122,6 +123,7 @@ int tr_topics_add(struct tr_topics *ts, uint32_t number, const char *name, size_
     tr_timer_init(&t->pause);
     tr_list_init(&t->waiters);
     tr_list_init(&t->dirty);
+    tr_list_init(&t->with_ready);
     insert_by_number(ts, t);
     t->same_hash = tr_map_find(&ts->by_name, name_hash(name, len));
     TR_CHECK(tr_map_put(&ts->by_name, name_hash(name, len), t) == TARRY_OK);
@@ -255,6 +257,20 @@ static void enter_dead(struct tr_topic *t, struct tr_job *job)
     tr_list_append(after->next, &job->link);
 }
 
+/* The topic has its first ready job, or has lost its last one. */
+static void note_ready(struct tr_topic *t)
+{
+    struct tr_topics *ts = TR_CONTAINER_OF(t->totals, struct tr_topics, totals);
+
+    if (t->count[TR_READY] > 0) {
+        tr_list_append(&ts->with_ready, &t->with_ready);
+        ts->with_ready_count++;
+    } else {
+        tr_list_remove(&t->with_ready);
+        ts->with_ready_count--;
+    }
+}
+
 void tr_topic_enter(struct tr_topic *t, struct tr_job *job, enum tr_job_state state)
 {
     TR_CHECK(job->state == 0);
@@ -271,6 +287,9 @@ void tr_topic_enter(struct tr_topic *t, struct tr_job *job, enum tr_job_state st
     case TR_READY:
         t->urgent += job->priority < TR_URGENT;
         t->totals->urgent += job->priority < TR_URGENT;
+        if (t->count[TR_READY] == 1) {
+            note_ready(t);
+        }
         tr_list_append(&t->by_state[state], &job->link);
         heap_add(t, TR_ORDER_DUE, job);
         heap_add(t, TR_ORDER_ID, job);
@@ -295,6 +314,9 @@ void tr_topic_leave(struct tr_topic *t, struct tr_job *job)
     if (state == TR_READY) {
         t->urgent -= job->priority < TR_URGENT;
         t->totals->urgent -= job->priority < TR_URGENT;
+        if (t->count[TR_READY] == 0) {
+            note_ready(t);
+        }
     }
     for (unsigned h = 0; h < TR_HEAP_COUNT; h++) {
         if (state_of(h) == state) {
@@ -386,6 +408,7 @@ bool tr_topics_ok(const struct tr_topics *ts)
 {
     const struct tr_totals *all = &ts->totals;
     struct tr_totals sum = {0};
+    uint64_t with_ready = 0;
     bool ok = true;
 
     for (const struct tr_list *n = ts->all.next; n != &ts->all; n = n->next) {
@@ -400,6 +423,8 @@ bool tr_topics_ok(const struct tr_topics *ts)
         for (unsigned h = 0; h < TR_HEAP_COUNT; h++) {
             ok = ok && heap_ok(t, h);
         }
+        with_ready += t->count[TR_READY] > 0;
+        ok = ok && (t->count[TR_READY] > 0) != tr_list_empty(&t->with_ready);
         sum.urgent += t->urgent;
         sum.pushed += t->pushed;
         sum.deleted += t->deleted;
@@ -411,6 +436,6 @@ bool tr_topics_ok(const struct tr_topics *ts)
     for (unsigned k = 0; k < TR_HOLD_COUNT; k++) {
         ok = ok && sum.holds[k] == all->holds[k];
     }
-    return ok && sum.urgent == all->urgent && sum.pushed <= all->pushed &&
+    return ok && with_ready == ts->with_ready_count && sum.urgent == all->urgent && sum.pushed <= all->pushed &&
            sum.deleted <= all->deleted && sum.pauses <= all->pauses;
 }

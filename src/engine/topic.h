@@ -57,6 +57,7 @@ struct tr_topic {
     struct tr_list waiters;               /* struct tr_waiter, first come first */
     struct tr_list dirty;                 /* in the list of topics to be served */
     struct tr_list link;                  /* of all topics */
+    struct tr_list with_ready;            /* of those with a ready job */
     struct tr_topic *same_hash;           /* next topic whose name has the same hash */
     struct tr_totals *totals;
     char name[TR_TOPIC_NAME_MAX];
@@ -64,7 +65,9 @@ struct tr_topic {
 
 struct tr_topics {
     struct tr_mem *mem;
-    struct tr_list all; /* by number */
+    struct tr_list all;        /* by number */
+    struct tr_list with_ready; /* those with a ready job, in no order, */
+    uint64_t with_ready_count; /* and how many they are */
     struct tr_map by_number;
     struct tr_map by_name; /* by a 64-bit hash of the name; equal hashes form a chain */
     uint64_t count;
