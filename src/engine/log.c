@@ -254,14 +254,13 @@ static void write_kills(struct tr_log *log)
     b->kill_count = 0;
 }
 
-/* Takes a free slot as the new tail. */
-static bool roll(struct tr_log *log)
+/* The first free slot whose blocks were written before, or any. */
+static struct tr_slot *next_slot(const struct tr_log *log)
 {
     struct tr_slot *slot = NULL;
 
-    for (uint32_t i = 0; i < log->slots_max && slot == NULL; i++) {
-        if (log->slots[i].state == TR_SLOT_FREE) {
-            slot = &log->slots[i];
+        if (slot->state == TR_SLOT_FREE && !slot->raw) {
+            return slot;
         }
     }
     if (slot == NULL) {
@@ -270,6 +269,14 @@ static bool roll(struct tr_log *log)
     if (log->tail != NULL) {
         tr_log_set_state(log, log->tail, TR_SLOT_SEALED);
     }
+    return raw;
+}
+
+/* Takes a free slot as the new tail. */
+static bool roll(struct tr_log *log)
+{
+    struct tr_slot *slot = next_slot(log);
+
     tr_log_set_state(log, slot, TR_SLOT_TAIL);
     log->tail = slot;
     slot->seg_no = ++log->seg_no;
@@ -282,6 +289,7 @@ static bool roll(struct tr_log *log)
                              .nonce = slot->nonce,
                              .first_batch = slot->first_batch,
                              .created_us = log->open.base.clock_us};
+    slot->raw = false;
 
     memcpy(seg.uuid, log->uuid, TR_UUID);
     tr_segment_encode(log->head, &seg);

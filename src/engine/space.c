@@ -98,6 +98,34 @@ static void shrink(struct tr_engine *e)
     }
 }
 
+/* Blocks that were written before are synced faster than reserved ones. Under weak sync nobody
+ * waits for that. */
+static bool zeroes(const struct tr_engine *e)
+{
+    return e->config.sync == TR_SYNC_ALWAYS;
+}
+
+/* The first slots of a store are not written when they are made, so that it starts at once; they
+ * are when there is a fourth free slot. */
+static struct tr_slot *raw_slot(struct tr_engine *e)
+{
+    for (uint32_t i = 0; i < e->log.slots_max; i++) {
+        struct tr_slot *slot = &e->log.slots[i];
+
+        if (slot->state == TR_SLOT_FREE && slot->raw && slot->readers == 0) {
+            return slot;
+        }
+    }
+    return NULL;
+}
+
+static void fill(struct tr_engine *e, struct tr_slot *slot)
+{
+    e->space.slot = slot;
+    tr_log_set_state(&e->log, slot, TR_SLOT_MAKING);
+    send(e, TR_SPACE_ZERO, (struct tr_io){.op = TR_IO_ZERO, .len = e->log.slot_bytes});
+}
+
 /* The disk refused: whatever is there of the file is removed. */
 static void no_room(struct tr_engine *e)
 {
@@ -117,6 +145,7 @@ static void no_room(struct tr_engine *e)
 static void made(struct tr_engine *e)
 {
     e->space.step = TR_SPACE_IDLE;
+    e->space.slot->raw = !zeroes(e);
     tr_log_set_state(&e->log, e->space.slot, TR_SLOT_FREE);
 }
 
@@ -134,8 +163,12 @@ void tr_space_io_done(struct tr_engine *e, struct tr_io *io)
         sp->slot->file = io->file;
         send(e, TR_SPACE_ALLOCATE, (struct tr_io){.op = TR_IO_ALLOCATE, .len = e->log.slot_bytes});
         break;
-    case TR_SPACE_ALLOCATE: /* written blocks are synced faster than reserved ones */
-        send(e, TR_SPACE_ZERO, (struct tr_io){.op = TR_IO_ZERO, .len = e->log.slot_bytes});
+    case TR_SPACE_ALLOCATE:
+        if (zeroes(e)) {
+            send(e, TR_SPACE_ZERO, (struct tr_io){.op = TR_IO_ZERO, .len = e->log.slot_bytes});
+        } else {
+            send(e, TR_SPACE_SYNC, (struct tr_io){.op = TR_IO_SYNC});
+        }
         break;
     case TR_SPACE_ZERO:
         send(e, TR_SPACE_SYNC, (struct tr_io){.op = TR_IO_SYNC});
@@ -403,6 +436,8 @@ void tr_space_step(struct tr_engine *e)
     if (can_grow(e) &&
         (log->free_count < PUSH_FREE || (half && !sp->idle && log->free_count == PUSH_FREE))) {
         grow(e);
+    } else if (zeroes(e) && !sp->idle && log->free_count > PUSH_FREE && raw_slot(e) != NULL) {
+        fill(e, raw_slot(e));
     } else if (sp->idle && log->free_count > PUSH_FREE) {
         shrink(e);
     }
@@ -424,6 +459,15 @@ int tr_space_make_now(struct tr_engine *e, uint32_t number)
     slot->file = io.file;
     io = (struct tr_io){.op = TR_IO_ALLOCATE, .file = slot->file, .len = e->log.slot_bytes};
     err = e->disk.ops->run(e->disk.ctx, &io);
+    slot->raw = number != 0 || !zeroes(e);
+    if (err == TARRY_OK && !slot->raw) { /* the first one is used at once */
+        io = (struct tr_io){.op = TR_IO_ZERO, .file = slot->file, .len = e->log.slot_bytes};
+        err = e->disk.ops->run(e->disk.ctx, &io);
+    }
+    if (err == TARRY_OK && !slot->raw) {
+        io = (struct tr_io){.op = TR_IO_SYNC, .file = slot->file};
+        err = e->disk.ops->run(e->disk.ctx, &io);
+    }
     if (err == TARRY_OK) {
         tr_log_set_state(&e->log, slot, TR_SLOT_FREE);
         return TARRY_OK;
