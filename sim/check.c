@@ -373,6 +373,7 @@ static void check_checkpoints(struct sim_oracle *o, const struct tr_engine_stat 
     if (stat->checkpoints != o->checkpoints) {
         o->checkpoints = stat->checkpoints;
         o->checkpoint_batch = o->closed;
+        o->checkpoint_boot_us = o->model.now.boot_us; /* what is in the open batch is younger */
     } else if (o->model.gate > o->checkpoint_batch &&
                o->model.now.boot_us > o->checkpoint_boot_us + p->checkpoint_us + STUCK_US &&
                p->write_eio_ppm == 0 && p->sync_eio_ppm == 0 && p->enospc_ppm == 0 &&

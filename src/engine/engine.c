@@ -84,6 +84,11 @@ bool tr_engine_spend(struct tr_engine *e)
     return tr_engine_charge(e, 1);
 }
 
+static uint64_t min(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 static void arm(uint64_t *deadline, uint64_t at_us)
 {
     if (*deadline == TR_NEVER) {
@@ -93,7 +98,8 @@ static void arm(uint64_t *deadline, uint64_t at_us)
 
 void tr_engine_touch_log(struct tr_engine *e)
 {
-    arm(&e->lazy_at, e->now.boot_us + e->config.lazy_us);
+    arm(&e->lazy_at, e->now.boot_us + (e->config.sync == TR_SYNC_ALWAYS ? e->config.lazy_us
+                                                                        : e->config.gather_us));
     arm(&e->checkpoint_at, e->now.boot_us + e->config.checkpoint_us);
     e->idle_at = e->now.boot_us + e->config.idle_us;
     e->space.idle = false;
@@ -348,6 +354,30 @@ void tr_engine_tell_durable(struct tr_engine *e)
     }
 }
 
+/*
+ * A batch is durable, and its answers leave now. Many of those who get one will ask again at once;
+ * a batch that goes before they have would leave them a whole commit behind the others, and so on
+ * for ever: two crowds that take turns, each with half of the batches. So the next one waits until
+ * as many changes are in it as were in this one and came meanwhile; but not for longer than a
+ * commit takes.
+ *
+ * In the first turn after a commit those who came meanwhile have been read, and the answers have
+ * not been sent; in the second they have, which takes its time, too.
+ */
+static void linger(struct tr_engine *e)
+{
+    uint64_t most = e->commit_took < e->config.linger_us ? e->commit_took : e->config.linger_us;
+
+    if (e->linger_turn == 1) {
+        e->linger_changes = (uint64_t)e->log.flight.changes + e->log.open.changes;
+        e->linger_at = e->now.boot_us + 2 * most;
+        e->linger_turn = 2;
+    } else if (e->linger_turn == 2) {
+        e->linger_at = min(e->linger_at, e->now.boot_us + most);
+        e->linger_turn = 0;
+    }
+}
+
 static void log_done(struct tr_engine *e, struct tr_io *io)
 {
     enum tr_log_event event = tr_log_io_done(&e->log, io);
@@ -364,6 +394,8 @@ static void log_done(struct tr_engine *e, struct tr_io *io)
             arm(&e->sync_at, e->now.boot_us + e->config.sync_us);
         }
         e->seal_at = e->now.boot_us + e->config.seal_us;
+        e->commit_took = e->now.boot_us - e->commit_us;
+        e->linger_turn = 1;
         tr_engine_tell_durable(e);
         break;
     case TR_LOG_SYNCED:
@@ -377,14 +409,29 @@ static void log_done(struct tr_engine *e, struct tr_io *io)
     }
 }
 
+/* Is the open batch to go now? */
+static bool goes(const struct tr_engine *e)
+{
+    uint64_t now = e->now.boot_us;
+
+    if (e->lazy_at <= now || e->log.pressed || tr_meta_wants_batch(e)) {
+        return true;
+    }
+    if (e->config.sync != TR_SYNC_ALWAYS) {
+        return e->log.open.len >= e->config.gather_bytes;
+    }
+    return e->log.open.gated && (e->linger_at <= now || e->log.open.changes >= e->linger_changes);
+}
+
 /* Starts what the log is to do now: commit, sync, seal. */
 static void commit(struct tr_engine *e)
 {
     uint64_t now = e->now.boot_us;
 
-    if (!tr_log_open_empty(&e->log) && !e->log.writing && !e->placing &&
-        (e->log.open.gated || e->lazy_at <= now || e->log.pressed || tr_meta_wants_batch(e))) {
+    linger(e);
+    if (!tr_log_open_empty(&e->log) && !e->log.writing && !e->placing && goes(e)) {
         if (tr_log_start(&e->log)) {
+            e->commit_us = now;
             e->lazy_at = TR_NEVER;
             e->moved = true;
             e->meta.want_checkpoint |= e->log.rolled;
@@ -403,11 +450,6 @@ static void commit(struct tr_engine *e)
 }
 
 /* ---- turns ---- */
-
-static uint64_t min(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
 
 static uint64_t next_turn(const struct tr_engine *e)
 {
@@ -430,6 +472,7 @@ static uint64_t next_turn(const struct tr_engine *e)
     at = min(at, tr_wheel_next(&e->pauses));
     if (!e->log.writing && !e->log.sealing) { /* else its end is what we wait for */
         at = min(at, tr_log_open_empty(&e->log) ? TR_NEVER : e->lazy_at);
+        at = min(at, e->log.open.gated && e->linger_at > e->now.boot_us ? e->linger_at : TR_NEVER);
         at = min(at, e->seal_at);
     }
     at = min(at, e->log.syncing ? TR_NEVER : e->sync_at);

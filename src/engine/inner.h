@@ -187,7 +187,12 @@ struct tr_engine {
     bool draining;
     bool refusing; /* for lack of space, since some push */
 
-    uint64_t lazy_at; /* boot times of one-shot deadlines, or TR_NEVER */
+    uint64_t commit_us;      /* boot: when the batch in flight went; */
+    uint64_t commit_took;    /* how long the last one took; */
+    uint64_t linger_at;      /* until when the next one waits, */
+    uint64_t linger_changes; /* and for how many, */
+    unsigned linger_turn;    /* which turn after a commit comes next; 0: a later one */
+    uint64_t lazy_at;        /* boot times of one-shot deadlines, or TR_NEVER */
     uint64_t seal_at;
     uint64_t sync_at;
     uint64_t checkpoint_at;

@@ -213,6 +213,7 @@ void tr_log_append(struct tr_log *log, const struct tr_record *rec, struct tr_ba
     batch_begin(log, base, gated);
     add_bytes(log, rec);
     log->records++;
+    b->changes++;
     if (rec->type == TR_REC_PUSH || rec->type == TR_REC_MOVE || rec->type == TR_REC_RELOG) {
         TR_CHECK(b->placed_count < b->placed_room);
         b->placed[b->placed_count++] = (struct tr_placed){
@@ -229,6 +230,7 @@ void tr_log_kill(struct tr_log *log, struct tr_kill kill, uint8_t reason, struct
     TR_CHECK(b->kill_count < b->kill_room);
     b->kills[b->kill_count++] = (struct tr_killed){.kill = kill, .reason = reason};
     log->records++;
+    b->changes++;
 }
 
 bool tr_log_open_empty(const struct tr_log *log)
@@ -257,17 +259,15 @@ static void write_kills(struct tr_log *log)
 /* The first free slot whose blocks were written before, or any. */
 static struct tr_slot *next_slot(const struct tr_log *log)
 {
-    struct tr_slot *slot = NULL;
+    struct tr_slot *raw = NULL;
+
+    for (uint32_t i = 0; i < log->slots_max; i++) {
+        struct tr_slot *slot = &log->slots[i];
 
         if (slot->state == TR_SLOT_FREE && !slot->raw) {
             return slot;
         }
-    }
-    if (slot == NULL) {
-        return false;
-    }
-    if (log->tail != NULL) {
-        tr_log_set_state(log, log->tail, TR_SLOT_SEALED);
+        raw = slot->state == TR_SLOT_FREE && raw == NULL ? slot : raw;
     }
     return raw;
 }
@@ -277,19 +277,25 @@ static bool roll(struct tr_log *log)
 {
     struct tr_slot *slot = next_slot(log);
 
+    if (slot == NULL) {
+        return false;
+    }
+    if (log->tail != NULL) {
+        tr_log_set_state(log, log->tail, TR_SLOT_SEALED);
+    }
     tr_log_set_state(log, slot, TR_SLOT_TAIL);
     log->tail = slot;
     slot->seg_no = ++log->seg_no;
     slot->nonce = tr_rng_next(&log->rng);
     slot->first_batch = log->open.no;
     slot->end_off = TR_BLOCK;
+    slot->raw = false;
     log->prev_crc = 0;
 
     struct tr_segment seg = {.seg_no = slot->seg_no,
                              .nonce = slot->nonce,
                              .first_batch = slot->first_batch,
                              .created_us = log->open.base.clock_us};
-    slot->raw = false;
 
     memcpy(seg.uuid, log->uuid, TR_UUID);
     tr_segment_encode(log->head, &seg);
@@ -379,6 +385,7 @@ bool tr_log_start(struct tr_log *log)
     log->open.no = log->flight.no + 1;
     log->open.len = 0;
     log->open.records = 0;
+    log->open.changes = 0;
     log->open.crc = 0;
     log->open.gated = false;
     log->open.placed_count = 0;

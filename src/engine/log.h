@@ -34,8 +34,9 @@ struct tr_batch {
     uint8_t *buf; /* frame head, payload, padding */
     size_t len;   /* of the payload */
     uint32_t records;
-    uint32_t crc; /* of the payload so far */
-    bool gated;   /* holds a record that somebody's answer waits for */
+    uint32_t changes; /* records and kills appended */
+    uint32_t crc;     /* of the payload so far */
+    bool gated;       /* holds a record that somebody's answer waits for */
     struct tr_placed *placed;
     size_t placed_count;
     size_t placed_room;

@@ -30,6 +30,7 @@ static uint32_t start_with_sync(struct rig *rig, enum tr_sync sync)
 {
     rig_init(rig);
     rig->config.sync = sync;
+    rig->config.gather_bytes = 8000;
     rig_open(rig);
     return rig_hold(rig, "t");
 }
@@ -229,6 +230,69 @@ static void test_engine_full_batch_stalls_requests(void **state)
     rig_fini(&rig);
 }
 
+/* Lets the disk be done with what it has after so long; in the turn after that answers leave. */
+static void commit_takes(struct rig *rig, uint64_t us)
+{
+    rig_turn(rig);
+    rig->now.boot_us += us;
+    rig->now.wall_us += us;
+    while (rig->step(rig->step_ctx)) {
+    }
+    rig_turn(rig);
+}
+
+/* Who was just answered will ask again: the next batch waits for that, but not for long. */
+static void test_engine_batch_lingers_for_those_just_answered(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    struct ask asks[4] = {push(t), push(t), push(t), push(t)};
+    unsigned closed;
+
+    (void)state;
+    (void)rig_push(&rig, t, 0); /* the topic is in the log */
+    rig_pass(&rig, RIG_SECOND);
+    rig_submit(&rig, &asks[0]);
+    rig_submit(&rig, &asks[1]);
+    commit_takes(&rig, 100);
+    closed = rig.closed_calls;
+    rig_submit(&rig, &asks[2]);
+    assert_int_equal(rig_turn(&rig), rig.now.boot_us + 100); /* as long as a commit */
+    assert_int_equal(rig.closed_calls, closed);
+    rig_submit(&rig, &asks[3]);
+    rig_turn(&rig);
+    assert_int_equal(rig.closed_calls, closed + 1); /* both are back */
+
+    commit_takes(&rig, 100);
+    rig_submit(&rig, &asks[0]);
+    rig_turn(&rig);
+    assert_int_equal(rig.closed_calls, closed + 1);
+    rig.now.boot_us += 100;
+    rig_turn(&rig);
+    assert_int_equal(rig.closed_calls, closed + 2); /* the other one has gone */
+
+    commit_takes(&rig, 100);
+    rig_submit(&rig, &asks[0]);
+    rig_turn(&rig);
+    assert_int_equal(rig.closed_calls, closed + 3); /* alone: no waiting */
+
+    rig_submit(&rig, &asks[1]); /* while that one is in flight */
+    commit_takes(&rig, 100);
+    rig_turn(&rig);
+    assert_int_equal(rig.closed_calls, closed + 3); /* it waits for the one just answered */
+    rig.now.boot_us += 1000;
+    rig_submit(&rig, &asks[2]);
+    rig_turn(&rig);
+    assert_int_equal(rig.closed_calls, closed + 4);
+    commit_takes(&rig, 100);
+    rig.now.boot_us += 1000;
+    rig_submit(&rig, &asks[3]); /* long after: the second turn gives no more time */
+    rig_turn(&rig);
+    assert_int_equal(rig.closed_calls, closed + 5);
+    rig_settle(&rig);
+    rig_fini(&rig);
+}
+
 /* ---- weak sync ---- */
 
 static void test_engine_sync_interval(void **state)
@@ -238,11 +302,12 @@ static void test_engine_sync_interval(void **state)
 
     (void)state;
     assert_int_equal(rig_do(&rig, &a), TARRY_OK); /* the first batch brings a checkpoint */
+    rig_pass(&rig, rig.config.gather_us);
     assert_int_equal(rig_engine_stat(&rig).synced_batch, 1);
     rig_pass(&rig, RIG_SECOND);
     rig_submit(&rig, &a);
     assert_int_equal(a.req.out.gate, 0); /* no answer waits */
-    rig_settle(&rig);
+    rig_pass(&rig, rig.config.gather_us);
     assert_int_equal(rig_engine_stat(&rig).durable_batch, 2);
     assert_int_equal(rig_engine_stat(&rig).synced_batch, 1);
     rig_pass(&rig, rig.config.sync_us - 1);
@@ -263,6 +328,7 @@ static void test_engine_sync_never_but_at_checkpoint_and_close(void **state)
 
     (void)state;
     rig_push(&rig, t, 0);
+    rig_pass(&rig, rig.config.gather_us);
     made = rig_engine_stat(&rig).checkpoints;
     rig_push(&rig, t, 0);
     rig_pass(&rig, 5 * RIG_SECOND);
@@ -276,6 +342,33 @@ static void test_engine_sync_never_but_at_checkpoint_and_close(void **state)
     assert_int_equal(rig_state(&rig, 2), TR_READY);
     assert_int_equal(rig_state(&rig, 3), TR_READY);
     assert_int_equal(rig_engine_stat(&rig).next_rid, 4); /* closed in order: none was lost */
+    rig_fini(&rig);
+}
+
+static void test_engine_weak_sync_gathers_before_it_writes(void **state)
+{
+    static uint8_t body[5000];
+    struct rig rig;
+    uint32_t t = start_with_sync(&rig, TR_SYNC_NEVER);
+    struct ask a = push(t);
+    unsigned closed;
+
+    (void)state;
+    closed = rig.closed_calls;
+    rig_push(&rig, t, 0);
+    rig_pass(&rig, rig.config.gather_us - 1);
+    rig_push(&rig, t, 0);
+    assert_int_equal(rig.closed_calls, closed);
+    rig_pass(&rig, 1); /* since the first of them */
+    assert_int_equal(rig.closed_calls, closed + 1);
+    a.req.body = body;
+    a.req.body_len = sizeof body;
+    rig_submit(&rig, &a);
+    rig_settle(&rig);
+    assert_int_equal(rig.closed_calls, closed + 1);
+    rig_submit(&rig, &a); /* 10,000 bytes: enough */
+    rig_settle(&rig);
+    assert_int_equal(rig.closed_calls, closed + 2);
     rig_fini(&rig);
 }
 
@@ -744,9 +837,11 @@ int main(void)
         cmocka_unit_test(test_engine_attempt_is_lazy_and_gates_nobody),
         cmocka_unit_test(test_engine_lazy_record_rides_with_next_batch),
         cmocka_unit_test(test_engine_commits_groups),
+        cmocka_unit_test(test_engine_batch_lingers_for_those_just_answered),
         cmocka_unit_test(test_engine_full_batch_stalls_requests),
         cmocka_unit_test(test_engine_sync_interval),
         cmocka_unit_test(test_engine_sync_never_but_at_checkpoint_and_close),
+        cmocka_unit_test(test_engine_weak_sync_gathers_before_it_writes),
         cmocka_unit_test(test_engine_weak_stop_skips_lost_ids),
         cmocka_unit_test(test_engine_is_idle_without_work),
         cmocka_unit_test(test_engine_clock_back_makes_late_not_early),
