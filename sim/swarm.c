@@ -240,8 +240,16 @@ static void swarm_weak(struct sim_params *p, struct tr_rng *rng)
 {
     p->sync = sim_dice(rng, 60) ? TR_SYNC_INTERVAL : TR_SYNC_NEVER;
     p->sync_us = sim_spread(rng, 1 * MS, 50 * MS);
+    /* Mostly not gathered: of many small batches a crash can leave many different ones. */
+    p->gather_us = sim_dice(rng, 15) ? sim_spread(rng, 100, 20 * MS) : 0;
     p->rid_block = (uint32_t)sim_spread(rng, 8, 64);
     p->event_weight[SIM_EV_CRASH] = (unsigned)sim_between(rng, 1, 4);
+    if (sim_dice(rng, 50)) { /* power cuts where one slot ends and the next begins */
+        p->slot_bytes = 64 * KIB;
+        p->body_big_pct = (unsigned)sim_between(rng, 40, 90);
+        p->event_weight[SIM_EV_CRASH] = (unsigned)sim_between(rng, 4, 12);
+        p->power_pct = 100;
+    }
     p->event_weight[SIM_EV_STALL] = sim_dice(rng, 50) ? 3 : 0;
 }
 

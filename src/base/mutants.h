@@ -31,7 +31,7 @@
     X(MANIFEST_FIRST, "R19", "the manifest does not wait for the log", "meta.c:tr_meta_step", "weak", 2000) \
     X(ALWAYS_DAMAGE, "R20", "whatever is found after the end is called damage", "replay.c:end_log", "weak", 500) \
     X(NEVER_DAMAGE, "R20", "a durable batch that is bad is called the end", "replay.c:end_log", "rot", 2000) \
-    X(NOT_ZEROED, "R20", "what comes after the end stays there", "replay.c:zero", "weak", 5000) \
+    X(NOT_ZEROED, "R20", "what comes after the end stays there", "replay.c:zero", "weak", 20000) \
     X(HOLD_TIME, "R21", "T stands still when the clock is set back", "clock.c:tr_clock_update", "clock", 500) \
     X(UNGATED_NEGATIVE, "R22", "a negative answer does not wait for the log", "engine.c:tr_engine_finish", "generic", 2000) \
     X(UNGATED_HANDOUT, "R22", "a hand-out does not wait for its push", "handout.c:handed", "generic", 2000) \
