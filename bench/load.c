@@ -168,10 +168,24 @@ void load_put(struct load *l, struct conn *c, uint32_t delay_s)
 
 /* ---- Replies in. */
 
-static void note_put(struct load *l, const struct request *r)
+/* The put's reply and the hand-out, whichever is read first, must name the same id. */
+static void note_id(struct load *l, uint64_t job, uint64_t id)
+{
+    if (l->ids == NULL) {
+        return;
+    }
+    if (l->ids[job] == 0) {
+        l->ids[job] = id;
+    } else if (l->ids[job] != id) {
+        l->wrong++;
+    }
+}
+
+static void note_put(struct load *l, const struct request *r, uint64_t id)
 {
     l->put++;
     l->flags[r->job] |= JOB_PUT;
+    note_id(l, r->job, id);
     if (l->last_due != NULL) {
         l->last_due[r->job] = l->now_ns + r->delay_s * UINT64_C(1000000000);
     }
@@ -181,36 +195,71 @@ static void note_put(struct load *l, const struct request *r)
     }
 }
 
-static void note_body(struct load *l, const struct reply *a, uint64_t *job)
+/* False: not the body of a job that we put. */
+static bool good_body(const struct load *l, const struct reply *a, uint64_t *job)
 {
-    if (l->opt.trusting) {
-        *job = 0;
-        return;
-    }
-    if (a->body_len != l->opt.body_bytes || !load_check_body(a->body, a->body_len, job) ||
-        *job >= l->next_job) {
-        l->bad_body++;
-        *job = 0;
-        return;
-    }
-    if ((l->flags[*job] & JOB_TAKEN) != 0) {
-        l->twice++;
-    }
-    l->flags[*job] |= JOB_TAKEN;
+    return a->body_len == l->opt.body_bytes && load_check_body(a->body, a->body_len, job) &&
+           *job < l->next_job;
 }
 
-/* The moment of the hand-out is that of the TAKE's reply, also where the body comes later. */
-static void note_lateness(struct load *l, uint64_t job, uint64_t at_ns)
+static void note_lateness(struct load *l, uint64_t job)
 {
     if (l->first_due == NULL) {
         return;
     }
-    if (at_ns < l->first_due[job]) {
+    if (l->now_ns < l->first_due[job]) {
         l->early++;
         return;
     }
-    hist_add(&l->late, at_ns - l->first_due[job]);
-    hist_add(&l->late_low, at_ns > l->last_due[job] ? at_ns - l->last_due[job] : 0);
+    hist_add(&l->late, l->now_ns - l->first_due[job]);
+    hist_add(&l->late_low, l->now_ns > l->last_due[job] ? l->now_ns - l->last_due[job] : 0);
+}
+
+/* A job was handed out, also where its body comes later: then the server's id is our number. */
+static void note_take(struct load *l, const struct reply *a, uint64_t *job)
+{
+    uint64_t found = a->id;
+
+    l->taken++;
+    *job = 0;
+    if (l->opt.trusting) {
+        return;
+    }
+    if (l->driver->fetches ? found >= l->next_job : !good_body(l, a, &found)) {
+        l->bad_body++;
+        l->vain++;
+        return;
+    }
+    *job = found;
+    note_id(l, found, a->id);
+    if ((l->flags[found] & JOB_TAKEN) != 0) {
+        l->twice++;
+        l->vain++;
+        return;
+    }
+    l->flags[found] |= JOB_TAKEN;
+    if (found < l->opt.background) {
+        l->vain++;
+        l->early += l->first_due == NULL;
+    }
+    note_lateness(l, found);
+}
+
+/* The body that was asked for; a number that is not ours was counted when it was handed out. */
+static void note_fetch(struct load *l, const struct request *r, const struct reply *a)
+{
+    uint64_t job = 0;
+
+    if (r->job < l->next_job && !(good_body(l, a, &job) && job == r->job)) {
+        l->bad_body++;
+    }
+}
+
+static void note_ack(struct load *l, const struct request *r)
+{
+    l->done++;
+    l->sum += mix(r->job ^ 0x5bd1e995u);
+    hist_add(&l->whole, l->now_ns - r->begin_ns);
 }
 
 void load_note(struct load *l, const struct request *r, const struct reply *a, uint64_t *job)
@@ -219,28 +268,21 @@ void load_note(struct load *l, const struct request *r, const struct reply *a, u
     l->end_ns = l->now_ns;
     if (a->answer != ANSWER_FINE) {
         l->wrong++;
+        l->vain += r->step == STEP_TAKE;
         return;
     }
     switch (r->step) {
     case STEP_PUT:
-        note_put(l, r);
+        note_put(l, r, a->id);
         break;
     case STEP_TAKE:
-        l->taken++;
-        if (!l->driver->fetches) {
-            note_body(l, a, job);
-            note_lateness(l, *job, l->now_ns);
-        }
+        note_take(l, a, job);
         break;
     case STEP_FETCH:
-        note_body(l, a, job);
-        note_lateness(l, *job, r->begin_ns);
+        note_fetch(l, r, a);
         break;
     case STEP_ACK:
-        l->done++;
-        l->flags[r->job] |= JOB_DONE;
-        l->sum += mix(r->job ^ 0x5bd1e995u);
-        hist_add(&l->whole, l->now_ns - r->begin_ns);
+        note_ack(l, r);
         break;
     default:
         break;
@@ -437,6 +479,7 @@ static void *reserve_table(size_t each)
 bool load_open(struct load *l)
 {
     bool lateness = strcmp(l->opt.mode, "burst") == 0 || strcmp(l->opt.mode, "trickle") == 0;
+    bool ids = strcmp(l->opt.mode, "put") != 0 && !l->driver->fetches;
 
     l->poll = epoll_create1(EPOLL_CLOEXEC);
     l->flags = reserve_table(sizeof(*l->flags));
@@ -444,9 +487,12 @@ bool load_open(struct load *l)
         l->first_due = reserve_table(sizeof(*l->first_due));
         l->last_due = reserve_table(sizeof(*l->last_due));
     }
+    if (ids) {
+        l->ids = reserve_table(sizeof(*l->ids));
+    }
     l->conns = calloc(l->conn_count, sizeof(*l->conns));
     if (l->poll < 0 || l->flags == NULL || l->conns == NULL ||
-        (lateness && (l->first_due == NULL || l->last_due == NULL))) {
+        (lateness && (l->first_due == NULL || l->last_due == NULL)) || (ids && l->ids == NULL)) {
         return false;
     }
     for (unsigned i = 0; i < l->conn_count; i++) {

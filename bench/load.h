@@ -126,7 +126,7 @@ struct options {
     uint64_t seed;
 };
 
-enum job_flag { JOB_PUT = 1, JOB_TAKEN = 2, JOB_DONE = 4 };
+enum job_flag { JOB_PUT = 1, JOB_TAKEN = 2 };
 
 struct load {
     struct options opt;
@@ -151,13 +151,16 @@ struct load {
     uint64_t takes;    /* asked for */
     uint64_t taken;
     uint64_t done;
-    uint64_t wrong;    /* unexpected replies */
+    uint64_t over;     /* trickle: jobs of which no more will be heard */
+    uint64_t vain;     /* TAKEs answered, but not by a job that was still to come */
+    uint64_t wrong;    /* unexpected replies, ids that changed */
     uint64_t twice;    /* jobs handed out again */
     uint64_t bad_body; /* or a job that we never put */
     uint64_t early;    /* handed out before it can have been due */
     uint64_t sum;      /* over all jobs done: does not depend on the order */
 
     uint8_t *flags; /* of each job, enum job_flag */
+    uint64_t *ids;  /* the server's, of each job; NULL where they cannot be compared */
     uint64_t
         *first_due; /* earliest moment at which it may be due; only where lateness is asked for */
     uint64_t *last_due;  /* latest */
@@ -192,7 +195,7 @@ void load_end(struct load *l);
 void load_put(struct load *l, struct conn *c, uint32_t delay_s);
 
 /* What every mode does with a reply to PUT, TAKE, FETCH and ACK: counts, checks, measures. A TAKE
- * or FETCH that brought a body gives the number of its job in *job. */
+ * that brought a job gives its number in *job, 0 when that is not known. */
 void load_note(struct load *l, const struct request *r, const struct reply *a, uint64_t *job);
 
 /* The body of a job: its number, then bytes that follow from it. */

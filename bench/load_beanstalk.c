@@ -105,11 +105,16 @@ static size_t read_job(const char *p, size_t len, size_t line, struct reply *rep
     if (*at != ' ') {
         return line;
     }
-    (void)read_number(at + 1, &bytes);
+    at = read_number(at + 1, &bytes);
+    if (*at != '\r') {
+        return line;
+    }
     if (line + bytes + 2 > len) {
         return 0;
     }
-    reply->answer = ANSWER_FINE;
+    if (memcmp(p + line + bytes, "\r\n", 2) == 0) {
+        reply->answer = ANSWER_FINE;
+    }
     reply->body = p + line;
     reply->body_len = bytes;
     return line + bytes + 2;
@@ -127,8 +132,8 @@ static size_t read_reply(const char *p, size_t len, const struct request *r, str
     reply->answer = ANSWER_WRONG;
     switch (r->step) {
     case STEP_PUT:
-        if (begins(p, line, "INSERTED ")) {
-            (void)read_number(p + 9, &reply->id);
+        if (begins(p, line, "INSERTED ") && *read_number(p + 9, &reply->id) == '\r' &&
+            reply->id != 0) {
             reply->answer = ANSWER_FINE;
         }
         break;
@@ -136,12 +141,12 @@ static size_t read_reply(const char *p, size_t len, const struct request *r, str
         if (begins(p, line, "RESERVED ")) {
             return read_job(p, len, line, reply);
         }
-        if (begins(p, line, "TIMED_OUT")) {
+        if (begins(p, line, "TIMED_OUT\r")) {
             reply->answer = ANSWER_NONE;
         }
         break;
     case STEP_ACK:
-        reply->answer = begins(p, line, "DELETED") ? ANSWER_FINE : ANSWER_WRONG;
+        reply->answer = begins(p, line, "DELETED\r") ? ANSWER_FINE : ANSWER_WRONG;
         break;
     default:
         reply->answer =

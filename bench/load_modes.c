@@ -163,14 +163,17 @@ static void drain_replied(struct load *l, struct conn *c, const struct request *
 
     if (r->step == STEP_MOVE) {
         l->moving = false;
+        l->wrong += a->answer != ANSWER_FINE;
         l->move_at_ns = a->number > 0 ? l->now_ns : l->now_ns + l->opt.mover_ms * 1000000u;
         return;
     }
     load_note(l, r, a, &job);
     if (r->step == STEP_PUT && more_puts(l)) {
         load_put(l, c, drain_delay(l));
-    } else if (r->step == STEP_TAKE && a->answer == ANSWER_FINE) {
-        finish_job(l, c, r, a->id, job);
+    } else if (r->step == STEP_TAKE) {
+        if (a->answer == ANSWER_FINE) {
+            finish_job(l, c, r, a->id, job);
+        }
         if (l->takes < l->put) {
             send_take(l, c, 0);
         }
@@ -251,13 +254,17 @@ static void trickle_replied(struct load *l, struct conn *c, const struct request
         }
         return;
     }
-    if (r->step == STEP_TAKE && a->answer == ANSWER_FINE) {
-        finish_job(l, c, r, a->id, job);
+    if (r->step == STEP_TAKE) {
+        if (a->answer == ANSWER_FINE) {
+            finish_job(l, c, r, a->id, job);
+        }
         if (l->takes < l->opt.count) {
             send_take(l, c, 0);
         }
     }
-    if (l->done == l->opt.count || l->wrong > 0) {
+    /* A put or a take that was refused is the end of a job as well. */
+    l->over += r->step == STEP_ACK || (a->answer != ANSWER_FINE && r->step != STEP_FETCH);
+    if (l->over >= l->opt.count) {
         load_end(l);
     }
 }

@@ -97,9 +97,9 @@ def load(server, mode, conns, depth, **flags):
         with Server(server, bench.scratch) as s:
             more = {key: value(bench) if callable(value) else value for key, value in flags.items()}
             got = bench.load(s, mode, conns=conns, depth=depth, **more)
-            held = s.pending() if mode == "put" else None
-            if held is not None and held != int(got["jobs"]):
-                got["failed"] = f"holds {held}"
+            held = s.pending() if mode in ("put", "cycle") else None
+            if held is not None and held != (int(got["jobs"]) if mode == "put" else 0):
+                got.setdefault("failed", f"holds {held}")
             if s.name.startswith("tarry"):
                 got["longest_us"] = s.stats().get("tarry-loop-longest-us", "nan")
             return got
@@ -133,6 +133,8 @@ def burst_once(bench, server, ahead):
             beside = bench.join_load(side)
             got["side_p99_us"] = beside.get("late_p99_us", "nan")
             got["side_max_us"] = beside.get("late_max_us", "nan")
+            if "failed" in beside:
+                got.setdefault("failed", f"beside: {beside['failed']}")
         if s.name.startswith("tarry"):
             got["longest_us"] = s.stats().get("tarry-loop-longest-us", "nan")
         return got
@@ -166,7 +168,9 @@ def far(server):
         with Server(server, bench.scratch) as s:
             empty = s.rss_bytes()
             got = bench.load(s, "put", conns=16, depth=16, count=bench.far, limit=150)
-            bench.load(s, "put", conns=1, depth=1, count=1, delay=0)
+            one = bench.load(s, "put", conns=1, depth=1, count=1, delay=0)
+            if "failed" in one:
+                got.setdefault("failed", f"one more: {one['failed']}")
             got["ram_job"] = (s.rss_bytes() - empty) / bench.far
             time.sleep(bench.settle_s)
             got["disk_job"] = s.disk_bytes() / bench.far
@@ -179,7 +183,9 @@ def far(server):
             got["ready_ms"], got["job_ms"] = back["ready_ms"], back["job_ms"]
             # On Redis the generator names the jobs, and the last took the first one's name.
             if s.pending() != bench.far + (s.proto == "beanstalk"):
-                got["failed"] = f"holds {s.pending()}"
+                got.setdefault("failed", f"holds {s.pending()}")
+            if "failed" in back:
+                got.setdefault("failed", f"first job: {back['failed']}")
             return got
     return case
 
@@ -204,11 +210,12 @@ def idle(server):
     """Wake-ups of a server with far jobs and nothing to do."""
     def case(bench):
         with Server(server, bench.scratch) as s:
-            bench.load(s, "put", conns=16, depth=16, count=bench.far, limit=150)
+            filled = bench.load(s, "put", conns=16, depth=16, count=bench.far, limit=150)
             time.sleep(bench.settle_s + 5)
             before = s.sleeps()
             time.sleep(bench.idle_s)
-            return {"wakes_min": round((s.sleeps() - before) * 60 / bench.idle_s, 2)}
+            wakes = {"wakes_min": round((s.sleeps() - before) * 60 / bench.idle_s, 2)}
+            return {**wakes, **{key: filled[key] for key in ("failed",) if key in filled}}
     return case
 
 
