@@ -15,20 +15,56 @@ def number(value):
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
+def shares(figures):
+    """CPUs that the server and the generator used."""
+    seconds = float(figures["secs"])
+    return float(figures["server_cpu"]) / seconds, float(figures["client_cpu"]) / seconds
+
+
+def binding(server, client, others):
+    if client >= 0.9 and client > server:
+        return "client CPU"
+    if server >= 0.9:
+        return "server CPU"
+    return "other load on the machine" if others > 0.3 else "disk, wire or wake-ups"
+
+
 def bound_by(figures):
     """What kept this run from being faster, as far as its own figures tell."""
     if "server_cpu" not in figures or "ops" not in figures:
         return ""
-    seconds = float(figures["secs"])
-    server, client = float(figures["server_cpu"]) / seconds, float(figures["client_cpu"]) / seconds
-    who = "disk, wire or wake-ups"
-    if client >= 0.9 and client > server:
-        who = "client CPU"
-    elif server >= 0.9:
-        who = "server CPU"
-    elif figures.get("others", 0) > 0.3:
-        who = "other load on the machine"
+    server, client = shares(figures)
+    who = binding(server, client, float(figures.get("others", 0)))
     return f"{who} ({100 * server:.0f} % / {100 * client:.0f} %)"
+
+
+def ceiling(runs):
+    """How fast the generator itself is, from the figures of all runs against the echo: a sentence,
+    then a line for each load. A server near it may be faster than its own figure says."""
+    loads = {}
+    for figures in runs:
+        load = figures["mode"], f"{figures['conns']}×{figures['depth']}"
+        loads.setdefault(load, []).append(figures)
+    if not loads:
+        return ["The generator was not measured against the echo."]
+    rate, lines = {}, []
+    for load, found in loads.items():
+        rate[load] = statistics.median(float(figures["ops"]) for figures in found)
+        server, client = (statistics.median(part) for part in zip(*map(shares, found)))
+        others = statistics.median(float(figures.get("others", 0)) for figures in found)
+        lines.append(f"- {' '.join(load)}: {number(rate[load])}/s; "
+                     f"{binding(server, client, others)} binds (client {100 * client:.0f} %, "
+                     f"echo {100 * server:.0f} %; {len(found)} run{'s' * (len(found) != 1)})")
+    best = max(rate, key=rate.get)
+    return [f"The generator's own ceiling: it reached {rate[best] / 1e6:.2f} M/s against the echo "
+            f"({' '.join(best)}).", "", *lines]
+
+
+def stored_echo(path):
+    """The figures of the echo in the raw lines of a file."""
+    lines = [line for line in path.read_text().splitlines()
+             if line.startswith("echo mode=") and " failed=" not in line]
+    return [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in lines]
 
 
 def table(row, results):
