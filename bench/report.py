@@ -120,8 +120,7 @@ def section(row, results, reps):
            for figures in runs if "failed" in figures]
     lines += bad + calibration(results)
     if row.name == "sustained":
-        lines += ["", "![put latency in each second](performance-sustained.svg)", "",
-                  "![the same in cycles](performance-sustained-cycle.svg)"]
+        lines += ["", "![put latency in each second](performance-sustained.svg)"]
     lines += ["", "<details><summary>raw lines</summary>", "", "```"]
     lines += [raw(case, figures) for case, runs in results.of.items() for figures in runs]
     return lines + ["```", "", "</details>"]

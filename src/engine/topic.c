@@ -436,6 +436,6 @@ bool tr_topics_ok(const struct tr_topics *ts)
     for (unsigned k = 0; k < TR_HOLD_COUNT; k++) {
         ok = ok && sum.holds[k] == all->holds[k];
     }
-    return ok && with_ready == ts->with_ready_count && sum.urgent == all->urgent && sum.pushed <= all->pushed &&
-           sum.deleted <= all->deleted && sum.pauses <= all->pauses;
+    return ok && with_ready == ts->with_ready_count && sum.urgent == all->urgent &&
+           sum.pushed <= all->pushed && sum.deleted <= all->deleted && sum.pauses <= all->pauses;
 }
