@@ -264,10 +264,13 @@ static struct tr_slot *next_slot(const struct tr_log *log)
     for (uint32_t i = 0; i < log->slots_max; i++) {
         struct tr_slot *slot = &log->slots[i];
 
-        if (slot->state == TR_SLOT_FREE && !slot->raw) {
+        if (slot->state != TR_SLOT_FREE || slot->filling) {
+            continue;
+        }
+        if (!slot->raw) {
             return slot;
         }
-        raw = slot->state == TR_SLOT_FREE && raw == NULL ? slot : raw;
+        raw = raw == NULL ? slot : raw;
     }
     return raw;
 }

@@ -40,7 +40,8 @@ struct tr_slot {
     uint64_t live_bytes;
     struct tr_list jobs; /* those jobs */
     unsigned readers;    /* reads in flight: the file stays open */
-    bool raw;            /* its blocks are reserved but were never written: slow to sync */
+    bool raw;            /* its blocks are reserved but were never written: slow to sync; */
+    bool filling;        /* they are being written: it is free, but not to be used now */
     bool unsynced;       /* weak sync: written since its last sync */
     bool stuck;          /* a live record here cannot be read, so it cannot be written again */
 };

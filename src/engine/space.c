@@ -89,7 +89,7 @@ static void shrink(struct tr_engine *e)
     for (uint32_t i = e->log.slots_max; i-- > 0;) {
         struct tr_slot *slot = &e->log.slots[i];
 
-        if (slot->state == TR_SLOT_FREE && slot->readers == 0) {
+        if (slot->state == TR_SLOT_FREE && slot->readers == 0 && !slot->filling) {
             e->space.slot = slot;
             tr_log_set_state(&e->log, slot, TR_SLOT_REMOVING);
             send(e, TR_SPACE_CLOSE, (struct tr_io){.op = TR_IO_CLOSE});
@@ -106,7 +106,7 @@ static bool zeroes(const struct tr_engine *e)
 }
 
 /* The first slots of a store are not written when they are made, so that it starts at once; they
- * are when there is a fourth free slot. */
+ * are soon after. */
 static struct tr_slot *raw_slot(struct tr_engine *e)
 {
     for (uint32_t i = 0; i < e->log.slots_max; i++) {
@@ -122,7 +122,7 @@ static struct tr_slot *raw_slot(struct tr_engine *e)
 static void fill(struct tr_engine *e, struct tr_slot *slot)
 {
     e->space.slot = slot;
-    tr_log_set_state(&e->log, slot, TR_SLOT_MAKING);
+    slot->filling = true;
     send(e, TR_SPACE_ZERO, (struct tr_io){.op = TR_IO_ZERO, .len = e->log.slot_bytes});
 }
 
@@ -149,11 +149,29 @@ static void made(struct tr_engine *e)
     tr_log_set_state(&e->log, e->space.slot, TR_SLOT_FREE);
 }
 
+/* A free slot was written, or cannot be: it will do as it is. */
+static void fill_done(struct tr_engine *e, const struct tr_io *io)
+{
+    struct tr_space *sp = &e->space;
+
+    if (sp->step == TR_SPACE_ZERO && io->status == TARRY_OK) {
+        send(e, TR_SPACE_SYNC, (struct tr_io){.op = TR_IO_SYNC});
+        return;
+    }
+    sp->slot->filling = false;
+    sp->slot->raw = false;
+    sp->step = TR_SPACE_IDLE;
+}
+
 void tr_space_io_done(struct tr_engine *e, struct tr_io *io)
 {
     struct tr_space *sp = &e->space;
     bool making = sp->slot->state == TR_SLOT_MAKING;
 
+    if (sp->slot->filling) {
+        fill_done(e, io);
+        return;
+    }
     if (making && io->status != TARRY_OK) {
         no_room(e);
         return;
@@ -436,7 +454,7 @@ void tr_space_step(struct tr_engine *e)
     if (can_grow(e) &&
         (log->free_count < PUSH_FREE || (half && !sp->idle && log->free_count == PUSH_FREE))) {
         grow(e);
-    } else if (zeroes(e) && !sp->idle && log->free_count > PUSH_FREE && raw_slot(e) != NULL) {
+    } else if (zeroes(e) && !sp->idle && log->free_count > 1 && raw_slot(e) != NULL) {
         fill(e, raw_slot(e));
     } else if (sp->idle && log->free_count > PUSH_FREE) {
         shrink(e);
