@@ -110,6 +110,7 @@ static void start(struct bench *b)
     b->config.batch_bytes = 16384;
     b->config.body_max = 8192;
     b->config.rid_block = 64;
+    b->config.near_us = UINT64_MAX / 4; /* all jobs stay in memory, where the facts are */
     b->config.checkpoint_slack = 16384;
     b->config.ctx = b;
     b->config.notice = on_notice;

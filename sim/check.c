@@ -63,10 +63,12 @@ static void check_row(struct sim_oracle *o, struct sim_job *j, const struct sim_
     }
     if (row->due_us != j->due_us) {
         what = "due";
-    } else if (row->priority != j->priority) {
-        what = "priority";
     } else if (row->topic != j->topic) {
         what = "topic";
+    } else if (row->unread) {
+        return; /* nothing else is known of it */
+    } else if (row->priority != j->priority) {
+        what = "priority";
     } else if (row->created_us != j->created_us || row->delay_us != j->delay_us) {
         what = "created or delay";
     } else if (row->ttr_us != j->ttr_us) {
@@ -103,10 +105,24 @@ static void check_row(struct sim_oracle *o, struct sim_job *j, const struct sim_
     }
 }
 
+/* Was it kicked by its id in this call, by one who is not judged yet? */
+static bool kicked_by_id(const struct sim_oracle *o, const struct sim_job *j)
+{
+    for (size_t i = 0; i < o->queued; i++) {
+        const struct sim_ask *a = o->queue[i];
+
+        if (a->req.op == TR_OP_KICK_JOB && a->req.id == j->id && a->req.out.status == TARRY_OK) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A kick under way in its topic may have reached the job. */
 static void accept_kick(struct sim_oracle *o, struct sim_job *j, const struct sim_row *row)
 {
-    if (o->model.topics[j->topic].kicking == 0 || row->kicks != j->kicks + 1) {
+    if (o->model.topics[j->topic].kicking == 0 || row->kicks != j->kicks + 1 ||
+        kicked_by_id(o, j)) {
         return;
     }
     if (sim_job_is_reserved(&o->model, j)) {
@@ -184,9 +200,23 @@ static void check_kicked_dead(struct sim_oracle *o, const struct sim_ask *a, uin
     }
 }
 
+/* Is the job in memory? *fresh: the facts were read since the call ended. */
+static bool is_here(struct sim_oracle *o, const struct sim_job *j, bool *fresh)
+{
+    const struct sim_row *row;
+
+    if (!*fresh) {
+        sim_prefix_read(&o->prefix, o->engine);
+        *fresh = true;
+    }
+    row = sim_rows_find(&o->prefix.now, j->id);
+    return row == NULL || !row->away;
+}
+
 static void check_kicked_delayed(struct sim_oracle *o, const struct sim_ask *a, uint64_t number)
 {
-    uint64_t left = 0;
+    uint64_t left = 0; /* in memory: others may not fit there */
+    bool fresh = false;
 
     for (size_t i = 0; i < o->model.job_count; i++) {
         const struct sim_job *j = &o->model.jobs[i];
@@ -194,7 +224,7 @@ static void check_kicked_delayed(struct sim_oracle *o, const struct sim_ask *a, 
         if (j->topic == a->topic && j->where == SIM_DEAD && !o->reading && !j->damaged) {
             FAIL("I29", "kick took delayed jobs, though job %" PRIu64 " is dead", j->id);
         }
-        left += j->topic == a->topic && sim_job_is_delayed(&o->model, j);
+        left += j->topic == a->topic && sim_job_is_delayed(&o->model, j) && is_here(o, j, &fresh);
     }
     if (number < a->req.count && left > 0 && !o->reading) {
         FAIL("I16", "kick of %" PRIu64 " kicked only %" PRIu64 ", %" PRIu64 " delayed are left",
@@ -328,6 +358,7 @@ static void check_waiting(struct sim_oracle *o, const struct sim_ask *a, uint64_
 void sim_check_settled(struct sim_oracle *o)
 {
     struct sim_model *m = &o->model;
+    bool fresh = false;
 
     for (unsigned i = 0; i < m->topic_count; i++) {
         if (m->topics[i].pause_until_us != 0 && !sim_topic_is_paused(m, i)) {
@@ -338,7 +369,8 @@ void sim_check_settled(struct sim_oracle *o)
     for (size_t i = 0; i < m->job_count && !o->clock_doubt; i++) {
         struct sim_job *j = &m->jobs[i];
 
-        if (j->where == SIM_PENDING && j->ready_call == 0 && j->due_us <= m->now.wall_us) {
+        if (j->where == SIM_PENDING && j->ready_call == 0 && j->due_us <= m->now.wall_us &&
+            is_here(o, j, &fresh)) {
             j->ready_call = m->call;
         }
     }
@@ -400,6 +432,10 @@ void sim_check_quiet(struct sim_oracle *o)
     for (size_t i = 0; i < m->job_count; i++) {
         const struct sim_job *j = &m->jobs[i];
 
+        if (j->where == SIM_PENDING && j->ready_call == 0 && j->due_us <= m->now.wall_us &&
+            !o->clock_doubt && o->next_turn == UINT64_MAX && !j->damaged) {
+            FAIL("I1", "job %" PRIu64 " is due and not in memory, and nothing is planned", j->id);
+        }
         if (j->where == SIM_RESERVED && m->now.boot_us >= j->lease_hi_us + slack) {
             FAIL("I8", "the lease of job %" PRIu64 " ran out %" PRIu64 " us ago", j->id,
                  m->now.boot_us - j->lease_hi_us);
@@ -440,21 +476,23 @@ static void restore_lease(struct sim_oracle *o, struct sim_job *j, const struct 
 static void restore(struct sim_oracle *o, struct sim_job *j, const struct sim_row *row)
 {
     j->topic = row->topic;
-    j->priority = row->priority;
     j->due_us = row->due_us;
-    j->created_us = row->created_us;
-    j->delay_us = row->delay_us;
-    j->ttr_us = row->ttr_us;
+    if (!row->unread) {
+        j->priority = row->priority;
+        j->created_us = row->created_us;
+        j->delay_us = row->delay_us;
+        j->ttr_us = row->ttr_us;
+        j->reserves = row->reserves;
+        j->timeouts = row->timeouts;
+        j->releases = row->releases;
+        j->buries = row->buries;
+        j->kicks = row->kicks;
+    }
     j->body = sim_job_body_at(j, row->rid);
     while (j->body_count > 0 && j->bodies[j->body_count - 1].rid > row->rid) {
         j->body_count--; /* these never happened */
     }
     j->rid = row->rid;
-    j->reserves = row->reserves;
-    j->timeouts = row->timeouts;
-    j->releases = row->releases;
-    j->buries = row->buries;
-    j->kicks = row->kicks;
     j->gate = 0;
     j->push_gate = 0;
     j->damaged = false;
@@ -468,8 +506,9 @@ static void restore(struct sim_oracle *o, struct sim_job *j, const struct sim_ro
     if (row->dead_seq > o->model.dead_order) {
         o->model.dead_order = row->dead_seq;
     }
-    if (row->body_len != j->body.len ||
-        (row->body_hash != 0 && row->body_len > 0 && row->body_hash != j->body.hash)) {
+    if (!row->unread &&
+        (row->body_len != j->body.len ||
+         (row->body_hash != 0 && row->body_len > 0 && row->body_hash != j->body.hash))) {
         FAIL("I7", "job %" PRIu64 " (rid %" PRIu64 ") came back with a wrong body", j->id,
              row->rid);
     }

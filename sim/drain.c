@@ -95,7 +95,7 @@ static bool remove_damaged(struct sim_run *r)
     for (size_t i = 0; i < r->oracle.model.job_count; i++) {
         const struct sim_job *j = &r->oracle.model.jobs[i];
 
-        if (j->where == SIM_DEAD && j->damaged && r->oracle.rotten) {
+        if ((j->where == SIM_DEAD || j->where == SIM_PENDING) && j->damaged && r->oracle.rotten) {
             struct sim_ask *a = sim_work_blank(&r->work, SIM_DRAINER, TR_OP_DELETE);
 
             a->req.id = j->id;
@@ -138,6 +138,9 @@ static void wait_for_next(struct sim_run *r)
             at = j->lease_hi_us > r->now.boot_us ? j->lease_hi_us - r->now.boot_us : 0;
         }
         wait = at < wait ? at : wait;
+    }
+    if (wait == 0 && r->oracle.next_turn > r->now.boot_us && r->oracle.next_turn != UINT64_MAX) {
+        wait = r->oracle.next_turn - r->now.boot_us; /* something is tried again later */
     }
     if (r->oracle.clock_doubt && wait < 1100000) {
         wait = 1100000; /* the engine wants to see that the clock stays where it is */

@@ -39,6 +39,7 @@ void sim_oracle_reset(struct sim_oracle *o, const struct sim_params *params, str
     sim_prefix_reset(&o->prefix);
     o->params = params;
     o->disk = disk;
+    o->prefix.disk = disk;
     for (unsigned i = 0; i < SIM_ASKS_MAX; i++) {
         o->asks[i].oracle = o;
     }
@@ -497,6 +498,13 @@ static bool topics_may_be_gone(const struct sim_oracle *o, const struct sim_ask 
     return true;
 }
 
+/* Does it need the record of a job that may be far? */
+static bool needs_record(enum tr_op op)
+{
+    return needs_body(op) || op == TR_OP_KICK ||
+           (about_job(op) && op != TR_OP_DELETE); /* of those, some only to be refused */
+}
+
 /* A refusal for lack of something, not because of the job. */
 static bool excused(const struct sim_oracle *o, const struct sim_ask *a)
 {
@@ -505,14 +513,14 @@ static bool excused(const struct sim_oracle *o, const struct sim_ask *a)
     switch (a->req.out.status) {
     case TARRY_EIO:
         return tr_engine_failed(o->engine) || sim_disk_dead(o->disk) ||
-               (needs_body(op) && (o->rotten || o->params->read_eio_ppm != 0 || o->forced));
+               (needs_record(op) && (o->rotten || o->params->read_eio_ppm != 0 || o->forced));
     case TARRY_EDAMAGED:
-        return needs_body(op) && o->damage;
+        return needs_record(op) && o->damage;
     case TARRY_ENOMEM:
         return o->params->mem_small && op != TR_OP_DELETE;
     case TARRY_ENOSPC:
     case TARRY_EFULL:
-        return op == TR_OP_PUSH || op == TR_OP_EDIT;
+        return op == TR_OP_PUSH || op == TR_OP_EDIT || needs_record(op);
     case TARRY_EINVAL:
         return a->wrong || (op == TR_OP_PUSH && topic_may_be_gone(o, a)) ||
                (op == TR_OP_RESERVE && topics_may_be_gone(o, a));

@@ -14,6 +14,9 @@
 #include "prefix.h"
 
 #include "base/check.h"
+#include "base/err.h"
+#include "engine/record.h"
+#include "sim_disk.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -44,6 +47,34 @@ struct reader {
     struct sim_prefix *p;
     struct sim_rows *into;
 };
+
+/* A far job's facts are in its record. False: it cannot be read. */
+static bool read_record(const struct sim_prefix *p, const struct tr_job_fact *f,
+                        struct sim_row *row)
+{
+    uint8_t *buf = malloc(f->len);
+    struct tr_record rec;
+    bool ok;
+
+    TR_CHECK(buf != NULL);
+    ok = sim_disk_peek(p->disk, f->file, f->off, buf, f->len) == f->len &&
+         tr_record_decode_known(buf, f->len, f->rid, f->due_us, &rec) == TARRY_OK;
+    if (ok) {
+        row->created_us = rec.created_us;
+        row->delay_us = rec.delay_us;
+        row->ttr_us = rec.ttr_us;
+        row->priority = rec.priority;
+        row->body_len = (uint32_t)rec.body.len;
+        row->reserves = rec.counters.reserves;
+        row->timeouts = rec.counters.timeouts;
+        row->releases = rec.counters.releases;
+        row->buries = rec.counters.buries;
+        row->kicks = rec.counters.kicks;
+        row->body_hash = sim_body_hash(rec.body.at, row->body_len);
+    }
+    free(buf);
+    return ok;
+}
 
 static void add_row(void *ctx, const struct tr_job_fact *f)
 {
@@ -82,6 +113,8 @@ static void add_row(void *ctx, const struct tr_job_fact *f)
         .buries = f->buries,
         .kicks = f->kicks,
     };
+    row->away = f->far;
+    row->unread = f->far && !read_record(reader->p, f, row);
     if (f->body != NULL) {
         row->body_hash = sim_body_hash(f->body, f->body_len);
     }
@@ -207,6 +240,8 @@ const struct sim_row *sim_rows_find(const struct sim_rows *r, uint64_t id)
 #name, offsetof(struct sim_row, name), sizeof(((struct sim_row *)0)->name)                 \
     }
 
+enum { FAR_FIELDS = 4 }; /* the first ones, which are known of far jobs, too */
+
 static const struct field {
     const char *name;
     size_t off;
@@ -235,7 +270,9 @@ static uint64_t field_of(const struct sim_row *row, const struct field *f)
 /* The first field that differs, or NULL. */
 static const struct field *row_differs(const struct sim_row *a, const struct sim_row *b)
 {
-    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+    size_t count = a->unread || b->unread ? FAR_FIELDS : sizeof(fields) / sizeof(fields[0]);
+
+    for (size_t i = 0; i < count; i++) {
         if (field_of(a, &fields[i]) != field_of(b, &fields[i])) {
             return &fields[i];
         }

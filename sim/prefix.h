@@ -22,6 +22,8 @@ struct sim_row {
     uint32_t topic;     /* index */
     uint32_t priority, body_len;
     uint32_t reserves, timeouts, releases, buries, kicks;
+    bool away;   /* not in memory */
+    bool unread; /* its record cannot be read: only id, rid, topic and due_us are known */
 };
 
 struct sim_rows {
@@ -39,6 +41,7 @@ struct sim_prefix {
     size_t room;
     struct sim_rows now; /* as last read */
     struct sim_model *model;
+    const struct sim_disk *disk; /* where the records of far jobs are */
     struct sim_report *report;
     uint64_t rid_high; /* highest rid in any batch that is surely durable */
 };

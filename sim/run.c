@@ -166,6 +166,7 @@ static int open_engine(struct sim_run *r)
     c.gather_bytes = p->gather_bytes;
     c.linger_us = p->linger_us;
     c.many_topics = p->many_topics;
+    c.near_us = p->near_us;
     c.checkpoint_us = p->checkpoint_us;
     c.idle_us = p->idle_us;
     c.ctx = r;

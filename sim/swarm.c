@@ -58,6 +58,7 @@ static void draw_config(struct sim_params *p, struct tr_rng *rng)
     p->gather_bytes = sim_spread(rng, 64, 32 * KIB);
     p->linger_us = sim_between(rng, 0, 1) * sim_spread(rng, 10, 5 * MS);
     p->many_topics = (unsigned)sim_between(rng, 0, 3);
+    p->near_us = sim_spread(rng, 1, 100) * (sim_dice(rng, 70) ? 10 * MS : 60000 * MS);
     p->checkpoint_us = sim_spread(rng, 5 * MS, 30 * SEC);
     p->idle_us = sim_spread(rng, 10 * MS, 10 * SEC);
     p->mem_bytes = 64 * KIB * KIB;
@@ -326,6 +327,19 @@ static void swarm_order(struct sim_params *p, struct tr_rng *rng)
     p->op_weight[TR_OP_RESERVE] = 150;
 }
 
+static void swarm_far(struct sim_params *p, struct tr_rng *rng)
+{
+    p->near_us = sim_spread(rng, 1 * MS, 2000 * MS);
+    p->delay_pct = 90;
+    p->op_weight[TR_OP_PEEK_FIRST] = 6;
+    p->op_weight[TR_OP_KICK] = sim_dice(rng, 50) ? 4 : 1;
+    p->op_weight[TR_OP_KICK_JOB] = 6;
+    p->op_weight[TR_OP_STAT_JOB] = 6;
+    p->op_weight[TR_OP_EDIT] = (unsigned)sim_between(rng, 5, 20);
+    p->event_weight[SIM_EV_CRASH] = sim_dice(rng, 60) ? 2 : 0;
+    p->event_weight[SIM_EV_STALL] = sim_dice(rng, 40) ? 3 : 0;
+}
+
 /* Connections that keep what they have and wait for more: their leases end, or nearly. */
 static void swarm_wait(struct sim_params *p, struct tr_rng *rng)
 {
@@ -366,6 +380,7 @@ const struct sim_swarm sim_swarms[] = {
     {"fault", "the disk answers with errors", swarm_fault},
     {"memory", "a small memory limit", swarm_memory},
     {"order", "no crash: orders and counts are exact", swarm_order},
+    {"far", "most jobs are far, and come back for all kinds of reasons", swarm_far},
     {"wait", "few jobs, many who wait for them while their leases end", swarm_wait},
     {NULL, NULL, NULL},
 };

@@ -56,6 +56,7 @@ struct sim_params {
     uint64_t gather_bytes;
     uint64_t linger_us;
     unsigned many_topics;
+    uint64_t near_us;
     uint64_t checkpoint_us;
     uint64_t idle_us;
     uint64_t mem_bytes; /* limit */

@@ -43,6 +43,10 @@
     X(LATE_ALLOCATION, "R26", "checkpoints get their blocks when they are written", "recover.c:make_room", "full", 5000) \
     X(LEASE_IS_ATTEMPT, "R27", "the attempt count is the lease number", "handout.c:new_lease", "generic", 2000) \
     X(ANY_LEASE, "R27", "any lease number is accepted", "handout.c:tr_handout_held_by", "generic", 500) \
+    X(PULL_MISSES, "R28", "what is pushed behind the search for the first of a topic goes away", "load.c:tr_load_far", "far", 5000) \
+    X(HORIZON_LATE, "R28", "the horizon moves when the sweep has ended", "load.c:begin_sweep", "far", 5000) \
+    X(SWEEP_ONCE, "R28", "what could not be loaded is not looked for again", "load.c:sweep_page", "far", 5000) \
+    X(FAR_CHANGE_LOST, "R28", "a change of a far job is passed over in the replay", "state.c:apply_change", "far", 2000) \
     X(NO_WARNING, "R31", "a reserve that waits is not warned of the end of a lease", "handout.c:arm_wait", "wait", 500) \
     X(NO_PAYLOAD_CRC, "R29", "the payload's crc is not checked", "scan.c:payload_ok", "rot", 5000) \
     X(NO_RECORD_CRC, "R29", "a record's crc is not checked when it is read", "read.c:good", "rot", 5000)

@@ -251,31 +251,67 @@ static enum tr_verdict push(struct tr_engine *e, struct tr_req *r)
     return end(e, r, err);
 }
 
-/* The job that a request names by id, if it is in a state that will do; else the request ends. */
-static struct tr_job *find(struct tr_engine *e, struct tr_req *r, bool held_only)
+/*
+ * The job that a request names by id, in *job, if it is in a state that will do; else NULL, and the
+ * request has ended, or stalls until the job is in memory.
+ */
+static enum tr_verdict find(struct tr_engine *e, struct tr_req *r, bool held_only,
+                            struct tr_job **job)
 {
-    struct tr_job *job = tr_jobs_by_id(&e->state.jobs, r->id);
+    int err;
 
-    if (job == NULL) {
-        (void)tr_engine_finish(e, r, TARRY_ENOTFOUND);
-        return NULL;
+    if (held_only && tr_load_show_far(e, r)) {
+        *job = NULL;
+        return tr_engine_finish(e, r, TARRY_ESTATE);
     }
-    if (held_only ? !tr_handout_held_by(job, r) : job->state == TR_RESERVED) {
-        tr_view_fill(e, job, &r->out.job);
-        (void)tr_engine_finish(e, r, TARRY_ESTATE);
-        return NULL;
+    err = tr_load_by_id(e, r->id, job);
+    if (err != TARRY_OK) {
+        return end(e, r, err);
     }
-    return job;
+    if (held_only ? !tr_handout_held_by(*job, r) : (*job)->state == TR_RESERVED) {
+        tr_view_fill(e, *job, &r->out.job);
+        *job = NULL;
+        return tr_engine_finish(e, r, TARRY_ESTATE);
+    }
+    return TR_DONE;
+}
+
+/* A far job need not come back to die. */
+static enum tr_verdict delete_far(struct tr_engine *e, struct tr_req *r, uint64_t rid)
+{
+    const struct tr_far_entry *entry = tr_far_find(&e->state.jobs.far, rid);
+    struct tr_topic *t = tr_topics_by_number(&e->state.topics, entry->topic);
+    struct tr_kill kill = {.rid = rid, .due_us = entry->due_us, .topic = entry->topic};
+    int err = tr_log_reserve(&e->log, TR_RECORD_HEAD_MAX, 1);
+
+    if (err != TARRY_OK) {
+        return end(e, r, err);
+    }
+    (void)tr_load_show_far(e, r);
+    tr_log_kill(&e->log, kill, TR_WHY_CANCELLED, tr_engine_base(e), true);
+    TR_CHECK(tr_state_kill(&e->state, rid, e->log.open.no));
+    t->deleted++;
+    t->totals->deleted++;
+    tr_engine_touch_log(e);
+    tr_change_drop_topic(e, t);
+    return tr_engine_finish(e, r, TARRY_OK);
 }
 
 static enum tr_verdict delete_job(struct tr_engine *e, struct tr_req *r)
 {
     struct tr_job *job = tr_jobs_by_id(&e->state.jobs, r->id);
+    uint64_t far = job == NULL ? tr_far_rid(&e->state.jobs.far, r->id) : 0;
     bool held = job != NULL && tr_handout_held_by(job, r);
     int err;
 
+    if (far != 0 && (r->lease == 0 || r->force)) {
+        return delete_far(e, r, far);
+    }
+    if (tr_load_show_far(e, r)) { /* an ack by a lease that was lost */
+        return tr_engine_finish(e, r, TARRY_ESTATE);
+    }
     if (job == NULL || (job->state == TR_RESERVED && !held && !r->force)) {
-        return find(e, r, false) == NULL ? TR_DONE : TR_STALL;
+        return find(e, r, false, &job);
     }
     if (r->lease != 0 && !held && !r->force) { /* an ack by a lease that was lost */
         tr_view_fill(e, job, &r->out.job);
@@ -307,10 +343,11 @@ static enum tr_verdict release(struct tr_engine *e, struct tr_req *r)
                                     TR_FIELD(DELAY),
                             .priority = r->priority,
                             .delay_us = r->delay_us};
-    struct tr_job *job = find(e, r, true);
+    struct tr_job *job;
+    enum tr_verdict found = find(e, r, true, &job);
 
     if (job == NULL) {
-        return TR_DONE;
+        return found;
     }
     if (!due_ok(r)) {
         return tr_engine_finish(e, r, TARRY_EINVAL);
@@ -335,10 +372,11 @@ static enum tr_verdict bury(struct tr_engine *e, struct tr_req *r)
     struct tr_record rec = {.mask = TR_FIELD(PRIORITY) | TR_FIELD(COUNTERS) | TR_FIELD(LEASE) |
                                     TR_FIELD(DEAD),
                             .priority = r->priority};
-    struct tr_job *job = find(e, r, true);
+    struct tr_job *job;
+    enum tr_verdict found = find(e, r, true, &job);
 
     if (job == NULL) {
-        return TR_DONE;
+        return found;
     }
     rec.counters = job->counters;
     rec.counters.buries++;
@@ -367,10 +405,11 @@ static int wake(struct tr_engine *e, struct tr_job *job, bool kick)
 static enum tr_verdict wake_job(struct tr_engine *e, struct tr_req *r)
 {
     bool kick = r->op == TR_OP_KICK_JOB;
-    struct tr_job *job = find(e, r, false);
+    struct tr_job *job;
+    enum tr_verdict found = find(e, r, false, &job);
 
     if (job == NULL) {
-        return TR_DONE;
+        return found;
     }
     if (job->state == TR_READY || (job->state == TR_DEAD && !kick)) {
         tr_view_fill(e, job, &r->out.job);
@@ -405,7 +444,7 @@ static enum tr_verdict kick(struct tr_engine *e, struct tr_req *r)
         if (r->progress == KICK_DEAD) {
             job = tr_topic_first_dead(t);
         } else {
-            err = tr_topic_first(t, TR_HEAP_DELAYED, &e->work, &job);
+            err = tr_load_first(e, t, &job);
         }
         if (job == NULL) {
             break;
@@ -466,11 +505,12 @@ static int edit_body(struct tr_engine *e, struct tr_job *job, const struct tr_re
 static enum tr_verdict edit(struct tr_engine *e, struct tr_req *r)
 {
     struct tr_record rec = {.priority = r->priority, .ttr_us = r->ttr_us};
-    struct tr_job *job = find(e, r, false);
+    struct tr_job *job;
+    enum tr_verdict found = find(e, r, false, &job);
     int err;
 
     if (job == NULL) {
-        return TR_DONE;
+        return found;
     }
     if (job->state == TR_DEAD) {
         tr_view_fill(e, job, &r->out.job);

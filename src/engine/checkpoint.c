@@ -375,7 +375,7 @@ int tr_freeze_begin(struct tr_freeze *f, struct tr_pages *p, struct tr_state *s,
                             .step = TR_PAGE_BITS,
                             .next_rid = s->next_rid,
                             .next_topic = s->topics.next_number,
-                            .jobs = s->jobs.count,
+                            .jobs = s->jobs.count + s->jobs.far.count,
                             .altered = s->jobs.altered,
                             .topic = s->topics.all.next};
     memcpy(f->uuid, uuid, TR_UUID);
@@ -414,15 +414,21 @@ int tr_freeze_step(struct tr_freeze *f, unsigned *work)
     return err;
 }
 
+void tr_freeze_rid(struct tr_freeze *f, uint64_t rid)
+{
+    if (!f->failed && !TR_MUTANT(NOT_FROZEN) && f->step == TR_PAGE_BITS && rid < f->next_rid &&
+        rid / TR_BITMAP_CHUNK >= f->chunk && tr_bitmap_set(&f->cleared, rid) != TARRY_OK) {
+        f->failed = true;
+    }
+}
+
 void tr_freeze_job(struct tr_freeze *f, struct tr_job *job, bool dies)
 {
     if (f->failed || TR_MUTANT(NOT_FROZEN)) {
         return;
     }
-    if (dies && f->step == TR_PAGE_BITS && job->rid < f->next_rid &&
-        job->rid / TR_BITMAP_CHUNK >= f->chunk &&
-        tr_bitmap_set(&f->cleared, job->rid) != TARRY_OK) {
-        f->failed = true;
+    if (dies) {
+        tr_freeze_rid(f, job->rid);
     }
     if (tr_jobs_has_row(&f->state->jobs, job) && copy_change(f, job) != TARRY_OK) {
         f->failed = true;
@@ -464,9 +470,14 @@ int tr_checkpoint_freeze(struct tr_pages *p, struct tr_state *s, const uint8_t u
 /* ---- reading them ---- */
 
 /* A page is full but for less than the longest row of its kind. */
-uint64_t tr_checkpoint_bound(uint64_t jobs, uint64_t topics)
+uint64_t tr_checkpoint_bound(const struct tr_state *s, uint64_t more)
 {
-    uint64_t bits = jobs * (10 + 2); /* the worst: each job alone in its block */
+    uint64_t jobs = s->jobs.count + more;
+    uint64_t alive = s->jobs.alive.members + more;
+    uint64_t topics = s->topics.count + 1;
+    uint64_t sparse = alive * (10 + 2); /* the worst: each job alone in its block */
+    uint64_t dense = ((s->next_rid + more) / BLOCK_RIDS + 1) * ROW_MAX;
+    uint64_t bits = sparse < dense ? sparse : dense;
 
     return TR_PAGE *
            (TR_PAGE_KINDS + bits / (TR_PAGE - HEAD - ROW_MAX) +

@@ -65,8 +65,9 @@ TR_MUST_USE int tr_freeze_step(struct tr_freeze *f, unsigned *work);
 /* Ends it, if one is made; the pages are empty. */
 void tr_freeze_cancel(struct tr_freeze *f);
 
-/* A job of the state is about to change; `dies`: its rid, too. */
+/* A job of the state is about to change; `dies`: its rid, too. The second: a far job is to die. */
 void tr_freeze_job(struct tr_freeze *f, struct tr_job *job, bool dies);
+void tr_freeze_rid(struct tr_freeze *f, uint64_t rid);
 
 /* A topic is about to go. */
 void tr_freeze_topic(struct tr_freeze *f, const struct tr_topic *t);
@@ -75,8 +76,9 @@ void tr_freeze_topic(struct tr_freeze *f, const struct tr_topic *t);
 TR_MUST_USE int tr_checkpoint_freeze(struct tr_pages *p, struct tr_state *s,
                                      const uint8_t uuid[TR_UUID], uint64_t batch);
 
-/* Bytes that a checkpoint can need at most with so many jobs, all altered, and topics. */
-uint64_t tr_checkpoint_bound(uint64_t jobs, uint64_t topics);
+/* Bytes that a checkpoint can need at most when there are so many more jobs, and all of them that
+ * are in memory are altered. */
+uint64_t tr_checkpoint_bound(const struct tr_state *s, uint64_t more);
 
 /* The number of pages that the first page names, or 0 when it is no page of this batch. */
 uint64_t tr_checkpoint_pages(const uint8_t *page, const uint8_t uuid[TR_UUID], uint64_t batch);

@@ -23,8 +23,6 @@
 
 #include <stdarg.h>
 
-enum { SOON_US = 60000000 };
-
 void tr_engine_config_init(struct tr_engine_config *c, struct tr_mem *mem)
 {
     *c = (struct tr_engine_config){
@@ -41,6 +39,7 @@ void tr_engine_config_init(struct tr_engine_config *c, struct tr_mem *mem)
         .slice = 1000,
         .checkpoint_slack = UINT64_C(4) << 20,
         .seal_us = 50000,
+        .near_us = 60000000,
         .lazy_us = 100000,
         .gather_us = 5000,
         .gather_bytes = UINT64_C(256) << 10,
@@ -301,15 +300,6 @@ void tr_engine_fail(struct tr_engine *e, const char *why)
 
 /* ---- the log ---- */
 
-/* Half of the cache is for jobs that are due soon. */
-static bool keeps_body(const struct tr_engine *e, const struct tr_job *job)
-{
-    uint64_t bytes = e->state.jobs.body_bytes;
-    bool far = job->due_us > e->clock.t_us + SOON_US;
-
-    return bytes <= (far ? e->config.body_cache_bytes / 2 : e->config.body_cache_bytes);
-}
-
 static void place(struct tr_engine *e, const struct tr_placed *p)
 {
     struct tr_job *job = tr_jobs_by_rid(&e->state.jobs, p->rid);
@@ -319,7 +309,9 @@ static void place(struct tr_engine *e, const struct tr_placed *p)
     }
     tr_job_unplace(job, e->log.flight.no); /* a RELOG takes the place of the old record */
     tr_job_place(job, e->log.tail, e->log.flight_off + TR_FRAME_HEAD + p->off, p->len);
-    if (!keeps_body(e, job)) {
+    if (tr_load_far(e, job)) {
+        tr_load_send_far(e, job);
+    } else if (e->state.jobs.body_bytes > e->config.body_cache_bytes) {
         tr_jobs_drop_body(&e->state.jobs, job);
     }
 }
@@ -481,6 +473,7 @@ static uint64_t next_turn(const struct tr_engine *e)
         at = min(at, e->meta.retry_at);
     }
     at = min(at, e->idle_at);
+    at = min(at, tr_load_next(e));
     return min(at, e->space.retry_at);
 }
 
@@ -499,6 +492,7 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
     tr_meta_freeze(e);
     tr_change_fire_due(e);
     tr_handout_expire(e);
+    tr_load_step(e);
     run_stalled(e);
     tr_handout_serve(e);
     if (e->checkpoint_at <= now.boot_us) {
@@ -563,9 +557,12 @@ void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s)
     const struct tr_totals *all = &ts->totals;
 
     *s = (struct tr_engine_stat){
-        .jobs = e->state.jobs.count,
+        .jobs = e->state.jobs.count + e->state.jobs.far.count,
         .topics = ts->count,
-        .delayed = all->count[TR_DELAYED],
+        .far = e->state.jobs.far.count,
+        .sent = e->load.sent,
+        .loaded = e->load.loaded,
+        .delayed = all->count[TR_DELAYED] + all->far,
         .ready = all->count[TR_READY],
         .reserved = all->count[TR_RESERVED],
         .dead = all->count[TR_DEAD],
@@ -602,6 +599,32 @@ void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s)
     }
 }
 
+static void far_facts(const struct tr_engine *e, tr_fact_fn *fn, void *ctx)
+{
+    const struct tr_far *far = &e->state.jobs.far;
+
+    for (const struct tr_list *n = far->all.next; n != &far->all; n = n->next) {
+        const struct tr_far_page *page = TR_CONTAINER_OF(n, struct tr_far_page, link);
+
+        for (unsigned i = 0; i < page->count; i++) {
+            const struct tr_far_entry *entry = &page->entries[i];
+            const struct tr_topic *t = tr_topics_by_number(&e->state.topics, entry->topic);
+            uint64_t rid = tr_far_page_rid(page, i);
+            struct tr_job_fact fact = {.rid = rid,
+                                       .id = tr_far_id(far, rid),
+                                       .due_us = entry->due_us,
+                                       .topic = t->name,
+                                       .topic_len = t->name_len,
+                                       .far = true,
+                                       .off = entry->off,
+                                       .len = entry->len};
+
+            tr_log_slot_name(fact.file, entry->slot);
+            fn(ctx, &fact);
+        }
+    }
+}
+
 void tr_engine_facts(const struct tr_engine *e, tr_fact_fn *fn, void *ctx)
 {
     const struct tr_job *job;
@@ -632,6 +655,7 @@ void tr_engine_facts(const struct tr_engine *e, tr_fact_fn *fn, void *ctx)
 
         fn(ctx, &fact);
     }
+    far_facts(e, fn, ctx);
 }
 
 bool tr_engine_ok(const struct tr_engine *e)
@@ -647,6 +671,7 @@ bool tr_engine_ok(const struct tr_engine *e)
         }
         live += job->slot != NULL;
     }
+    live += e->state.jobs.far.count;
     for (uint32_t i = 0; i < e->log.slots_max; i++) {
         live -= e->log.slots[i].live;
     }

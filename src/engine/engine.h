@@ -40,6 +40,7 @@ struct tr_engine_config {
     uint32_t slice;            /* work units per turn */
     uint64_t checkpoint_slack; /* bytes that checkpoint files have beyond what is needed now */
     uint64_t seal_us;          /* idle time before a SEAL */
+    uint64_t near_us;          /* jobs due within this are in memory */
     uint64_t lazy_us;          /* an ATTEMPT waits at most so long for company */
     uint64_t gather_us;        /* weak sync: so does everything, */
     uint64_t gather_bytes;     /* or until there is so much of it */
@@ -123,7 +124,10 @@ struct tr_engine_stat {
     uint64_t replayed; /* records read at the start */
     uint64_t next_rid;
     uint64_t epoch;
-    bool refusing; /* pushes are refused for lack of space */
+    bool refusing;   /* pushes are refused for lack of space */
+    uint64_t far;    /* jobs that are not in memory, */
+    uint64_t sent;   /* how often one left it since the start, */
+    uint64_t loaded; /* and came back */
 };
 
 void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s);
@@ -138,7 +142,11 @@ struct tr_job_fact {
     uint64_t dead_seq; /* 0: not dead */
     uint64_t lease;    /* a lease that outlives a restart, or 0 */
     uint64_t lease_end_us;
-    const uint8_t *body; /* NULL: not in memory */
+    const uint8_t *body;       /* NULL: not in memory */
+    bool far;                  /* not in memory: the rest is in its record, */
+    char file[TR_IO_NAME_MAX]; /* here */
+    uint64_t off;
+    uint32_t len;
 };
 typedef void tr_fact_fn(void *ctx, const struct tr_job_fact *fact);
 void tr_engine_facts(const struct tr_engine *e, tr_fact_fn *fn, void *ctx);

@@ -615,7 +615,7 @@ static enum tr_verdict reserve(struct tr_engine *e, struct tr_req *r)
 
 static enum tr_verdict reserve_job(struct tr_engine *e, struct tr_req *r)
 {
-    struct tr_job *job = tr_jobs_by_id(&e->state.jobs, r->id);
+    struct tr_job *job;
     struct tr_record rec = {.mask = TR_FIELD(DUE), .due_us = e->clock.t_us};
     struct tr_read *read;
     int err;
@@ -623,8 +623,9 @@ static enum tr_verdict reserve_job(struct tr_engine *e, struct tr_req *r)
     if (r->ttr_us > TR_DELAY_MAX_US) {
         return finish(e, r, TARRY_EINVAL);
     }
-    if (job == NULL) {
-        return finish(e, r, TARRY_ENOTFOUND);
+    err = tr_load_by_id(e, r->id, &job);
+    if (err != TARRY_OK) {
+        return err == TARRY_EFULL ? TR_STALL : finish(e, r, err);
     }
     if (job->state == TR_RESERVED) {
         tr_view_fill(e, job, &r->out.job);
@@ -810,7 +811,9 @@ static enum tr_verdict with_lease(struct tr_engine *e, struct tr_req *r)
     struct tr_job *job = tr_jobs_by_id(&e->state.jobs, r->id);
 
     if (job == NULL) {
-        return tr_engine_finish(e, r, TARRY_ENOTFOUND);
+        bool far = tr_load_show_far(e, r); /* then nobody holds it */
+
+        return tr_engine_finish(e, r, far ? TARRY_ESTATE : TARRY_ENOTFOUND);
     }
     if (!tr_handout_held_by(job, r)) {
         tr_view_fill(e, job, &r->out.job);

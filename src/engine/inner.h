@@ -68,8 +68,9 @@ struct tr_wait {
 struct tr_read {
     struct tr_io io;
     struct tr_list link; /* of engine->reads */
-    struct tr_req *req;  /* NULL: for space.c, or abandoned */
+    struct tr_req *req;  /* NULL: for space.c, for load.c, or abandoned */
     bool relog;
+    bool far; /* brings a far job back */
     bool direct;
     struct tr_slot *slot;
     uint64_t rid;
@@ -138,11 +139,44 @@ struct tr_space {
     struct tr_slot *slot;   /* being made or removed */
     bool no_room;           /* the disk refused a new slot */
     uint64_t retry_at;      /* boot */
-    struct tr_slot *victim; /* its live records are being written again */
+    struct tr_slot *victim; /* its live records are being written again, */
+    struct tr_far_walk far; /* after those that are far have been brought back: so far */
     unsigned reads;         /* in flight for it */
     uint64_t relogged;
     uint64_t relogged_bytes;
     bool idle; /* nothing happened for a while: make the ring small */
+};
+
+enum { TR_PULL_MAX = 256, TR_READS_MAX = 256 };
+
+/* What comes into memory and what goes; see load.c. */
+struct tr_load {
+    uint64_t horizon_us;      /* T: what is due before it is in memory, or being loaded, */
+    uint64_t next_us;         /* and no far job is due before this one */
+    bool sweeping;            /* bringing in what is due before the horizon: */
+    struct tr_far_walk sweep; /* so far; */
+    uint64_t sweep_us;        /* that is, before this; */
+    uint64_t left_us;         /* and the first due time that was left */
+    uint64_t retry_at;        /* boot: something could not be loaded, or TR_NEVER; */
+    uint64_t bad_at;          /* the same for what could not be read: */
+    bool forgives;            /* the next sweep tries it again */
+    unsigned reads;           /* in flight */
+    struct tr_list visitors;  /* far jobs that somebody asked for, by visit_us */
+    uint32_t pull_topic;      /* whose first far jobs are being looked for, or 0: */
+    struct tr_far_walk pull;  /* so far, */
+    unsigned pull_count;      /* and these; */
+    int pull_error;           /* why they cannot be had, or TARRY_OK */
+    struct tr_pulled {
+        uint64_t rid;
+        uint64_t due_us;
+        uint64_t id;
+    } pulled[TR_PULL_MAX]; /* in order */
+    uint32_t front_topic;  /* the topic whose jobs are in memory up to this, or 0 */
+    uint64_t front_us;
+    uint64_t front_id;
+    uint64_t front_until; /* boot */
+    uint64_t sent;        /* since the start: out of memory, */
+    uint64_t loaded;      /* and back */
 };
 
 struct tr_engine {
@@ -154,6 +188,7 @@ struct tr_engine {
     struct tr_log log;
     struct tr_meta meta;
     struct tr_space space;
+    struct tr_load load;
     struct tr_clock clock;
     struct tr_now now;
 
@@ -257,8 +292,32 @@ void tr_read_send(struct tr_engine *e, struct tr_read *read, struct tr_job *job,
 void tr_read_drop(struct tr_engine *e, struct tr_read *read);
 TR_MUST_USE int tr_read_start(struct tr_engine *e, struct tr_job *job, struct tr_req *r,
                               bool relog);
+/* The same for a far job, without a request. */
+TR_MUST_USE int tr_read_start_far(struct tr_engine *e, uint64_t rid,
+                                  const struct tr_far_entry *entry);
 void tr_read_done(struct tr_engine *e, struct tr_read *read);
 void tr_read_free_all(struct tr_engine *e);
+
+/* load.c */
+void tr_load_open(struct tr_engine *e);  /* before the replay */
+void tr_load_begin(struct tr_engine *e); /* after it */
+void tr_load_step(struct tr_engine *e);
+uint64_t tr_load_next(const struct tr_engine *e); /* boot: when it wants a turn */
+/* The job with this id, brought back if need be. TARRY_EFULL: it is on its way, ask again; else it
+ * is in *job, or TARRY_ENOTFOUND, TARRY_EDAMAGED (it cannot be read), TARRY_ENOMEM, TARRY_ENOSPC.
+ */
+TR_MUST_USE int tr_load_by_id(struct tr_engine *e, uint64_t id, struct tr_job **job);
+/* If the job that r names is far: fills in what is known without reading. */
+bool tr_load_show_far(const struct tr_engine *e, struct tr_req *r);
+/* The first delayed job of a topic, or NULL, in the same way. */
+TR_MUST_USE int tr_load_first(struct tr_engine *e, struct tr_topic *t, struct tr_job **job);
+bool tr_load_far(const struct tr_engine *e, const struct tr_job *job); /* need not be in memory */
+void tr_load_send_far(struct tr_engine *e, struct tr_job *job);        /* if it need not be */
+/* A record has come. TARRY_ENOTFOUND: it is not the one any more. */
+void tr_load_done(struct tr_engine *e, const struct tr_read *read, int status);
+/* Asks for the record of a far job. TARRY_EFULL: later; TARRY_ENOMEM, TARRY_ENOSPC: when others are
+ * gone. */
+TR_MUST_USE int tr_load_start(struct tr_engine *e, uint64_t rid);
 
 /* meta.c */
 void tr_meta_step(struct tr_engine *e);

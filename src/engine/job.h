@@ -2,7 +2,7 @@
 #define TR_ENGINE_JOB_H
 
 /*
- * The jobs in memory, found by rid or by id. See job.c.
+ * The jobs in memory, found by rid or by id, and the far ones, which are not. See job.c.
  *
  * A job stays at its address from birth to death; its memory is reused, but `stamp` goes on, so
  * that whoever remembers (job, stamp) can tell whether it still means the same thing.
@@ -13,6 +13,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "engine/far.h"
 #include "engine/record.h"
 #include "engine/wheel.h"
 #include "port/request.h"
@@ -65,6 +66,8 @@ struct tr_job {
     bool undoing;          /* reserved, but nobody got it: to be taken back uncounted */
     struct tr_timer timer; /* delayed: in the due wheel; reserved: in the lease wheel */
     struct tr_list link;   /* of its topic's list for its state; reserved: of its holder */
+    struct tr_list visit;  /* of the far jobs that were brought back for a while */
+    uint64_t visit_us;     /* boot: since when */
 };
 
 struct tr_jobs {
@@ -76,7 +79,8 @@ struct tr_jobs {
     struct tr_job **chunks;
     size_t chunk_count;
     size_t chunk_room;
-    uint64_t count;
+    uint64_t count;    /* in memory */
+    struct tr_far far; /* alive and not in memory */
     struct tr_list altered_jobs;
     uint64_t altered;   /* how many those are */
     uint32_t freeze_no; /* of the newest checkpoint in the making */
@@ -94,6 +98,11 @@ TR_MUST_USE int tr_jobs_add(struct tr_jobs *js, uint64_t rid, uint64_t id, struc
 
 /* Ends the job: its rid is dead, its body and memory are given back. It must be in no list. */
 void tr_jobs_remove(struct tr_jobs *js, struct tr_job *job);
+
+/* Its memory is given back, but the rid stays alive: what is known of it is in `entry` from now
+ * on. It must be in no list and not be altered. TARRY_ENOMEM: nothing changed. */
+TR_MUST_USE int tr_jobs_send_far(struct tr_jobs *js, struct tr_job *job,
+                                 const struct tr_far_entry *entry);
 
 /* Gives the job a new rid; the old one is dead. TARRY_ENOMEM: nothing changed. */
 TR_MUST_USE int tr_jobs_rename(struct tr_jobs *js, struct tr_job *job, uint64_t rid);

@@ -82,8 +82,7 @@ static uint64_t room(const struct tr_meta *m)
 bool tr_meta_room(struct tr_engine *e, uint64_t more_jobs)
 {
     struct tr_meta *m = &e->meta;
-    const struct tr_state *s = &e->state;
-    uint64_t need = tr_checkpoint_bound(s->jobs.count + more_jobs, s->topics.count + 1);
+    uint64_t need = tr_checkpoint_bound(&e->state, more_jobs);
 
     if (need + e->config.checkpoint_slack / 2 > room(m) && !m->growing && !m->grow_failed) {
         uint64_t want = need + need / 4 + e->config.checkpoint_slack;
@@ -406,6 +405,9 @@ void tr_meta_io_done(struct tr_engine *e, struct tr_io *io)
 
     if (io == &m->grow_io) {
         grow_done(e);
+        if (!m->growing && e->load.retry_at != TR_NEVER) {
+            e->load.retry_at = e->now.boot_us; /* it may have waited for this */
+        }
         return;
     }
     if (e->failed) {

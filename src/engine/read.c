@@ -15,8 +15,6 @@
 
 #include <inttypes.h>
 
-enum { READS_MAX = 256 };
-
 static void send_read(struct tr_engine *e, struct tr_read *read)
 {
     read->io = (struct tr_io){.op = read->direct ? TR_IO_READ_DIRECT : TR_IO_READ,
@@ -29,19 +27,18 @@ static void send_read(struct tr_engine *e, struct tr_read *read)
     e->disk.ops->submit(e->disk.ctx, &read->io);
 }
 
-int tr_read_new(struct tr_engine *e, const struct tr_job *job, struct tr_read **out)
+static int new_read(struct tr_engine *e, uint32_t len, struct tr_read **out)
 {
     struct tr_read *read;
 
-    TR_CHECK(job->slot != NULL);
-    if (e->read_count >= READS_MAX) {
+    if (e->read_count >= TR_READS_MAX) {
         return TARRY_EFULL;
     }
     read = tr_mem_alloc(e->mem, sizeof *read);
     if (read == NULL) {
         return TARRY_ENOMEM;
     }
-    read->len = job->record_len;
+    read->len = len;
     read->buf = tr_mem_alloc(e->mem, read->len);
     if (read->buf == NULL) {
         tr_mem_free(e->mem, read, sizeof *read);
@@ -50,6 +47,36 @@ int tr_read_new(struct tr_engine *e, const struct tr_job *job, struct tr_read **
     tr_list_init(&read->link);
     *out = read;
     return TARRY_OK;
+}
+
+int tr_read_new(struct tr_engine *e, const struct tr_job *job, struct tr_read **read)
+{
+    TR_CHECK(job->slot != NULL);
+    return new_read(e, job->record_len, read);
+}
+
+/* It goes its way; where its bytes are was said. */
+static void begin(struct tr_engine *e, struct tr_read *read)
+{
+    read->slot->readers++;
+    tr_list_append(&e->reads, &read->link);
+    e->read_count++;
+    send_read(e, read);
+}
+
+int tr_read_start_far(struct tr_engine *e, uint64_t rid, const struct tr_far_entry *entry)
+{
+    struct tr_read *read;
+    int err = new_read(e, entry->len, &read);
+
+    if (err == TARRY_OK) {
+        read->far = true;
+        read->rid = rid;
+        read->slot = &e->log.slots[entry->slot];
+        read->off = entry->off;
+        begin(e, read);
+    }
+    return err;
 }
 
 void tr_read_send(struct tr_engine *e, struct tr_read *read, struct tr_job *job, struct tr_req *r)
@@ -63,10 +90,7 @@ void tr_read_send(struct tr_engine *e, struct tr_read *read, struct tr_job *job,
     read->stamp = job->stamp;
     read->lease = handing ? job->lease : 0;
     read->off = job->record_off;
-    read->slot->readers++;
-    tr_list_append(&e->reads, &read->link);
-    e->read_count++;
-    send_read(e, read);
+    begin(e, read);
 }
 
 int tr_read_start(struct tr_engine *e, struct tr_job *job, struct tr_req *r, bool relog)
@@ -109,13 +133,38 @@ static bool good(const struct tr_read *read)
            (tr_record_good(read->buf, read->len, read->rid) || TR_MUTANT(NO_RECORD_CRC));
 }
 
-static void report(const struct tr_engine *e, const struct tr_job *job, const struct tr_read *read)
+static void report(const struct tr_engine *e, uint64_t id, const struct tr_topic *t,
+                   const struct tr_read *read)
 {
     tr_engine_note(e, TR_NOTE_DAMAGE,
                    "The record of job %" PRIu64 " (topic %.*s) cannot be read: slot w.%03u, "
                    "offset %" PRIu64 ", %u bytes.",
-                   job->id, (int)job->topic->name_len, job->topic->name, read->slot->number,
-                   read->off, read->len);
+                   id, (int)t->name_len, t->name, read->slot->number, read->off, read->len);
+}
+
+/* The same for a far job. */
+static void far_done(struct tr_engine *e, struct tr_read *read)
+{
+    const struct tr_far_entry *entry = tr_far_find(&e->state.jobs.far, read->rid);
+    bool same =
+        entry != NULL && entry->slot == read->slot->number && entry->off == (uint32_t)read->off;
+    int status = same ? TARRY_OK : TARRY_ENOTFOUND;
+
+    if (same && !good(read)) {
+        if (!read->direct && !e->failed) {
+            read->direct = true;
+            send_read(e, read);
+            return;
+        }
+        status = read->io.status == TARRY_EFULL ? TARRY_EIO : TARRY_EDAMAGED;
+        if (status == TARRY_EDAMAGED) {
+            report(e, tr_far_id(&e->state.jobs.far, read->rid),
+                   tr_topics_by_number(&e->state.topics, entry->topic), read);
+        }
+    }
+    read->slot->readers--;
+    tr_load_done(e, read, status);
+    read_free(e, read);
 }
 
 void tr_read_done(struct tr_engine *e, struct tr_read *read)
@@ -123,6 +172,10 @@ void tr_read_done(struct tr_engine *e, struct tr_read *read)
     struct tr_job *job = tr_jobs_by_rid(&e->state.jobs, read->rid);
     int status = TARRY_OK;
 
+    if (read->far) {
+        far_done(e, read);
+        return;
+    }
     if (job != NULL && (job->slot != read->slot || job->record_off != read->off)) {
         job = NULL; /* written again since: the same bytes are elsewhere */
     }
@@ -134,7 +187,7 @@ void tr_read_done(struct tr_engine *e, struct tr_read *read)
         }
         status = read->io.status == TARRY_EFULL ? TARRY_EIO : TARRY_EDAMAGED;
         if (status == TARRY_EDAMAGED) { /* else it could not even be tried */
-            report(e, job, read);
+            report(e, job->id, job->topic, read);
         }
     }
     read->slot->readers--;

@@ -606,6 +606,32 @@ int tr_record_decode(const uint8_t *p, size_t len, struct tr_base base, struct t
     return err;
 }
 
+int tr_record_decode_known(const uint8_t *p, size_t len, uint64_t rid, uint64_t due_us,
+                           struct tr_record *rec)
+{
+    struct tr_reader r = tr_reader_of(p, len);
+    struct tr_base base = {0};
+    size_t used;
+    int err;
+
+    (void)get_frame(&r);
+    tr_read_varint(&r); /* the length */
+    if (!is_job((uint8_t)tr_read_le(&r, 1))) {
+        return TARRY_EDAMAGED;
+    }
+    tr_read_varint(&r); /* the mask */
+    base.rid = rid - get_more(&r, 0);
+    if (r.bad) {
+        return TARRY_EDAMAGED;
+    }
+    err = tr_record_decode(p, len, base, rec, &used);
+    if (err == TARRY_OK && (rec->mask & TR_FIELD(DUE)) != 0) {
+        base.clock_us = due_us - rec->due_us;
+        err = tr_record_decode(p, len, base, rec, &used);
+    }
+    return err == TARRY_OK && used != len ? TARRY_EDAMAGED : err;
+}
+
 bool tr_record_good(const uint8_t *p, size_t len, uint64_t rid)
 {
     struct tr_reader r = tr_reader_of(p, len);

@@ -183,6 +183,13 @@ size_t tr_record_encode(uint8_t *out, const struct tr_record *rec, struct tr_bas
 TR_MUST_USE int tr_record_decode(const uint8_t *p, size_t len, struct tr_base base,
                                  struct tr_record *rec, size_t *used);
 
+/*
+ * The same for p[0, len), the whole record of a job, when its rid and due time are known instead of
+ * the base: what the deltas count from follows from those.
+ */
+TR_MUST_USE int tr_record_decode_known(const uint8_t *p, size_t len, uint64_t rid, uint64_t due_us,
+                                       struct tr_record *rec);
+
 /* True when p[0, len) is one whole, undamaged record of rid; needs no base. The body, if the record
  * has one, is its last bytes. */
 TR_MUST_USE bool tr_record_good(const uint8_t *p, size_t len, uint64_t rid);

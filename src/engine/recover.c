@@ -274,11 +274,11 @@ static int check_complete(struct tr_engine *e)
 {
     const struct tr_jobs *js = &e->state.jobs;
 
-    if (js->alive.members == js->count) {
+    if (js->alive.members == js->count + js->far.count) {
         return TARRY_OK;
     }
     tr_engine_note(e, TR_NOTE_DAMAGE, "%" PRIu64 " live jobs have no record in the log.",
-                   js->alive.members - js->count);
+                   js->alive.members - js->count - js->far.count);
     return TARRY_EDAMAGED;
 }
 
@@ -387,8 +387,7 @@ static int make_slots(struct tr_engine *e)
 /* Room for checkpoints: as much as is wanted, else what is needed, else what is there. */
 static int make_room(struct tr_engine *e)
 {
-    const struct tr_state *s = &e->state;
-    uint64_t need = tr_checkpoint_bound(s->jobs.count, s->topics.count);
+    uint64_t need = tr_checkpoint_bound(&e->state, 0);
 
     for (unsigned i = 0; i < 2; i++) {
         uint64_t sizes[3] = {need + need / 4 + e->config.checkpoint_slack, need,
@@ -561,6 +560,7 @@ static int open_store(struct tr_engine *e, uint8_t *present)
         return err;
     }
     memcpy(e->log.uuid, e->meta.now.uuid, TR_UUID);
+    e->state.slots = e->log.slots;
     err = open_slots(e, present);
     p.bytes = tr_mem_alloc(e->mem, slot_bytes);
     p.scans = tr_mem_alloc(e->mem, e->log.slots_max * sizeof *p.scans);
@@ -643,6 +643,7 @@ int tr_engine_open(struct tr_engine **out, const struct tr_engine_config *c, str
     e->config = *c;
     e->mem = c->mem;
     init(e, d, seed, now);
+    tr_load_open(e);
     e->meta.man_buf = tr_mem_alloc(e->mem, TR_MANIFEST_COPY);
     present = tr_mem_alloc(e->mem, TR_MANIFEST_SLOTS_MAX);
     err = e->meta.man_buf != NULL && present != NULL ? open_store(e, present) : TARRY_ENOMEM;
@@ -652,6 +653,7 @@ int tr_engine_open(struct tr_engine **out, const struct tr_engine_config *c, str
     }
     if (err == TARRY_OK) {
         err = prepare(e);
+        tr_load_begin(e);
     }
     if (err != TARRY_OK) {
         close_files(e);

@@ -133,6 +133,9 @@ static int apply_frame(struct tr_replay *p, struct tr_slot *slot, const struct t
         if (err == TARRY_OK && job != NULL && job->slot == NULL) {
             tr_job_place(job, slot, off + TR_FRAME_HEAD + at, (uint32_t)used);
         }
+        if (err == TARRY_OK && job != NULL && tr_load_far(p->e, job)) {
+            err = tr_state_send_far(&p->e->state, job);
+        }
         at += used;
         p->e->replayed++;
     }
@@ -145,6 +148,33 @@ static int apply_frame(struct tr_replay *p, struct tr_slot *slot, const struct t
                        " has a record that cannot be used (%s).",
                        slot->number, off + at, f->batch_no, tarry_strerror(err));
     }
+    return err;
+}
+
+/* A far job must change, so it must be in memory: its record is read once more. */
+static int recall(void *ctx, uint64_t rid)
+{
+    struct tr_replay *p = ctx;
+    struct tr_engine *e = p->e;
+    struct tr_far_entry entry = *tr_far_find(&e->state.jobs.far, rid);
+    uint8_t *buf = tr_mem_alloc(e->mem, entry.len);
+    struct tr_io io = {.op = TR_IO_READ,
+                       .file = e->log.slots[entry.slot].file,
+                       .off = entry.off,
+                       .len = entry.len,
+                       .buf = buf};
+    struct tr_record rec;
+    struct tr_job *job;
+    int err = buf != NULL ? run(e, &io) : TARRY_ENOMEM;
+
+    if (err == TARRY_OK) {
+        err = io.got == entry.len ? tr_record_decode_known(buf, entry.len, rid, entry.due_us, &rec)
+                                  : TARRY_EDAMAGED;
+    }
+    if (err == TARRY_OK) {
+        err = tr_state_bring_back(&e->state, rid, &rec, &job);
+    }
+    tr_mem_free(e->mem, buf, entry.len);
     return err;
 }
 
@@ -456,6 +486,8 @@ int tr_replay_run(struct tr_replay *p)
     int err = TARRY_OK;
 
     p->e->state.replaying = true;
+    p->e->state.recall = recall;
+    p->e->state.recall_ctx = p;
     p->next_batch = claimed(p, UINT64_MAX) + 1;
     p->e->log.seg_no = p->e->meta.now.seg_no;
     while (slot != NULL && err == TARRY_OK) {
@@ -484,5 +516,6 @@ int tr_replay_run(struct tr_replay *p)
         err = load_changes(p);
     }
     p->e->state.replaying = false;
+    p->e->state.recall = NULL;
     return err;
 }

@@ -36,9 +36,10 @@ struct tr_slot {
     uint64_t last_batch;
     uint64_t end_off;    /* frames end here */
     uint64_t emptied_by; /* newest batch that took a live record away */
-    uint64_t live;       /* jobs whose record is here */
+    uint64_t live;       /* jobs whose record is here, */
+    uint64_t far;        /* and those of them that are not in memory */
     uint64_t live_bytes;
-    struct tr_list jobs; /* those jobs */
+    struct tr_list jobs; /* the others */
     unsigned readers;    /* reads in flight: the file stays open */
     bool raw;            /* its blocks are reserved but were never written: slow to sync; */
     bool filling;        /* they are being written: it is free, but not to be used now */

@@ -279,6 +279,38 @@ void tr_space_relog(struct tr_engine *e, struct tr_read *read, struct tr_job *jo
     }
 }
 
+/* Brings back the victim's far jobs, some at a time. */
+static void recall_some(struct tr_engine *e)
+{
+    struct tr_space *sp = &e->space;
+    const struct tr_far *far = &e->state.jobs.far;
+    struct tr_far_page *page;
+
+    if (!tr_far_walking(&sp->far)) {
+        tr_far_walk_begin(&e->state.jobs.far, &sp->far);
+    }
+    while ((page = tr_far_walk_page(far, &sp->far)) != NULL) {
+        for (unsigned i = 0; i < page->count; i++) {
+            const struct tr_far_entry *entry = &page->entries[i];
+
+            if (entry->slot != sp->victim->number || entry->loading) {
+                continue;
+            }
+            if (entry->bad) {
+                sp->victim->stuck = true; /* what cannot be read cannot be moved */
+            } else if (e->load.reads >= RELOG_READS ||
+                       tr_load_start(e, tr_far_page_rid(page, i)) != TARRY_OK) {
+                return;
+            }
+        }
+        if (!tr_engine_spend(e)) {
+            return;
+        }
+        tr_far_walk_on(far, &sp->far);
+    }
+    tr_far_walk_end(&sp->far); /* if some were sent away meanwhile, it begins anew */
+}
+
 /* Records gather, so that little is lost to padding; when all have been asked for, they go. */
 static void relog_some(struct tr_engine *e)
 {
@@ -306,7 +338,9 @@ static void relog_some(struct tr_engine *e)
             e->space.reads++;
         }
     }
-    if (e->space.reads == 0 && !tr_log_open_empty(&e->log)) {
+    if (e->space.victim->far != 0) {
+        recall_some(e);
+    } else if (e->space.reads == 0 && !tr_log_open_empty(&e->log)) {
         e->lazy_at = e->now.boot_us;
     }
 }
@@ -391,6 +425,7 @@ static void choose_victim(struct tr_engine *e)
     if (sp->victim != NULL &&
         (sp->victim->state != TR_SLOT_SEALED || sp->victim->live == 0 || sp->victim->stuck)) {
         sp->victim = NULL;
+        tr_far_walk_end(&sp->far);
     }
     if (sp->victim != NULL || !can_pay(e) || has_empty(e)) {
         return;

@@ -20,6 +20,7 @@
 #include "base/err.h"
 #include "base/mutant.h"
 #include "engine/checkpoint.h"
+#include "engine/slot.h"
 
 #include <string.h>
 
@@ -113,6 +114,56 @@ static void before_change(struct tr_state *s, struct tr_job *job, bool dies)
     }
 }
 
+/* A far job is far no more: nothing counts it, but its rid is alive. */
+static bool leave_far(struct tr_state *s, uint64_t rid, uint64_t batch)
+{
+    struct tr_far_entry entry;
+    struct tr_topic *t;
+    struct tr_slot *slot;
+
+    if (!tr_far_take(&s->jobs.far, rid, &entry)) {
+        return false;
+    }
+    t = tr_topics_by_number(&s->topics, entry.topic);
+    TR_CHECK(t != NULL);
+    t->jobs--;
+    t->far--;
+    t->totals->far--;
+    slot = &s->slots[entry.slot];
+    slot->live--;
+    slot->far--;
+    slot->live_bytes -= entry.len;
+    if (slot->emptied_by < batch) {
+        slot->emptied_by = batch;
+    }
+    return true;
+}
+
+int tr_state_send_far(struct tr_state *s, struct tr_job *job)
+{
+    struct tr_far_entry entry = {.due_us = job->due_us,
+                                 .topic = job->topic->number,
+                                 .off = (uint32_t)job->record_off,
+                                 .len = job->record_len,
+                                 .slot = (uint16_t)job->slot->number};
+    struct tr_topic *t = job->topic;
+    struct tr_slot *slot = job->slot;
+    int err;
+
+    tr_job_unplace(job, 0);
+    err = tr_jobs_send_far(&s->jobs, job, &entry);
+    if (err != TARRY_OK) {
+        tr_job_place(job, slot, entry.off, entry.len);
+        return err;
+    }
+    slot->live++;
+    slot->far++;
+    slot->live_bytes += entry.len;
+    t->far++;
+    t->totals->far++;
+    return TARRY_OK;
+}
+
 /* Makes the job of a PUSH, or of any whole record met for the first time in a replay. */
 static int add_job(struct tr_state *s, const struct tr_record *rec, struct tr_job **job)
 {
@@ -133,6 +184,28 @@ static int add_job(struct tr_state *s, const struct tr_record *rec, struct tr_jo
     return TARRY_OK;
 }
 
+int tr_state_bring_back(struct tr_state *s, uint64_t rid, const struct tr_record *rec,
+                        struct tr_job **job)
+{
+    const struct tr_far_entry *entry = tr_far_find(&s->jobs.far, rid);
+    struct tr_far_entry was;
+    uint64_t id = rec->mask & TR_FIELD(ID) ? rec->id : rec->rid;
+    int err;
+
+    *job = NULL;
+    if (entry == NULL || rec->rid != rid || rec->topic != entry->topic ||
+        rec->due_us != entry->due_us || id != tr_far_id(&s->jobs.far, rid)) {
+        return TARRY_EDAMAGED;
+    }
+    was = *entry;
+    err = add_job(s, rec, job);
+    if (err == TARRY_OK) {
+        TR_CHECK(leave_far(s, rid, 0));
+        tr_job_place(*job, &s->slots[was.slot], was.off, was.len);
+    }
+    return err;
+}
+
 static int apply_move(struct tr_state *s, const struct tr_record *rec, uint64_t batch,
                       struct tr_job **out)
 {
@@ -145,6 +218,7 @@ static int apply_move(struct tr_state *s, const struct tr_record *rec, uint64_t 
         }
         err = add_job(s, rec, out);
         if (err == TARRY_OK) {
+            (void)leave_far(s, rec->old.rid, batch);
             (void)tr_bitmap_clear(&s->jobs.alive, rec->old.rid);
         }
         return err;
@@ -172,6 +246,15 @@ static int apply_change(struct tr_state *s, const struct tr_record *rec, struct 
 {
     struct tr_job *job = tr_jobs_by_rid(&s->jobs, rec->rid);
 
+    if (job == NULL && s->recall != NULL && !TR_MUTANT(FAR_CHANGE_LOST) &&
+        tr_far_find(&s->jobs.far, rec->rid) != NULL) {
+        int err = s->recall(s->recall_ctx, rec->rid);
+
+        if (err != TARRY_OK) {
+            return err;
+        }
+        job = tr_jobs_by_rid(&s->jobs, rec->rid);
+    }
     if (job == NULL) {
         bool later = s->replaying && tr_bitmap_test(&s->jobs.alive, rec->rid);
 
@@ -184,6 +267,18 @@ static int apply_change(struct tr_state *s, const struct tr_record *rec, struct 
     return TARRY_OK;
 }
 
+/* Replay: a whole record of a job that is alive and not in memory. */
+static int meet_again(struct tr_state *s, const struct tr_record *rec, uint64_t batch,
+                      struct tr_job **job)
+{
+    int err = add_job(s, rec, job);
+
+    if (err == TARRY_OK) {
+        (void)leave_far(s, rec->rid, batch); /* this is where it is now */
+    }
+    return err;
+}
+
 static int apply_relog(struct tr_state *s, const struct tr_record *rec, uint64_t batch,
                        struct tr_job **out)
 {
@@ -193,7 +288,7 @@ static int apply_relog(struct tr_state *s, const struct tr_record *rec, uint64_t
         if (!tr_bitmap_test(&s->jobs.alive, rec->rid)) {
             return TARRY_OK; /* killed between its selection and its writing */
         }
-        return add_job(s, rec, out);
+        return meet_again(s, rec, batch, out);
     }
     if (s->replaying) { /* a running engine places it when it is written */
         tr_job_unplace(job, batch);
@@ -218,7 +313,7 @@ int tr_state_meet(struct tr_state *s, const struct tr_record *rec, struct tr_job
     }
     *job = tr_jobs_by_rid(&s->jobs, rec->rid);
     if (*job == NULL) {
-        return add_job(s, rec, job);
+        return meet_again(s, rec, 0, job);
     }
     tr_job_unplace(*job, 0);
     set_all(*job, rec);
@@ -254,6 +349,13 @@ bool tr_state_kill(struct tr_state *s, uint64_t rid, uint64_t batch)
 {
     struct tr_job *job = tr_jobs_by_rid(&s->jobs, rid);
 
+    if (job == NULL && tr_far_find(&s->jobs.far, rid) != NULL) {
+        if (s->freeze != NULL) {
+            tr_freeze_rid(s->freeze, rid);
+        }
+        s->freed_bytes += tr_far_find(&s->jobs.far, rid)->len;
+        return leave_far(s, rid, batch) && tr_bitmap_clear(&s->jobs.alive, rid);
+    }
     if (job == NULL) {
         return s->replaying && tr_bitmap_clear(&s->jobs.alive, rid);
     }
@@ -377,5 +479,6 @@ bool tr_state_ok(const struct tr_state *s)
     for (const struct tr_list *n = s->topics.all.next; n != &s->topics.all; n = n->next) {
         jobs += TR_CONTAINER_OF(n, struct tr_topic, link)->jobs;
     }
-    return tr_jobs_ok(&s->jobs) && tr_topics_ok(&s->topics) && jobs == s->jobs.count;
+    return tr_jobs_ok(&s->jobs) && tr_topics_ok(&s->topics) &&
+           jobs == s->jobs.count + s->jobs.far.count;
 }

@@ -22,6 +22,9 @@ enum { TR_LEASE_BITS = 44 }; /* of a lease number; the epoch is above them */
 
 struct tr_freeze;
 
+/* Replay: brings the far job `rid` back into memory. */
+typedef int tr_recall_fn(void *ctx, uint64_t rid);
+
 struct tr_state {
     struct tr_freeze *freeze; /* a checkpoint in the making wants to hear of changes; or NULL */
     struct tr_jobs jobs;
@@ -29,6 +32,9 @@ struct tr_state {
     uint64_t next_rid;
     uint64_t freed_bytes; /* of records that were killed or moved since the start */
     bool replaying;       /* L came from a checkpoint: some jobs have not been met yet */
+    tr_recall_fn *recall; /* replay */
+    void *recall_ctx;
+    struct tr_slot *slots; /* of the log, by number: where far jobs are */
 };
 
 void tr_state_init(struct tr_state *s, struct tr_mem *mem);
@@ -49,6 +55,15 @@ TR_MUST_USE int tr_state_meet(struct tr_state *s, const struct tr_record *rec, s
 
 /* Sets the fields that rec names: due, priority, counters and the like. */
 void tr_state_set_fields(struct tr_job *job, const struct tr_record *rec);
+
+/*
+ * A job that is in no list, is not altered and has its place leaves memory; its topic and slot
+ * still count it. TARRY_ENOMEM: nothing changed. The other way round, with its record and where
+ * that is; TARRY_EDAMAGED: it is another's.
+ */
+TR_MUST_USE int tr_state_send_far(struct tr_state *s, struct tr_job *job);
+TR_MUST_USE int tr_state_bring_back(struct tr_state *s, uint64_t rid, const struct tr_record *rec,
+                                    struct tr_job **job);
 
 /* Applies one kill. The job must be in no list. False: there was none. */
 bool tr_state_kill(struct tr_state *s, uint64_t rid, uint64_t batch);

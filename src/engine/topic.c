@@ -425,6 +425,7 @@ bool tr_topics_ok(const struct tr_topics *ts)
         }
         with_ready += t->count[TR_READY] > 0;
         ok = ok && (t->count[TR_READY] > 0) != tr_list_empty(&t->with_ready);
+        sum.far += t->far;
         sum.urgent += t->urgent;
         sum.pushed += t->pushed;
         sum.deleted += t->deleted;
@@ -436,6 +437,7 @@ bool tr_topics_ok(const struct tr_topics *ts)
     for (unsigned k = 0; k < TR_HOLD_COUNT; k++) {
         ok = ok && sum.holds[k] == all->holds[k];
     }
-    return ok && with_ready == ts->with_ready_count && sum.urgent == all->urgent &&
-           sum.pushed <= all->pushed && sum.deleted <= all->deleted && sum.pauses <= all->pauses;
+    return ok && with_ready == ts->with_ready_count && sum.far == all->far &&
+           sum.urgent == all->urgent && sum.pushed <= all->pushed && sum.deleted <= all->deleted &&
+           sum.pauses <= all->pauses;
 }

@@ -27,6 +27,7 @@ enum tr_topic_heap { TR_HEAP_DELAYED = TR_ORDER_COUNT, TR_HEAP_COUNT };
 /* Sums over all topics, those that are gone included, since the start. */
 struct tr_totals {
     uint64_t count[TR_DEAD + 1];
+    uint64_t far;
     uint64_t urgent;
     uint64_t pushed;
     uint64_t deleted;
@@ -39,7 +40,8 @@ struct tr_topic {
     uint32_t number;
     uint32_t name_len;
     bool logged;            /* the log or a checkpoint has its name */
-    uint64_t jobs;          /* alive, dead ones too */
+    uint64_t jobs;          /* alive, dead and far ones too */
+    uint64_t far;           /* delayed ones that are not in memory */
     uint64_t next_dead_seq; /* from 1 */
     uint64_t count[TR_DEAD + 1];
     uint64_t urgent;

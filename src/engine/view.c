@@ -78,10 +78,12 @@ void tr_view_body(struct tr_engine *e, struct tr_read *read, struct tr_job *job,
 
 static enum tr_verdict peek(struct tr_engine *e, struct tr_req *r)
 {
-    struct tr_job *job = tr_jobs_by_id(&e->state.jobs, r->id);
+    struct tr_job *job;
 
-    if (job == NULL) {
-        return tr_engine_finish(e, r, TARRY_ENOTFOUND);
+    int err = tr_load_by_id(e, r->id, &job);
+
+    if (err != TARRY_OK) {
+        return err == TARRY_EFULL ? TR_STALL : tr_engine_finish(e, r, err);
     }
     if (r->op == TR_OP_PEEK) {
         return show(e, r, job);
@@ -104,10 +106,10 @@ static enum tr_verdict peek_first(struct tr_engine *e, struct tr_req *r)
     }
     if (t != NULL && r->state == TR_DEAD) {
         job = tr_topic_first_dead(t);
+    } else if (t != NULL && r->state == TR_DELAYED) {
+        err = tr_load_first(e, t, &job);
     } else if (t != NULL) {
-        unsigned heap = r->state == TR_DELAYED ? TR_HEAP_DELAYED : (unsigned)r->order;
-
-        err = tr_topic_first(t, heap, &e->work, &job);
+        err = tr_topic_first(t, r->order, &e->work, &job);
     }
     if (err == TARRY_EFULL) {
         return TR_STALL;
@@ -127,7 +129,7 @@ static enum tr_verdict stat_topic(struct tr_engine *e, struct tr_req *r)
     }
     r->out.name = t->name;
     r->out.name_len = t->name_len;
-    r->out.stat = (struct tr_topic_stat){.delayed = t->count[TR_DELAYED],
+    r->out.stat = (struct tr_topic_stat){.delayed = t->count[TR_DELAYED] + t->far,
                                          .ready = t->count[TR_READY],
                                          .urgent = t->urgent,
                                          .reserved = t->count[TR_RESERVED],
@@ -148,7 +150,7 @@ static enum tr_verdict stat_all(struct tr_engine *e, struct tr_req *r)
 {
     const struct tr_totals *all = &e->state.topics.totals;
 
-    r->out.stat = (struct tr_topic_stat){.delayed = all->count[TR_DELAYED],
+    r->out.stat = (struct tr_topic_stat){.delayed = all->count[TR_DELAYED] + all->far,
                                          .ready = all->count[TR_READY],
                                          .urgent = all->urgent,
                                          .reserved = all->count[TR_RESERVED],

@@ -79,6 +79,7 @@ void rig_init(struct rig *rig)
     rig->config.body_max = 16384;
     rig->config.rid_block = 1024;
     rig->config.checkpoint_slack = 65536;
+    rig->config.near_us = RIG_NO_FAR_US;
     rig->config.ctx = rig;
     rig->config.durable = on_durable;
     rig->config.closed = on_closed;
@@ -374,6 +375,15 @@ static size_t put_fact(struct rig *rig, char *at, size_t room, const struct tr_j
     return (size_t)len;
 }
 
+/* A far job is in memory for a while after somebody has looked at it. */
+static void bring_back(struct rig *rig, uint64_t id)
+{
+    struct ask a = rig_ask(TR_OP_STAT_JOB);
+
+    a.req.id = id;
+    assert_int_equal(rig_do(rig, &a), TARRY_OK);
+}
+
 char *rig_facts(struct rig *rig)
 {
     struct facts *facts = calloc(1, sizeof *facts);
@@ -382,6 +392,11 @@ char *rig_facts(struct rig *rig)
 
     assert_non_null(facts);
     assert_non_null(text);
+    tr_engine_facts(rig->e, add_fact, facts);
+    for (size_t i = 0; i < facts->count; i++) {
+        bring_back(rig, facts->all[i].id);
+    }
+    facts->count = 0;
     tr_engine_facts(rig->e, add_fact, facts);
     qsort(facts->all, facts->count, sizeof facts->all[0], by_id);
     for (size_t i = 0; i < facts->count; i++) {

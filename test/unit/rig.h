@@ -17,6 +17,7 @@
 
 #define RIG_WALL_US UINT64_C(1700000000000000) /* where time begins */
 #define RIG_SECOND UINT64_C(1000000)
+#define RIG_NO_FAR_US (UINT64_MAX / 4) /* config.near_us: all jobs stay in memory */
 #define RIG_TTR_US (10 * RIG_SECOND)
 
 enum { RIG_BODY_MAX = 20000, RIG_NOTE_MAX = 512, RIG_TEXT_MAX = 1 << 18 };

@@ -1,0 +1,87 @@
+#ifndef TR_ENGINE_FAR_H
+#define TR_ENGINE_FAR_H
+
+/*
+ * Far jobs whose record is in a slot: what is kept of a live job that is not in memory. See far.c.
+ *
+ * From rid to the place of the record, and what a kill must know. A job is here or it is a struct
+ * tr_job, never both.
+ */
+
+#include "base/check.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "base/mem.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { TR_FAR_PAGE = 64 };
+
+struct tr_far_entry {
+    uint64_t due_us;
+    uint32_t topic;
+    uint32_t off; /* of its record in the slot */
+    uint32_t len;
+    uint16_t slot; /* number */
+    bool loading;  /* its record is being read */
+    bool bad;      /* it cannot be read: reported, and left alone */
+};
+
+/* Neighbours, in the order of their rids. */
+struct tr_far_page {
+    uint64_t first;  /* rid, a multiple of TR_FAR_PAGE */
+    uint64_t bits;   /* which of its rids are here */
+    uint64_t due_us; /* none of them is due before this */
+    unsigned count;
+    unsigned room;
+    struct tr_far_entry *entries;
+    struct tr_list link; /* of all pages, the oldest first */
+};
+
+/* Goes through all pages, which may come and go between two steps. */
+struct tr_far_walk {
+    struct tr_list link;  /* of far->walks; empty: it has ended */
+    struct tr_list *next; /* page */
+};
+
+struct tr_far {
+    struct tr_mem *mem;
+    struct tr_map pages;  /* by rid / TR_FAR_PAGE */
+    struct tr_list all;   /* pages */
+    struct tr_list walks; /* under way */
+    struct tr_map rids;   /* by id, of those whose rid is another, */
+    struct tr_map ids;    /* and by rid: rid or id as a pointer */
+    uint64_t count;
+};
+
+void tr_far_init(struct tr_far *f, struct tr_mem *mem);
+void tr_far_fini(struct tr_far *f);
+
+/* rid must be new. TARRY_ENOMEM: nothing changed. */
+TR_MUST_USE int tr_far_put(struct tr_far *f, uint64_t rid, uint64_t id,
+                           const struct tr_far_entry *entry);
+
+/* Valid until the next put or take; or NULL. */
+struct tr_far_entry *tr_far_find(const struct tr_far *f, uint64_t rid);
+
+/* Removes it. False: there is none. */
+bool tr_far_take(struct tr_far *f, uint64_t rid, struct tr_far_entry *entry);
+
+/* The rid of the job with this id, and the other way round; 0: it is not here. */
+uint64_t tr_far_rid(const struct tr_far *f, uint64_t id);
+uint64_t tr_far_id(const struct tr_far *f, uint64_t rid);
+
+/* A walk meets all pages that are there when it begins, and perhaps newer ones. */
+void tr_far_walk_begin(struct tr_far *f, struct tr_far_walk *w);
+bool tr_far_walking(const struct tr_far_walk *w);
+struct tr_far_page *tr_far_walk_page(const struct tr_far *f, const struct tr_far_walk *w);
+void tr_far_walk_on(const struct tr_far *f, struct tr_far_walk *w); /* to the next page */
+void tr_far_walk_end(struct tr_far_walk *w);
+
+/* The rid of entry i of a page. */
+uint64_t tr_far_page_rid(const struct tr_far_page *page, unsigned i);
+
+bool tr_far_ok(const struct tr_far *f);
+
+#endif

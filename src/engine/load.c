@@ -1,0 +1,490 @@
+/*
+ * What is in memory, and what is not.
+ *
+ *     pushed, moved --> in memory --record has its place--> due before the horizon? --no--> far
+ *                          ^                                                             |
+ *                          \---- sweep: due before the new horizon ----------------------+
+ *                          \---- somebody asks for its id, or for the first of its topic-/
+ *
+ * A far job is 24 bytes that say where its record is (far.c). The horizon is a moment of T a
+ * minute ahead. When a far job is due less than half a minute ahead, the horizon moves on, and a
+ * sweep goes through all far jobs in slices and has the records read of those that come before it.
+ * From the moment it has moved nothing that is due before it is sent away, so a sweep misses
+ * nothing; what it cannot load (no memory, no room) it comes back for (R28).
+ *
+ * Visitors are far jobs that were brought back because somebody asked for them. They go a second
+ * later, unless they have changed. The first ones of a topic (peek, kick) come a few hundred at a
+ * time; the topic's front says up to which (due, id) all of them are in memory.
+ *
+ * A record is read, and everything is tested again when it has come (read.c): the job may be dead,
+ * moved or loaded by then. A record that cannot be read is reported; the job stays far and alive,
+ * and is tried again a minute later.
+ *
+ * Costs: a sweep looks at one line of memory per 64 far jobs, a search for the first of a topic at
+ * all of them; both a unit of work per page.
+ */
+
+#include "base/err.h"
+#include "base/mutant.h"
+#include "engine/inner.h"
+
+#include <string.h>
+
+enum {
+    LOAD_UNITS = 2,
+    READS_FREE = 64,
+    RETRY_US = 10000,
+    VISIT_US = 1000000,
+    BAD_US = 60000000 /* what could not be read is tried again so much later */
+};
+
+static uint64_t min(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static bool comes_before(uint64_t due_a, uint64_t id_a, uint64_t due_b, uint64_t id_b)
+{
+    return due_a != due_b ? due_a < due_b : id_a < id_b;
+}
+
+/* ---- going ---- */
+
+/* All jobs of its topic up to this one are in memory, for now. */
+static bool behind_front(const struct tr_engine *e, const struct tr_job *job)
+{
+    const struct tr_load *l = &e->load;
+
+    return l->front_topic == job->topic->number &&
+           !comes_before(l->front_us, l->front_id, job->due_us, job->id);
+}
+
+/* The first ones of its topic are being looked for: the search might have passed it. */
+static bool is_pulled(const struct tr_engine *e, const struct tr_job *job)
+{
+    return e->load.pull_topic == job->topic->number && !TR_MUTANT(PULL_MISSES);
+}
+
+bool tr_load_far(const struct tr_engine *e, const struct tr_job *job)
+{
+    return job->due_us >= e->load.horizon_us && !job->altered && job->slot != NULL &&
+           !job->relogging && job->dead_seq == 0 && job->lease_end_us == 0 &&
+           (job->state == 0 || job->state == TR_DELAYED) && !behind_front(e, job) &&
+           !is_pulled(e, job);
+}
+
+void tr_load_send_far(struct tr_engine *e, struct tr_job *job)
+{
+    bool delayed = job->state == TR_DELAYED;
+    uint64_t due_us = job->due_us;
+
+    if (!tr_load_far(e, job)) {
+        return;
+    }
+    if (delayed) {
+        tr_change_unschedule(e, job);
+    }
+    if (tr_state_send_far(&e->state, job) == TARRY_OK) {
+        e->load.next_us = min(e->load.next_us, due_us);
+        e->load.sent++;
+    } else if (delayed) {
+        tr_change_schedule(e, job); /* no memory: it stays */
+    }
+}
+
+/* Those who came long enough ago go, if they are still what they were. */
+static void send_visitors(struct tr_engine *e)
+{
+    struct tr_list *head = &e->load.visitors;
+
+    while (!tr_list_empty(head) && e->work > 0) {
+        struct tr_job *job = TR_CONTAINER_OF(head->next, struct tr_job, visit);
+
+        if (job->visit_us + VISIT_US > e->now.boot_us) {
+            return;
+        }
+        (void)tr_engine_spend(e);
+        tr_list_remove(&job->visit);
+        if (behind_front(e, job)) {
+            e->load.front_topic = 0; /* from now on not all of them are here */
+        }
+        tr_load_send_far(e, job);
+    }
+}
+
+/* ---- coming ---- */
+
+static void visits(struct tr_engine *e, struct tr_job *job)
+{
+    if (job->due_us >= e->load.horizon_us) {
+        job->visit_us = e->now.boot_us;
+        tr_list_append(&e->load.visitors, &job->visit);
+    }
+}
+
+int tr_load_start(struct tr_engine *e, uint64_t rid)
+{
+    struct tr_far_entry *entry = tr_far_find(&e->state.jobs.far, rid);
+    int err;
+
+    TR_CHECK(entry != NULL);
+    if (entry->loading) {
+        return TARRY_OK;
+    }
+    if (!tr_mem_room(e->mem, entry->len + sizeof(struct tr_job))) {
+        return TARRY_ENOMEM;
+    }
+    if (!tr_meta_room(e, e->load.reads + 1)) {
+        return e->meta.growing ? TARRY_EFULL : TARRY_ENOSPC;
+    }
+    err = tr_read_start_far(e, rid, entry);
+    if (err == TARRY_OK) {
+        entry->loading = true;
+        e->load.reads++;
+    }
+    return err;
+}
+
+static void load_later(struct tr_engine *e)
+{
+    e->load.retry_at = min(e->load.retry_at, e->now.boot_us + RETRY_US);
+}
+
+/* The record of a far job was read; status: TARRY_OK, or what is wrong with it. */
+void tr_load_done(struct tr_engine *e, const struct tr_read *read, int status)
+{
+    struct tr_far_entry *entry = tr_far_find(&e->state.jobs.far, read->rid);
+    struct tr_record rec;
+    struct tr_job *job;
+    uint8_t *body;
+
+    e->load.reads--;
+    if (status == TARRY_ENOTFOUND || entry == NULL || e->failed) {
+        return;
+    }
+    entry->loading = false;
+    if (status == TARRY_OK) {
+        status = tr_record_decode_known(read->buf, read->len, read->rid, entry->due_us, &rec);
+    }
+    if (status == TARRY_OK) {
+        status = tr_state_bring_back(&e->state, read->rid, &rec, &job);
+    }
+    if (status == TARRY_EDAMAGED || status == TARRY_EVERSION) {
+        entry->bad = true;
+        e->load.bad_at = min(e->load.bad_at, e->now.boot_us + BAD_US);
+        return;
+    }
+    if (status != TARRY_OK) {
+        e->load.next_us = min(e->load.next_us, entry->due_us);
+        load_later(e);
+        return;
+    }
+    body = tr_jobs_copy_body(&e->state.jobs, rec.body.at, job->body_len);
+    if (body != NULL) { /* else it is read again when it is wanted */
+        tr_jobs_give_body(&e->state.jobs, job, body, job->body_len);
+    }
+    e->load.loaded++;
+    visits(e, job);
+    tr_change_schedule(e, job);
+    e->moved = true;
+}
+
+int tr_load_by_id(struct tr_engine *e, uint64_t id, struct tr_job **job)
+{
+    uint64_t rid;
+    int err;
+
+    *job = tr_jobs_by_id(&e->state.jobs, id);
+    if (*job != NULL) {
+        return TARRY_OK;
+    }
+    rid = tr_far_rid(&e->state.jobs.far, id);
+    if (rid == 0) {
+        return TARRY_ENOTFOUND;
+    }
+    if (tr_far_find(&e->state.jobs.far, rid)->bad) {
+        return TARRY_EDAMAGED;
+    }
+    err = tr_load_start(e, rid);
+    return err == TARRY_OK ? TARRY_EFULL : err;
+}
+
+bool tr_load_show_far(const struct tr_engine *e, struct tr_req *r)
+{
+    uint64_t rid = tr_far_rid(&e->state.jobs.far, r->id);
+    const struct tr_far_entry *entry;
+
+    if (rid == 0 || tr_jobs_by_id(&e->state.jobs, r->id) != NULL) {
+        return false;
+    }
+    entry = tr_far_find(&e->state.jobs.far, rid);
+    r->out.job = (struct tr_job_view){
+        .id = r->id, .topic = entry->topic, .state = TR_DELAYED, .due_us = entry->due_us};
+    return true;
+}
+
+/* ---- the sweep ---- */
+
+static void begin_sweep(struct tr_engine *e)
+{
+    struct tr_load *l = &e->load;
+
+    l->sweep_us = e->clock.t_us + e->config.near_us;
+    if (!TR_MUTANT(HORIZON_LATE)) {
+        l->horizon_us = l->sweep_us;
+    }
+    l->left_us = TR_NEVER;
+    l->next_us = TR_NEVER;
+    l->sweeping = true;
+    tr_far_walk_begin(&e->state.jobs.far, &l->sweep);
+}
+
+/* What is due in this page is asked for. */
+static void sweep_page(struct tr_engine *e, struct tr_far_page *page)
+{
+    uint64_t left_us = TR_NEVER;
+
+    for (unsigned i = 0; i < page->count; i++) {
+        struct tr_far_entry *entry = &page->entries[i];
+
+        entry->bad = entry->bad && !e->load.forgives;
+        if (entry->bad) {
+            continue;
+        }
+        if (entry->due_us >= e->load.sweep_us) {
+            left_us = min(left_us, entry->due_us);
+            continue;
+        }
+        (void)tr_engine_charge(e, LOAD_UNITS);
+        if (tr_load_start(e, tr_far_page_rid(page, i)) != TARRY_OK && !TR_MUTANT(SWEEP_ONCE)) {
+            left_us = min(left_us, entry->due_us);
+            load_later(e);
+        }
+    }
+    page->due_us = left_us != TR_NEVER ? left_us : page->due_us;
+    e->load.left_us = min(e->load.left_us, left_us);
+}
+
+static void sweep(struct tr_engine *e)
+{
+    struct tr_load *l = &e->load;
+    const struct tr_far *far = &e->state.jobs.far;
+    struct tr_far_page *page;
+
+    while ((page = tr_far_walk_page(far, &l->sweep)) != NULL) {
+        if (e->work == 0 || e->read_count + READS_FREE > TR_READS_MAX) {
+            return;
+        }
+        (void)tr_engine_spend(e);
+        if (page->due_us < l->sweep_us || l->forgives) {
+            sweep_page(e, page);
+        } else {
+            l->left_us = min(l->left_us, page->due_us);
+        }
+        tr_far_walk_on(far, &l->sweep);
+    }
+    tr_far_walk_end(&l->sweep);
+    l->sweeping = false;
+    l->forgives = false;
+    l->horizon_us = TR_MUTANT(HORIZON_LATE) ? l->sweep_us : l->horizon_us;
+    l->next_us = min(l->next_us, l->left_us);
+}
+
+/* ---- the first of a topic ---- */
+
+/* Keeps it if it is among the first. */
+static void pull_entry(struct tr_load *l, struct tr_pulled p)
+{
+    unsigned at = l->pull_count;
+
+    while (at > 0 && comes_before(p.due_us, p.id, l->pulled[at - 1].due_us, l->pulled[at - 1].id)) {
+        at--;
+    }
+    if (at == TR_PULL_MAX) {
+        return;
+    }
+    l->pull_count += l->pull_count < TR_PULL_MAX;
+    memmove(&l->pulled[at + 1], &l->pulled[at], (l->pull_count - 1 - at) * sizeof p);
+    l->pulled[at] = p;
+}
+
+static void pull_page(struct tr_engine *e, const struct tr_far_page *page)
+{
+    const struct tr_far *far = &e->state.jobs.far;
+
+    for (unsigned i = 0; i < page->count; i++) {
+        const struct tr_far_entry *entry = &page->entries[i];
+
+        if (entry->topic == e->load.pull_topic && !entry->bad) {
+            uint64_t rid = tr_far_page_rid(page, i);
+
+            pull_entry(&e->load, (struct tr_pulled){rid, entry->due_us, tr_far_id(far, rid)});
+        }
+    }
+}
+
+/* All pages have been seen: those that were found are asked for. False: not all of them yet. */
+static bool pull_ends(struct tr_engine *e)
+{
+    struct tr_load *l = &e->load;
+    bool here = true;
+    int err;
+
+    for (unsigned i = 0; i < l->pull_count; i++) {
+        const struct tr_far_entry *entry = tr_far_find(&e->state.jobs.far, l->pulled[i].rid);
+
+        if (entry == NULL || entry->bad) {
+            continue;
+        }
+        here = false;
+        err = tr_load_start(e, l->pulled[i].rid);
+        if (err == TARRY_EFULL) {
+            load_later(e);
+            break;
+        }
+        if (err != TARRY_OK) {
+            l->pull_error = err;
+            return true;
+        }
+    }
+    if (here) {
+        bool all = l->pull_count < TR_PULL_MAX;
+
+        l->front_topic = l->pull_topic;
+        l->front_us = all ? TR_NEVER : l->pulled[TR_PULL_MAX - 1].due_us;
+        l->front_id = all ? TR_NEVER : l->pulled[TR_PULL_MAX - 1].id;
+        l->front_until = e->now.boot_us + VISIT_US;
+    }
+    return here;
+}
+
+static void pull(struct tr_engine *e)
+{
+    struct tr_load *l = &e->load;
+    const struct tr_far *far = &e->state.jobs.far;
+    const struct tr_far_page *page;
+
+    while (tr_far_walking(&l->pull) && (page = tr_far_walk_page(far, &l->pull)) != NULL) {
+        if (!tr_engine_charge(e, 1 + page->count / 8)) {
+            return;
+        }
+        pull_page(e, page);
+        tr_far_walk_on(far, &l->pull);
+    }
+    tr_far_walk_end(&l->pull);
+    if (l->retry_at == TR_NEVER && pull_ends(e)) {
+        l->pull_topic = 0;
+        e->moved = true;
+    }
+}
+
+/* Is everything in memory that is due before the horizon? */
+static bool all_here(const struct tr_load *l)
+{
+    return !l->sweeping && l->reads == 0 && l->next_us >= l->horizon_us;
+}
+
+int tr_load_first(struct tr_engine *e, struct tr_topic *t, struct tr_job **job)
+{
+    struct tr_load *l = &e->load;
+    int err = tr_topic_first(t, TR_HEAP_DELAYED, &e->work, job);
+
+    if (err != TARRY_OK || t->far == 0 ||
+        (l->front_topic == t->number &&
+         (l->front_us == TR_NEVER || (*job != NULL && behind_front(e, *job)))) ||
+        (*job != NULL && (*job)->due_us < l->horizon_us && all_here(l))) {
+        return err;
+    }
+    *job = NULL;
+    if (l->pull_topic == 0 && l->pull_error != TARRY_OK) {
+        err = l->pull_error;
+        l->pull_error = TARRY_OK;
+        return err;
+    }
+    if (l->pull_topic == 0) {
+        l->pull_topic = t->number;
+        l->pull_count = 0;
+        tr_far_walk_begin(&e->state.jobs.far, &l->pull);
+    }
+    return TARRY_EFULL;
+}
+
+/* ---- turns ---- */
+
+void tr_load_open(struct tr_engine *e)
+{
+    e->load.horizon_us = e->clock.t_us + e->config.near_us;
+    e->load.next_us = TR_NEVER;
+    e->load.retry_at = TR_NEVER;
+    e->load.bad_at = TR_NEVER;
+    tr_list_init(&e->load.visitors);
+}
+
+void tr_load_begin(struct tr_engine *e)
+{
+    e->load.next_us = 0; /* the first sweep finds out */
+}
+
+static bool wants_sweep(const struct tr_engine *e)
+{
+    const struct tr_load *l = &e->load;
+
+    return !l->sweeping && e->state.jobs.far.count != 0 && l->retry_at == TR_NEVER &&
+           l->next_us < e->clock.t_us + e->config.near_us / 2;
+}
+
+void tr_load_step(struct tr_engine *e)
+{
+    struct tr_load *l = &e->load;
+
+    if (l->retry_at <= e->now.boot_us) {
+        l->retry_at = TR_NEVER;
+        e->moved = true;
+    }
+    if (l->bad_at <= e->now.boot_us && !l->sweeping) {
+        l->bad_at = TR_NEVER;
+        l->forgives = true;
+        l->next_us = 0;
+    }
+    if (l->front_until <= e->now.boot_us) {
+        l->front_topic = 0;
+    }
+    if (l->horizon_us > e->clock.t_us + 2 * e->config.near_us) {
+        l->horizon_us = e->clock.t_us + e->config.near_us; /* the clock was set back */
+    }
+    send_visitors(e);
+    if (wants_sweep(e)) {
+        begin_sweep(e);
+    }
+    if (l->sweeping) {
+        sweep(e);
+    }
+    if (l->pull_topic != 0) {
+        pull(e);
+    }
+}
+
+uint64_t tr_load_next(const struct tr_engine *e)
+{
+    const struct tr_load *l = &e->load;
+    uint64_t at = min(l->retry_at, l->bad_at);
+
+    if (!tr_list_empty(&l->visitors)) {
+        at = min(at, TR_CONTAINER_OF(l->visitors.next, struct tr_job, visit)->visit_us + VISIT_US);
+    }
+    if (l->front_topic != 0) {
+        at = min(at, l->front_until);
+    }
+    if (e->load.reads != 0) {
+        return at; /* what comes wakes us */
+    }
+    if (l->sweeping || (l->pull_topic != 0 && l->retry_at == TR_NEVER)) {
+        return min(at, e->now.boot_us);
+    }
+    if (e->state.jobs.far.count != 0 && l->next_us != TR_NEVER && l->retry_at == TR_NEVER) {
+        uint64_t half = e->config.near_us / 2;
+
+        at = min(at, tr_clock_boot_at(&e->clock, l->next_us > half ? l->next_us - half + 1 : 0));
+    }
+    return at;
+}
