@@ -235,8 +235,8 @@ static void test_load_damage_is_told_and_tried_again(void **state)
 {
     struct rig rig;
     uint32_t t = start(&rig);
-    uint64_t bad = rig_push_body(&rig, t, HOUR, 1000);
-    uint64_t good = rig_push_body(&rig, t, HOUR, 1000);
+    uint64_t good = rig_push_body(&rig, t, HOUR, 1000); /* at 4096 of its slot, */
+    uint64_t bad = rig_push_body(&rig, t, HOUR, 1000);  /* and at 8192 */
     uint8_t was;
     uint8_t wrong;
 
