@@ -247,6 +247,7 @@ static void test_load_damage_is_told_and_tried_again(void **state)
     rig_pass(&rig, HOUR);
     assert_int_equal(rig.notes[TR_NOTE_DAMAGE], 1);
     assert_int_equal(rig_reserve(&rig, t, ME), good);
+    assert_int_equal(rig_with(&rig, TR_OP_DELETE, good, ME), TARRY_OK);
     assert_int_equal(rig_reserve(&rig, t, ME), 0);
     assert_int_equal(rig_with(&rig, TR_OP_PEEK, bad, 0), TARRY_EDAMAGED);
     sim_disk_poke(rig.disk, "w.000", 8192 + 500, &was, 1);
