@@ -3,7 +3,7 @@
 
 /*
  * A run: a file that is written once and holds the records of far jobs, in the order in which they
- * will be wanted. See run.c for the bytes and the writer, run_read.c for the reader.
+ * will be wanted. See run.c for the bytes.
  *
  *     | block | block | block ... | footer | trailer |
  *
@@ -48,7 +48,6 @@ struct tr_run_of {
     uint8_t uuid[TR_UUID]; /* of the store */
     uint64_t group;
     uint32_t piece; /* at most TR_PLACE_PIECE_MAX */
-    bool dead;      /* by (topic, dead_seq), else by (due, rid) */
 };
 
 /* What the whole run says of itself. */
@@ -81,13 +80,14 @@ struct tr_run_topic {
 struct tr_run_writer {
     struct tr_mem *mem;
     struct tr_run_of of;
+    bool dead;
     struct tr_run_stat stat;
     uint64_t last[2]; /* (due, rid) or (topic, dead_seq) of the last record: order is checked */
 
     uint8_t *buf; /* the caller's */
     size_t room;
     size_t ready;                  /* bytes of finished blocks at its front */
-    size_t used;                   /* and of the open one behind them; 0: none is open */
+    size_t used;                   /* and of the open one behind them; 0: none is */
     struct tr_run_block_stat open; /* the open block */
 
     struct tr_run_block_stat *blocks;
@@ -102,7 +102,9 @@ struct tr_run_writer {
     size_t footer_len;
 };
 
-void tr_run_init(struct tr_run_writer *w, struct tr_mem *mem, const struct tr_run_of *of);
+/* dead: its jobs come by (topic, dead_seq), else by (due, rid). */
+void tr_run_init(struct tr_run_writer *w, struct tr_mem *mem, const struct tr_run_of *of,
+                 bool dead);
 void tr_run_fini(struct tr_run_writer *w);
 
 /*
@@ -120,8 +122,8 @@ size_t tr_run_room(const struct tr_record *rec);
 
 /*
  * Adds a job: a RELOG record with due, topic and all else; its body is copied. Records come in the
- * order of the run. *place: where it is. TARRY_EFULL: the buffer is full, nothing changed, or the
- * run is (tr_run_full). TARRY_ENOMEM: nothing changed.
+ * order of the run. *place: where it is. TARRY_EFULL: it was not added, since the buffer is full,
+ * or the run is (tr_run_full). TARRY_ENOMEM: it was not added.
  */
 TR_MUST_USE int tr_run_add(struct tr_run_writer *w, const struct tr_record *rec, uint64_t *place);
 
@@ -143,6 +145,7 @@ struct tr_run_trailer {
 /* A footer that was read. It borrows the bytes. */
 struct tr_run_footer {
     struct tr_run_of of;
+    bool dead; /* by (topic, dead_seq) */
     struct tr_run_stat stat;
     uint32_t block_count;
     uint32_t topic_count;
