@@ -3,8 +3,8 @@
 
 /*
  * A sidecar: the index file of one sealed slot, or of the runs of one group. It finds jobs by
- * topic, rid, key, id and due without reading their records. See sidecar.c for the bytes and the
- * reader, sidecar_build.c for the builder.
+ * topic, rid, key, id and due without reading their records. See sidecar.c for the bytes,
+ * sidecar_build.c for the builder.
  *
  *     | head | fences | FRAMES | TOPICS | T | R | K | I | D |        pages of 4 KiB
  *
@@ -35,6 +35,7 @@
 #include <stdint.h>
 
 #define TR_SIDE_NONE UINT32_MAX /* no page, no entry */
+#define TR_SIDE_RID_MAX ((UINT64_C(1) << 48) - 1)
 
 enum {
     TR_SIDE_PAGE = 4096,
@@ -86,8 +87,10 @@ struct tr_side_input {
     struct tr_side_of of;
     uint64_t rid_first; /* the rids that this slot or group covers: jobs beyond are strays */
     uint64_t rid_last;
-    const struct tr_side_job *jobs;   /* in any order; rising rids are quickest */
-    uint32_t job_count;               /* 0 is allowed */
+    const struct tr_side_job *jobs; /* in any order; by rising rid is quickest */
+    uint32_t job_count;             /* 0 is allowed */
+    uint32_t keyed_max;             /* at most so many are keyed: job_count if that is not known */
+    uint32_t moved_max;             /* at most so many have an id that is not their rid */
     const struct tr_side_job *frames; /* of a slot, by rising place: place, rid, due_us */
     uint32_t frame_count;
 };
@@ -98,18 +101,19 @@ struct tr_side_item { /* of a sort */
     uint32_t job;
 };
 
-struct tr_side_cuts { /* how a section is cut into pages */
-    uint32_t *from;   /* first entry of each page, and the number of entries behind the last */
-    uint32_t room;
-    uint32_t pages;
-    uint32_t entries;
-};
-
-struct tr_side_topic_count {
+struct tr_side_count { /* of a topic */
     uint32_t topic;
     uint32_t live;
     uint32_t dead;
-    uint32_t from; /* entry of T */
+    uint32_t from; /* its first entry of T */
+};
+
+struct tr_side_cuts { /* how a section is cut into pages */
+    uint32_t *from;   /* first entry of each page */
+    uint32_t room;
+    uint32_t pages;
+    uint32_t entries;
+    uint32_t first; /* page of the file */
 };
 
 struct tr_side_build {
@@ -122,19 +126,19 @@ struct tr_side_build {
     uint64_t due_first;
     uint64_t due_last;
     struct tr_side_item *items[2];     /* to sort, job_count each */
+    struct tr_side_count *topics;      /* when that is done, in the first of them */
     uint32_t *order[TR_SIDE_SECTIONS]; /* entry -> job; NULL where there is none */
     uint32_t order_room[TR_SIDE_SECTIONS];
-    uint32_t *t_entry; /* job -> entry of T, as page << 12 | index */
-    struct tr_side_topic_count *topics;
-    uint32_t topic_room;
+    uint32_t *t_entry; /* job -> entry of T: page and index in one */
     struct tr_side_cuts cuts[TR_SIDE_SECTIONS];
+    uint32_t fence_bytes;
     uint32_t fence_pages;
     uint32_t salt;
-    uint32_t page_count; /* of the file, once prepared */
+    uint32_t page_count; /* of the file; 0 until prepared */
     uint32_t next;       /* page that tr_side_build_pages makes next */
 };
 
-/* Takes all memory that the rest needs, about 60 bytes a job: nothing after it can fail. */
+/* Takes all memory that the rest needs, about 50 bytes a job: nothing after it can fail. */
 TR_MUST_USE int tr_side_build_init(struct tr_side_build *b, struct tr_mem *mem,
                                    const struct tr_side_input *in);
 void tr_side_build_fini(struct tr_side_build *b);
@@ -204,6 +208,7 @@ struct tr_side_view {
     enum tr_side_section section;
     uint32_t count;    /* entries */
     uint32_t row_bits; /* of each */
+    uint32_t t_pages;  /* of the sidecar */
     uint64_t base[TR_SIDE_COLUMNS_MAX];
     uint8_t bits[TR_SIDE_COLUMNS_MAX];
     uint16_t shift[TR_SIDE_COLUMNS_MAX]; /* bits of the row before the column */
@@ -217,8 +222,9 @@ TR_MUST_USE int tr_sidecar_view(const struct tr_sidecar *s, enum tr_side_section
 /* The first entry that is not before the key; v->count when all are. */
 uint32_t tr_side_lower(const struct tr_side_view *v, const struct tr_side_job *key);
 
-/* The last entry that is not behind the key; TR_SIDE_NONE when all are. For FRAMES: the frame in
- * which the record at a place is. */
+/* The last entry that is not behind the key; TR_SIDE_NONE when all are. In FRAMES it is the frame
+ * in which the record at a place is; in K and I, with TR_SIDE_RID_MAX as rid, the newest version of
+ * a job: both are always in the page that tr_sidecar_find names. */
 uint32_t tr_side_floor(const struct tr_side_view *v, const struct tr_side_job *key);
 
 /* What an entry has; fields that its section does not have are 0. */
@@ -229,7 +235,8 @@ struct tr_side_row {
     uint32_t dead;
 };
 
-/* index < v->count. TARRY_EDAMAGED: a number in it cannot be. */
+/* TARRY_EDAMAGED: a number in it cannot be, or the page has no such entry. A row's `t` names a page
+ * of T that is there; whether that page has the index is asked of its view. */
 TR_MUST_USE int tr_side_get(const struct tr_side_view *v, uint32_t index, struct tr_side_row *row);
 
 #endif
