@@ -22,7 +22,7 @@
  * entries, which bounds the memory.
  *
  * Cost: 16 * 2 bytes a job to sort, 4 for each order, 4 for where it is in T: 48, and 4 for each
- * keyed one. About 0.3 us a job.
+ * keyed one. 0.3 us a job in a slot, 0.6 at a million jobs (bench_sidecar).
  *
  * Not done here: merging sidecars without all their jobs in memory.
  */
