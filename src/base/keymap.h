@@ -35,7 +35,6 @@ struct tr_keymap {
     uint64_t count;
     unsigned level; /* there are 2^level + split shards; none at all before the first make */
     uint64_t split; /* so many of the 2^level, the last ones, are cut in two */
-    bool promised;  /* make was called, and no put since */
 };
 
 static inline struct tr_keymap_entry tr_keymap_entry(struct tr_siphash hash, uint64_t rid)
@@ -53,8 +52,8 @@ void tr_keymap_init(struct tr_keymap *m, struct tr_mem *mem);
 void tr_keymap_fini(struct tr_keymap *m);
 
 /* Makes a place for this hash: the next put, if it is of this hash, cannot fail, whatever is taken
- * or moved before it. One promise at a time: a second make ends the first. TARRY_ENOMEM: nothing
- * changed. */
+ * or moved before it. One promise at a time: another make, or a load, ends it. TARRY_ENOMEM:
+ * nothing changed. */
 TR_MUST_USE int tr_keymap_make(struct tr_keymap *m, struct tr_siphash hash);
 
 /* The hash must have its place, and the pair must be new. */
@@ -75,8 +74,9 @@ bool tr_keymap_move(struct tr_keymap *m, struct tr_siphash hash, uint64_t old, u
  * stay. Its entries are allocated later. TARRY_ENOMEM: nothing changed. */
 TR_MUST_USE int tr_keymap_expect(struct tr_keymap *m, uint64_t count);
 
-/* Adds entries in rising order. One that is there already is passed over. TARRY_ENOMEM: some of
- * them were added; the same call may be made again. Any map and any count, but best after
+/* Adds entries in rising order. One that is there already is passed over. TARRY_EDAMAGED: they are
+ * not in order, or a rid is 0. Then, or with TARRY_ENOMEM, some of them were added; the same call
+ * may be made again. Any map and any count, but best after
  * tr_keymap_expect and with many at a time: O(count), and one shard more. */
 TR_MUST_USE int tr_keymap_load(struct tr_keymap *m, const struct tr_keymap_entry *sorted,
                                size_t count);
