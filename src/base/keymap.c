@@ -11,20 +11,20 @@
  *
  * That is linear probing with the order kept. A search begins at the home and ends at the first
  * entry that is not smaller, found or not: at 9/10 full it passes 5 entries on average, where plain
- * probing would pass 50 to say no. A table is laid out again, or cut in two, or joined with its
+ * probing would pass 50 to say no. A table is laid out again, or split in two, or joined with its
  * neighbour, in one pass from left to right; so is one made from entries in order, as at start.
  *
- * Shards are cut one at a time, in turn, so that there is one for each SHARD keys. With 2^L of them
- * the last is cut first; the halves of shard i become the shards 2 i and 2 i + 1:
+ * Shards are split one at a time, in turn, so that there is one for each SHARD keys. With 2^L of
+ * them the last is split first; the halves of shard i become the shards 2 i and 2 i + 1:
  *
  *     0  1  2  3  .  .  .  .      level 2, split 0
- *     0  1  2  .  .  .  6  7      level 2, split 1: 3 was cut into 6 and 7
+ *     0  1  2  .  .  .  6  7      level 2, split 1: 3 became 6 and 7
  *     0  .  2  3  4  5  6  7      level 2, split 3: 2 and 3 are the halves of 1
  *     0  1  2  3  4  5  6  7      level 3, split 0
  *
- * The places 2 i and 2 i + 1 are free when i is cut: what was there was cut before. Shards are
- * joined in the reverse order. A shard has 512 to 2,048 keys, as hashes are even; where they are
- * not, or memory was refused for a cut, it is larger, and only the time suffers.
+ * The places 2 i and 2 i + 1 are free when i is split: what was there was split before. Shards are
+ * joined in the reverse order. A shard has 256 to 1,024 keys, as hashes are even; where they are
+ * not, or memory was refused for a split, it is larger, and only the time suffers.
  *
  * Invariants:
  *   1. In a shard entries rise; none stands before its home; no slot between its home and itself is
@@ -35,9 +35,10 @@
  *
  * Cost: a search looks at a header (24 bytes for a shard) and at one or two cache lines. Put and
  * take also shift what stands between the place and the next gap: 30 entries on average when it is
- * nearly full. A layout of 2,048 keys takes about 10 us, is needed once in a twelfth of the shard's
- * keys, and is the longest thing that happens. Memory: 16 bytes for each home; 5/6 to 9/10 of them
- * are taken, so 17.8 to 19.2 bytes, and 0.3 for the room past the end and the header.
+ * nearly full. A layout takes about 10 ns for each key of the shard when none is in the cache, and
+ * is needed once in a twelfth of its keys. The longest thing that happens is the split of a shard
+ * of 1,024 keys: 10 to 30 us; with 2,048 it was 30 to 60. Memory: 16 bytes for each home; 5/6 to
+ * 9/10 of them are taken, so 17.8 to 19.2 bytes, and 0.4 for the room past the end and the header.
  *
  * Why 80 bits: the key is compared anyway, so a false match costs one needless look. With 300 M
  * keys one search in 4 * 10^15 meets one.
@@ -50,8 +51,8 @@
 #include <string.h>
 
 enum {
-    SHARD = 1024, /* keys for each shard, on average */
-    PAGE = 64,    /* headers */
+    SHARD = 512, /* keys for each shard, on average */
+    PAGE = 64,   /* headers */
 };
 
 struct shard {
@@ -127,7 +128,7 @@ static struct shard *at(const struct tr_keymap *m, uint64_t index)
 /* The index of the shard of a hash, and how many bits it stands for. */
 static uint64_t index_of(const struct tr_keymap *m, uint64_t high, unsigned *bits)
 {
-    uint64_t whole = (UINT64_C(1) << m->level) - m->split; /* not cut */
+    uint64_t whole = (UINT64_C(1) << m->level) - m->split; /* not yet split */
 
     *bits = first_bits(high, m->level) < whole ? m->level : m->level + 1;
     return first_bits(high, *bits);
@@ -247,7 +248,7 @@ static int build(struct tr_keymap *m, struct shard *s, unsigned bits, struct sou
 {
     uint32_t homes = homes_for(count + 1);
 
-    for (uint32_t past = 4 + homes / 128;; past *= 2) {
+    for (uint32_t past = 8 + homes / 128;; past *= 2) {
         uint32_t room = homes + past;
 
         *s = (struct shard){.homes = homes, .room = room};
@@ -304,8 +305,8 @@ static uint32_t count_slots(const struct tr_keymap_entry *e, const struct tr_key
     return count;
 }
 
-/* Cuts the next shard in two. */
-static int cut(struct tr_keymap *m)
+/* Splits the next shard. */
+static int split_shard(struct tr_keymap *m)
 {
     uint64_t i = (UINT64_C(1) << m->level) - 1 - m->split;
     unsigned bits = m->level + 1;
@@ -341,8 +342,8 @@ static int cut(struct tr_keymap *m)
     return TARRY_OK;
 }
 
-/* Joins the two shards that were cut last. When there is no memory for it, later. */
-static void join(struct tr_keymap *m)
+/* Joins the two shards that were split last. When there is no memory for it, later. */
+static void join_shards(struct tr_keymap *m)
 {
     unsigned level = m->split > 0 ? m->level : m->level - 1;
     uint64_t split = (m->split > 0 ? m->split : UINT64_C(1) << level) - 1;
@@ -376,7 +377,7 @@ int tr_keymap_make(struct tr_keymap *m, struct tr_siphash hash)
         return TARRY_ENOMEM;
     }
     if (m->count >= shard_count(m) * SHARD) {
-        (void)!cut(m); /* without memory shards are larger for a while */
+        (void)!split_shard(m); /* without memory shards are larger for a while */
     }
     s = shard_of(m, hash.high, &bits);
     return has_room(s) ? TARRY_OK : rebuild(m, s, bits, NULL, 0);
@@ -486,7 +487,7 @@ bool tr_keymap_take(struct tr_keymap *m, struct tr_siphash hash, uint64_t rid)
         (void)!rebuild(m, s, bits, NULL, 0); /* without memory it stays large */
     }
     if (shard_count(m) > 1 && m->count < shard_count(m) * (SHARD * 3 / 8)) {
-        join(m);
+        join_shards(m);
     }
     return true;
 }
@@ -544,7 +545,8 @@ int tr_keymap_expect(struct tr_keymap *m, uint64_t count)
     fresh.level = level;
     fresh.split = split;
     for (uint64_t i = 0; i < UINT64_C(2) << level; i += PAGE) {
-        bool low = i < UINT64_C(1) << level; /* join needs them all, also where none is now */
+        /* Of the low ones all, also where there is no shard now: join_shards wants them. */
+        bool low = i < UINT64_C(1) << level;
         bool high = i + PAGE > 2 * ((UINT64_C(1) << level) - split);
 
         if ((low || high) && make_page(&fresh, i) != TARRY_OK) {
@@ -613,7 +615,7 @@ int tr_keymap_load(struct tr_keymap *m, const struct tr_keymap_entry *sorted, si
         if (load_shard(m, sorted, n) != TARRY_OK) {
             return TARRY_ENOMEM;
         }
-        while (m->count >= (shard_count(m) + 1) * SHARD && cut(m) == TARRY_OK) {
+        while (m->count >= (shard_count(m) + 1) * SHARD && split_shard(m) == TARRY_OK) {
         }
         sorted += n;
         count -= n;

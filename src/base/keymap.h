@@ -34,7 +34,7 @@ struct tr_keymap {
     size_t page_room;              /* pointers allocated */
     uint64_t count;
     unsigned level; /* there are 2^level + split shards; none at all before the first make */
-    uint64_t split; /* so many of the 2^level, the last ones, are cut in two */
+    uint64_t split; /* so many of the 2^level, the last ones, are split in two */
 };
 
 static inline struct tr_keymap_entry tr_keymap_entry(struct tr_siphash hash, uint64_t rid)
