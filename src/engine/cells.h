@@ -40,6 +40,7 @@ struct tr_cells {
     size_t top_room;
     struct tr_cells_leaf *spare_leaves[2]; /* made ahead, for one call of add */
     struct tr_cells_branch *spare_branches[2];
+    uint64_t jobs;  /* counted now */
     uint64_t count; /* cells, of row 0 too */
     uint64_t count_max;
     uint32_t last_row;
