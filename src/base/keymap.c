@@ -73,6 +73,7 @@ struct source {
     const struct tr_keymap_entry *b, *b_end;
 };
 
+/* 5/6 full, or less: there is room for more than these. */
 static uint32_t homes_for(uint32_t count)
 {
     return (uint32_t)((uint64_t)count * 6 / 5) + 4;
@@ -246,7 +247,7 @@ static bool fill(struct shard *s, unsigned bits, struct source from)
 static int build(struct tr_keymap *m, struct shard *s, unsigned bits, struct source from,
                  uint32_t count)
 {
-    uint32_t homes = homes_for(count + 1);
+    uint32_t homes = homes_for(count);
 
     for (uint32_t past = 8 + homes / 128;; past *= 2) {
         uint32_t room = homes + past;
@@ -322,7 +323,6 @@ static int split_shard(struct tr_keymap *m)
     left = right = slots_of(at(m, i));
     if (left.a != NULL) {
         left.a_end = right.a = left.a + probe(at(m, i), m->level, &middle);
-        right.a_end = right.a_end > right.a ? right.a_end : right.a;
     }
     count = count_slots(left.a, left.a_end);
     if (build(m, &fresh[0], bits, left, count) != TARRY_OK) {
@@ -483,7 +483,7 @@ bool tr_keymap_take(struct tr_keymap *m, struct tr_siphash hash, uint64_t rid)
         return false;
     }
     take_at(m, s, bits, (uint32_t)(found - s->slots));
-    if (s->used < s->homes / 2 && homes_for(s->used + 1) < s->homes) {
+    if (s->used < s->homes / 2 && homes_for(s->used) < s->homes) {
         (void)!rebuild(m, s, bits, NULL, 0); /* without memory it stays large */
     }
     if (shard_count(m) > 1 && m->count < shard_count(m) * (SHARD * 3 / 8)) {

@@ -11,7 +11,7 @@
  *     2 rounds   4 rounds       4 rounds
  *     v0 ^= m    out = v0 ^ v1 ^ v2 ^ v3]
  *
- * Cost: about 1.5 ns for 8 bytes, and 15 ns.
+ * Cost: 33 ns for a key of 24 bytes.
  */
 
 #include "base/siphash.h"

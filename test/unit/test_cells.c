@@ -222,6 +222,33 @@ static void test_cells_make_is_a_promise(void **state)
     assert_true(mem.used_bytes == 0);
 }
 
+/* As time goes by: the first cells of the tree go, new ones come at the end. */
+static void test_cells_follow_the_time(void **state)
+{
+    enum { AHEAD = 40000, ALL = 120000 };
+    struct tr_mem mem;
+    struct tr_cells c;
+    uint32_t row;
+
+    (void)state;
+    tr_mem_init(&mem, 0);
+    tr_cells_init(&c, &mem, UINT64_MAX);
+    row = tr_cells_new_row(&c);
+    for (unsigned i = 0; i < ALL + AHEAD; i++) {
+        if (i < ALL) {
+            assert_int_equal(add(&c, row, i * TR_CELL_HOUR_US), TR_RF_CELL_HOUR);
+        }
+        if (i >= AHEAD) {
+            assert_true(tr_cells_sub(&c, row, (i - AHEAD) * TR_CELL_HOUR_US, TR_RF_CELL_HOUR));
+        }
+        assert_true(i % 5000 != 0 || tr_cells_ok(&c));
+        assert_true(mem.used_bytes < 2 * AHEAD * 20);
+    }
+    assert_int_equal(c.count, 0);
+    tr_cells_fini(&c);
+    assert_true(mem.used_bytes == 0);
+}
+
 /* Writes all rows in pieces of `room` bytes and reads them into others. */
 static void copy_cells(const struct tr_cells *from, const uint32_t *rows, struct tr_cells *to,
                        size_t room)
@@ -436,6 +463,7 @@ int main(void)
         cmocka_unit_test(test_cells_go_by_day_at_the_limit),
         cmocka_unit_test(test_cells_end_with_an_error),
         cmocka_unit_test(test_cells_make_is_a_promise),
+        cmocka_unit_test(test_cells_follow_the_time),
         cmocka_unit_test(test_cells_agree_with_model),
         cmocka_unit_test(test_cells_decode_refuses_nonsense),
         cmocka_unit_test(test_cells_are_small),

@@ -99,28 +99,33 @@ static void test_keymap_put_find_take(void **state)
 /* Two keys with one hash: both are found, and each can move past the other. */
 static void test_keymap_keeps_keys_with_the_same_hash(void **state)
 {
-    struct tr_siphash hash = {.high = UINT64_C(1) << 63, .low = 0};
-    struct tr_mem mem;
-    struct tr_keymap m;
+    static const uint64_t highs[] = {0, UINT64_C(1) << 63, UINT64_MAX};
 
     (void)state;
-    tr_mem_init(&mem, 0);
-    tr_keymap_init(&m, &mem);
-    for (uint64_t rid = 40; rid > 0; rid -= 10) {
-        assert_int_equal(add(&m, hash, rid), TARRY_OK);
+    for (unsigned i = 0; i < 3; i++) {
+        struct tr_siphash hash = {.high = highs[i], .low = UINT64_C(0xffff) << 48};
+        struct tr_mem mem;
+        struct tr_keymap m;
+
+        tr_mem_init(&mem, 0);
+        tr_keymap_init(&m, &mem);
+        for (uint64_t rid = 40; rid > 0; rid -= 10) {
+            assert_int_equal(add(&m, hash, rid), TARRY_OK);
+        }
+        assert_true(tr_keymap_move(&m, hash, 10, 35));
+        assert_true(tr_keymap_move(&m, hash, 40, 5));
+        assert_true(tr_keymap_move(&m, hash, 30, 31));
+        assert_true(tr_keymap_find(&m, hash, 0) == 5);
+        assert_true(tr_keymap_find(&m, hash, 5) == 20);
+        assert_true(tr_keymap_find(&m, hash, 20) == 31);
+        assert_true(tr_keymap_find(&m, hash, 31) == 35);
+        assert_true(tr_keymap_find(&m, hash, 35) == 0);
+        assert_true(tr_keymap_take(&m, hash, 20));
+        assert_true(tr_keymap_find(&m, hash, 5) == 31);
+        assert_true(tr_keymap_ok(&m));
+        tr_keymap_fini(&m);
+        assert_true(mem.used_bytes == 0);
     }
-    assert_true(tr_keymap_move(&m, hash, 10, 35));
-    assert_true(tr_keymap_move(&m, hash, 40, 5));
-    assert_true(tr_keymap_move(&m, hash, 30, 31));
-    assert_true(tr_keymap_find(&m, hash, 0) == 5);
-    assert_true(tr_keymap_find(&m, hash, 5) == 20);
-    assert_true(tr_keymap_find(&m, hash, 20) == 31);
-    assert_true(tr_keymap_find(&m, hash, 31) == 35);
-    assert_true(tr_keymap_find(&m, hash, 35) == 0);
-    assert_true(tr_keymap_take(&m, hash, 20));
-    assert_true(tr_keymap_find(&m, hash, 5) == 31);
-    assert_true(tr_keymap_ok(&m));
-    tr_keymap_fini(&m);
 }
 
 /* What must succeed after make, with no memory left, although others leave and move meanwhile. */
