@@ -39,6 +39,7 @@
     X(EMPTIED_UNSYNCED, "R24", "a slot is freed on the word of kills that are not durable", "space.c:tr_space_freeable", "relog", 5000) \
     X(APPLIED_TWICE, "R25", "the checkpoint's last batch is applied again", "replay.c:apply", "generic", 500) \
     X(NOT_FROZEN, "R25", "what changes while a checkpoint is made is not copied first", "checkpoint.c:tr_freeze_job", "generic", 2000) \
+    X(COUNT_NOT_FROZEN, "R25", "a topic is counted as it is when its row is copied", "state.c:count", "generic", 2000) \
     X(NO_RESERVE, "R26", "pushes may use the last slot", "space.c:tr_space_push_ok", "full", 2000) \
     X(LATE_ALLOCATION, "R26", "checkpoints get their blocks when they are written", "recover.c:make_room", "full", 5000) \
     X(LEASE_IS_ATTEMPT, "R27", "the attempt count is the lease number", "handout.c:new_lease", "generic", 2000) \

@@ -289,7 +289,7 @@ static enum tr_verdict delete_far(struct tr_engine *e, struct tr_req *r, uint64_
     }
     (void)tr_load_show_far(e, r);
     tr_log_kill(&e->log, kill, TR_WHY_CANCELLED, tr_engine_base(e), true);
-    TR_CHECK(tr_state_kill(&e->state, rid, e->log.open.no));
+    TR_CHECK(tr_state_kill(&e->state, &kill, e->log.open.no));
     t->deleted++;
     t->totals->deleted++;
     tr_engine_touch_log(e);
@@ -329,7 +329,7 @@ static enum tr_verdict delete_job(struct tr_engine *e, struct tr_req *r)
 
     tr_log_kill(&e->log, kill, held ? TR_WHY_ACKED : TR_WHY_CANCELLED, tr_engine_base(e), true);
     tr_change_unschedule(e, job);
-    TR_CHECK(tr_state_kill(&e->state, kill.rid, e->log.open.no));
+    TR_CHECK(tr_state_kill(&e->state, &kill, e->log.open.no));
     t->deleted++;
     t->totals->deleted++;
     tr_engine_touch_log(e);

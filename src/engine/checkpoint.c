@@ -8,7 +8,7 @@
  *     10  u16  rows
  *     12  u32  bytes used, these 32 included
  *     16  u32  page number
- *     20  u32  0
+ *     20  u32  page 0: 1: topics are counted; else 0
  *     24  u64  batch
  *     32       rows, none of which crosses a page
  *
@@ -20,6 +20,8 @@
  *     2 BITS     u64 number of a block of 8,192 rids, u16 n; then n times u16, the rids alive in
  *                the block; or n = 0xffff and 1,024 bytes of bits
  *     3 CHANGES  ALTER record (base rid 0, clock 0) of a job whose record is outdated
+ *     4 COUNTS   varint topic number, varint jobs; only topics that have some. Page 0 says at byte
+ *                20 whether there are such rows: an older store has none
  *
  * A row that is a record has a crc of its own. Every page carries the batch, so pages of two
  * checkpoints can never be taken for one: a write cut short leaves some of each.
@@ -32,6 +34,7 @@
  *              Those that have died since are remembered until their chunk is copied.
  *     TOPICS   by number. One that goes is copied first. Here more than was there does no harm: a
  *              topic that is new since is without jobs, a newer dead_seq leaves a gap.
+ *     COUNTS   with the topics; what a topic had is kept when that changes (topic->jobs_then).
  *     CHANGES  the altered jobs. job->row is the number of the freeze that has dealt with it; such
  *              a job moves to the end of the list, where newly altered ones go too:
  *
@@ -65,6 +68,7 @@ enum {
     ROW_MAX = 8 + 2 + BLOCK_BYTES,
     CHANGE_MAX = 144, /* an ALTER with every field at its widest */
     TOPIC_ROW_MAX = 300,
+    COUNT_ROW_MAX = 16,
 };
 
 enum { BITS_UNITS = 64 }; /* of work, to copy a chunk of L */
@@ -266,6 +270,7 @@ static int copy_topic(struct tr_freeze *f, const struct tr_topic *t)
     uint8_t row[TR_RECORD_HEAD_MAX + 2 * TR_VARINT_MAX];
     struct tr_record rec = {
         .type = TR_REC_TOPIC, .topic = t->number, .name = {(const uint8_t *)t->name, t->name_len}};
+    uint64_t jobs = t->freeze_no == f->state->jobs.freeze_no ? t->jobs_then : t->jobs;
     size_t len;
 
     if (!t->logged) { /* a later push will write its name; an empty one may need it still */
@@ -275,7 +280,16 @@ static int copy_topic(struct tr_freeze *f, const struct tr_topic *t)
     len += tr_put_varint(row + len, t->next_dead_seq);
     len += tr_put_varint(row + len, 0);
     TR_CHECK(len <= TOPIC_ROW_MAX);
-    return add_row(f, TR_PAGE_TOPICS, row, len);
+    if (add_row(f, TR_PAGE_TOPICS, row, len) != TARRY_OK) {
+        return TARRY_ENOMEM;
+    }
+    if (jobs == 0) {
+        return TARRY_OK;
+    }
+    len = tr_put_varint(row, t->number);
+    len += tr_put_varint(row + len, jobs);
+    TR_CHECK(len <= COUNT_ROW_MAX);
+    return add_row(f, TR_PAGE_COUNTS, row, len);
 }
 
 static int copy_topics(struct tr_freeze *f, unsigned *work)
@@ -337,6 +351,7 @@ static void finish(struct tr_freeze *f)
     tr_put_le(m + TR_UUID + 32, f->altered, 8);
     tr_put_le(page + 10, 1, 2);
     tr_put_le(page + 12, HEAD + META_LEN, 4);
+    tr_put_le(page + 20, 1, 4);
     close_page(p, 0);
     for (unsigned k = 0; k < TR_PAGE_KINDS; k++) {
         if (f->open[k] != 0) {
@@ -481,7 +496,8 @@ uint64_t tr_checkpoint_bound(const struct tr_state *s, uint64_t more)
 
     return TR_PAGE *
            (TR_PAGE_KINDS + bits / (TR_PAGE - HEAD - ROW_MAX) +
-            jobs / ((TR_PAGE - HEAD) / CHANGE_MAX) + topics / ((TR_PAGE - HEAD) / TOPIC_ROW_MAX));
+            jobs / ((TR_PAGE - HEAD) / CHANGE_MAX) + topics / ((TR_PAGE - HEAD) / TOPIC_ROW_MAX) +
+            topics / ((TR_PAGE - HEAD) / COUNT_ROW_MAX));
 }
 
 uint64_t tr_checkpoint_pages(const uint8_t *page, const uint8_t uuid[TR_UUID], uint64_t batch)
@@ -581,6 +597,20 @@ static int load_change(struct tr_reader *r, struct tr_state *s)
     return tr_state_apply(s, &rec, 0, &job);
 }
 
+static int load_count(struct tr_reader *r, struct tr_state *s)
+{
+    uint64_t number = tr_read_varint(r);
+    uint64_t jobs = tr_read_varint(r);
+    struct tr_topic *t =
+        number <= UINT32_MAX ? tr_topics_by_number(&s->topics, (uint32_t)number) : NULL;
+
+    if (r->bad || t == NULL || t->jobs != 0) {
+        return TARRY_EDAMAGED;
+    }
+    t->jobs = jobs;
+    return TARRY_OK;
+}
+
 static int load_kind(const uint8_t *bytes, size_t pages, enum tr_page_kind kind, struct tr_state *s)
 {
     for (size_t i = 0; i < pages; i++) {
@@ -590,9 +620,10 @@ static int load_kind(const uint8_t *bytes, size_t pages, enum tr_page_kind kind,
 
         for (uint64_t rows = page[8] == kind ? tr_get_le(page + 10, 2) : 0;
              rows > 0 && err == TARRY_OK; rows--) {
-            err = kind == TR_PAGE_TOPICS ? load_topic(&r, s)
-                  : kind == TR_PAGE_BITS ? load_bits(&r, s)
-                                         : load_change(&r, s);
+            err = kind == TR_PAGE_TOPICS   ? load_topic(&r, s)
+                  : kind == TR_PAGE_BITS   ? load_bits(&r, s)
+                  : kind == TR_PAGE_COUNTS ? load_count(&r, s)
+                                           : load_change(&r, s);
         }
         if (err != TARRY_OK) {
             return err;
@@ -621,7 +652,8 @@ int tr_checkpoint_load(const uint8_t *bytes, size_t pages, struct tr_state *s)
     if (s->jobs.alive.members != tr_get_le(m + TR_UUID + 24, 8)) {
         return TARRY_EDAMAGED;
     }
-    return TARRY_OK;
+    s->recount = tr_get_le(bytes + 20, 4) == 0;
+    return s->recount ? TARRY_OK : load_kind(bytes, pages, TR_PAGE_COUNTS, s);
 }
 
 int tr_checkpoint_load_changes(const uint8_t *bytes, size_t pages, struct tr_state *s)

@@ -18,7 +18,14 @@
 
 enum { TR_PAGE = 8192, TR_PAGES_PIECE = 8 * TR_PAGE };
 
-enum tr_page_kind { TR_PAGE_META, TR_PAGE_TOPICS, TR_PAGE_BITS, TR_PAGE_CHANGES, TR_PAGE_KINDS };
+enum tr_page_kind {
+    TR_PAGE_META,
+    TR_PAGE_TOPICS,
+    TR_PAGE_BITS,
+    TR_PAGE_CHANGES,
+    TR_PAGE_COUNTS,
+    TR_PAGE_KINDS
+};
 
 struct tr_pages {
     struct tr_mem *mem;

@@ -90,7 +90,7 @@ static int apply_kills(struct tr_replay *p, const struct tr_record *rec, struct 
     struct tr_kill kill;
 
     while (tr_record_next_kill(rec, base, &walk, &kill)) {
-        if (!tr_state_kill(&p->e->state, kill.rid, batch)) {
+        if (!tr_state_kill(&p->e->state, &kill, batch)) {
             return TARRY_EDAMAGED;
         }
     }

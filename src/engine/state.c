@@ -114,7 +114,17 @@ static void before_change(struct tr_state *s, struct tr_job *job, bool dies)
     }
 }
 
-/* A far job is far no more: nothing counts it, but its rid is alive. */
+/* The topic has so many more jobs; a checkpoint in the making wants to know what it was. */
+static void count(struct tr_state *s, struct tr_topic *t, uint64_t more)
+{
+    if (s->freeze != NULL && t->freeze_no != s->jobs.freeze_no && !TR_MUTANT(COUNT_NOT_FROZEN)) {
+        t->jobs_then = t->jobs;
+        t->freeze_no = s->jobs.freeze_no;
+    }
+    t->jobs += more;
+}
+
+/* A far job is far no more: nothing counts it but its topic, and its rid is alive. */
 static bool leave_far(struct tr_state *s, uint64_t rid, uint64_t batch)
 {
     struct tr_far_entry entry;
@@ -126,7 +136,7 @@ static bool leave_far(struct tr_state *s, uint64_t rid, uint64_t batch)
     }
     t = tr_topics_by_number(&s->topics, entry.topic);
     TR_CHECK(t != NULL);
-    t->jobs--;
+    t->jobs -= s->recount;
     t->far--;
     t->totals->far--;
     slot = &s->slots[entry.slot];
@@ -179,7 +189,7 @@ static int add_job(struct tr_state *s, const struct tr_record *rec, struct tr_jo
         return err;
     }
     (*job)->topic = t;
-    t->jobs++;
+    t->jobs += s->recount;
     set_all(*job, rec);
     return TARRY_OK;
 }
@@ -345,22 +355,38 @@ static int apply_topic(struct tr_state *s, const struct tr_record *rec)
     return err;
 }
 
-bool tr_state_kill(struct tr_state *s, uint64_t rid, uint64_t batch)
+/* The same for one that is not in memory. In a replay it may not have been met yet. */
+static bool kill_far(struct tr_state *s, const struct tr_kill *kill, uint64_t batch)
 {
-    struct tr_job *job = tr_jobs_by_rid(&s->jobs, rid);
+    const struct tr_far_entry *entry = tr_far_find(&s->jobs.far, kill->rid);
+    struct tr_topic *t = tr_topics_by_number(&s->topics, kill->topic);
 
-    if (job == NULL && tr_far_find(&s->jobs.far, rid) != NULL) {
-        if (s->freeze != NULL) {
-            tr_freeze_rid(s->freeze, rid);
-        }
-        s->freed_bytes += tr_far_find(&s->jobs.far, rid)->len;
-        return leave_far(s, rid, batch) && tr_bitmap_clear(&s->jobs.alive, rid);
+    if (t == NULL || (entry == NULL && !s->replaying) ||
+        !tr_bitmap_test(&s->jobs.alive, kill->rid)) {
+        return false;
     }
+    if (s->freeze != NULL) {
+        tr_freeze_rid(s->freeze, kill->rid);
+    }
+    if (entry != NULL) {
+        s->freed_bytes += entry->len;
+        (void)leave_far(s, kill->rid, batch);
+    }
+    if (!s->recount) {
+        count(s, t, UINT64_MAX);
+    }
+    return tr_bitmap_clear(&s->jobs.alive, kill->rid);
+}
+
+bool tr_state_kill(struct tr_state *s, const struct tr_kill *kill, uint64_t batch)
+{
+    struct tr_job *job = tr_jobs_by_rid(&s->jobs, kill->rid);
+
     if (job == NULL) {
-        return s->replaying && tr_bitmap_clear(&s->jobs.alive, rid);
+        return kill_far(s, kill, batch);
     }
     before_change(s, job, true);
-    job->topic->jobs--;
+    count(s, job->topic, UINT64_MAX);
     s->freed_bytes += job->record_len;
     tr_job_unplace(job, batch);
     tr_jobs_remove(&s->jobs, job);
@@ -384,6 +410,9 @@ int tr_state_apply(struct tr_state *s, const struct tr_record *rec, uint64_t bat
             return TARRY_EDAMAGED;
         }
         err = rec->type == TR_REC_PUSH ? add_job(s, rec, job) : apply_move(s, rec, batch, job);
+        if (err == TARRY_OK && rec->type == TR_REC_PUSH && !s->recount) {
+            count(s, (*job)->topic, 1);
+        }
         if (err == TARRY_OK) {
             s->next_rid = rec->rid + 1;
         }
@@ -479,6 +508,5 @@ bool tr_state_ok(const struct tr_state *s)
     for (const struct tr_list *n = s->topics.all.next; n != &s->topics.all; n = n->next) {
         jobs += TR_CONTAINER_OF(n, struct tr_topic, link)->jobs;
     }
-    return tr_jobs_ok(&s->jobs) && tr_topics_ok(&s->topics) &&
-           jobs == s->jobs.count + s->jobs.far.count;
+    return tr_jobs_ok(&s->jobs) && tr_topics_ok(&s->topics) && jobs == s->jobs.alive.members;
 }

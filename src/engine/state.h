@@ -32,6 +32,7 @@ struct tr_state {
     uint64_t next_rid;
     uint64_t freed_bytes; /* of records that were killed or moved since the start */
     bool replaying;       /* L came from a checkpoint: some jobs have not been met yet */
+    bool recount;         /* replay of an older store: topics count those that have been met */
     tr_recall_fn *recall; /* replay */
     void *recall_ctx;
     struct tr_slot *slots; /* of the log, by number: where far jobs are */
@@ -66,7 +67,7 @@ TR_MUST_USE int tr_state_bring_back(struct tr_state *s, uint64_t rid, const stru
                                     struct tr_job **job);
 
 /* Applies one kill. The job must be in no list. False: there was none. */
-bool tr_state_kill(struct tr_state *s, uint64_t rid, uint64_t batch);
+bool tr_state_kill(struct tr_state *s, const struct tr_kill *kill, uint64_t batch);
 
 /* The whole job as a record of this type: PUSH, MOVE and RELOG; the body only if it is in memory.
  */

@@ -41,6 +41,8 @@ struct tr_topic {
     uint32_t name_len;
     bool logged;            /* the log or a checkpoint has its name */
     uint64_t jobs;          /* alive, dead and far ones too */
+    uint64_t jobs_then;     /* the same when checkpoint `freeze_no` was begun */
+    uint32_t freeze_no;
     uint64_t far;           /* delayed ones that are not in memory */
     uint64_t next_dead_seq; /* from 1 */
     uint64_t count[TR_DEAD + 1];

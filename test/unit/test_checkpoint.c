@@ -230,7 +230,7 @@ static void change(struct tr_state *s, struct tr_rng *rng)
         (void)push(s, s->next_rid, rec.topic);
         return;
     default:
-        assert_true(tr_state_kill(s, job->rid, 2));
+        assert_true(tr_state_kill(s, &(struct tr_kill){.rid = job->rid}, 2));
         return;
     }
     assert_int_equal(tr_state_apply(s, &rec, 2, &same), TARRY_OK);
@@ -304,7 +304,7 @@ static void test_checkpoint_frozen_without_memory(void **state)
             mem.fail_at = step == seed % 16 ? mem.calls + 1 : 0;
             mem.fail_on = step == seed % 16;
             for (unsigned i = 0; i < 8 && job != NULL; i++) {
-                assert_true(tr_state_kill(&s, job->rid, 2)); /* this never fails */
+                assert_true(tr_state_kill(&s, &(struct tr_kill){.rid = job->rid}, 2)); /* this never fails */
                 job = some_job(&s, &rng);
             }
             mem.fail_at = 0;
