@@ -498,11 +498,10 @@ static bool topics_may_be_gone(const struct sim_oracle *o, const struct sim_ask 
     return true;
 }
 
-/* Does it need the record of a job that may be far? */
+/* Does it need the record of a job that may be far, or its place? */
 static bool needs_record(enum tr_op op)
 {
-    return needs_body(op) || op == TR_OP_KICK ||
-           (about_job(op) && op != TR_OP_DELETE); /* of those, some only to be refused */
+    return needs_body(op) || op == TR_OP_KICK || about_job(op); /* some only to be refused */
 }
 
 /* A refusal for lack of something, not because of the job. */

@@ -15,6 +15,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "engine/group.h"
 #include "engine/record.h"
 #include "sim_disk.h"
 
@@ -46,7 +47,23 @@ void sim_prefix_reset(struct sim_prefix *p)
 struct reader {
     struct sim_prefix *p;
     struct sim_rows *into;
+    const struct tr_engine *e;
 };
+
+static void set_fields(struct sim_row *row, const struct tr_record *rec)
+{
+    row->created_us = rec->created_us;
+    row->delay_us = rec->delay_us;
+    row->ttr_us = rec->ttr_us;
+    row->priority = rec->priority;
+    row->body_len = (uint32_t)rec->body.len;
+    row->reserves = rec->counters.reserves;
+    row->timeouts = rec->counters.timeouts;
+    row->releases = rec->counters.releases;
+    row->buries = rec->counters.buries;
+    row->kicks = rec->counters.kicks;
+    row->body_hash = sim_body_hash(rec->body.at, row->body_len);
+}
 
 /* A far job's facts are in its record. False: it cannot be read. */
 static bool read_record(const struct sim_prefix *p, const struct tr_job_fact *f,
@@ -60,20 +77,21 @@ static bool read_record(const struct sim_prefix *p, const struct tr_job_fact *f,
     ok = sim_disk_peek(p->disk, f->file, f->off, buf, f->len) == f->len &&
          tr_record_decode_known(buf, f->len, f->rid, f->due_us, &rec) == TARRY_OK;
     if (ok) {
-        row->created_us = rec.created_us;
-        row->delay_us = rec.delay_us;
-        row->ttr_us = rec.ttr_us;
-        row->priority = rec.priority;
-        row->body_len = (uint32_t)rec.body.len;
-        row->reserves = rec.counters.reserves;
-        row->timeouts = rec.counters.timeouts;
-        row->releases = rec.counters.releases;
-        row->buries = rec.counters.buries;
-        row->kicks = rec.counters.kicks;
-        row->body_hash = sim_body_hash(rec.body.at, row->body_len);
+        set_fields(row, &rec);
     }
     free(buf);
     return ok;
+}
+
+static struct sim_row *new_row(struct sim_rows *r, uint64_t rid)
+{
+    r->sorted = r->sorted && (r->count == 0 || r->rows[r->count - 1].rid < rid);
+    if (r->count == r->room) {
+        r->room = r->room == 0 ? 64 : r->room * 2;
+        r->rows = realloc(r->rows, r->room * sizeof(*r->rows));
+        TR_CHECK(r->rows != NULL);
+    }
+    return &r->rows[r->count++];
 }
 
 static void add_row(void *ctx, const struct tr_job_fact *f)
@@ -87,13 +105,7 @@ static void add_row(void *ctx, const struct tr_job_fact *f)
         sim_fail(reader->p->report, "I7", "job %" PRIu64 " is in an unknown topic", f->id);
         return;
     }
-    r->sorted = r->sorted && (r->count == 0 || r->rows[r->count - 1].rid < f->rid);
-    if (r->count == r->room) {
-        r->room = r->room == 0 ? 64 : r->room * 2;
-        r->rows = realloc(r->rows, r->room * sizeof(*r->rows));
-        TR_CHECK(r->rows != NULL);
-    }
-    row = &r->rows[r->count++];
+    row = new_row(r, f->rid);
     *row = (struct sim_row){
         .rid = f->rid,
         .id = f->id,
@@ -120,6 +132,79 @@ static void add_row(void *ctx, const struct tr_job_fact *f)
     }
 }
 
+/* A job of a run. */
+static void add_run_row(struct reader *reader, const struct tr_record *rec)
+{
+    struct sim_prefix *p = reader->p;
+    struct sim_row *row = new_row(reader->into, rec->rid);
+    int topic = -1;
+
+    for (unsigned i = 0; i < p->model->topic_count; i++) {
+        if (p->model->topics[i].number == rec->topic) {
+            topic = (int)i;
+        }
+    }
+    *row = (struct sim_row){.rid = rec->rid,
+                            .id = rec->mask & TR_FIELD(ID) ? rec->id : rec->rid,
+                            .due_us = rec->due_us,
+                            .dead_seq = rec->mask & TR_FIELD(DEAD) ? rec->dead.seq : 0,
+                            .away = true,
+                            .topic = (uint32_t)topic};
+    set_fields(row, rec);
+    if (topic < 0) { /* the model has not heard of the number yet */
+        const struct sim_job *j = sim_model_find(p->model, row->id);
+
+        row->topic = j != NULL ? j->topic : 0;
+    }
+}
+
+static void add_run(struct reader *reader, const struct tr_group_fact *g, unsigned piece)
+{
+    struct tr_run_of of = {.group = g->no, .piece = piece};
+    uint32_t len = piece == 0 ? g->run_bytes : g->dead_bytes;
+    char name[TR_IO_NAME_MAX];
+    uint8_t *bytes = malloc(len + 1);
+    struct tr_run_trailer trailer;
+    struct tr_run_footer footer;
+
+    TR_CHECK(bytes != NULL);
+    memcpy(of.uuid, g->uuid, sizeof of.uuid);
+    tr_group_name(name, g->no, (enum tr_group_file)piece);
+    if (len < TR_RUN_TRAILER || sim_disk_peek(reader->p->disk, name, 0, bytes, len) != len ||
+        tr_run_trailer(bytes + len - TR_RUN_TRAILER, &of, len, &trailer) != TARRY_OK ||
+        tr_run_footer(bytes + trailer.footer_off, &of, &trailer, &footer) != TARRY_OK) {
+        sim_fail(reader->p->report, "I10", "run %s cannot be read", name);
+        free(bytes);
+        return;
+    }
+    for (uint32_t i = 0; i < footer.block_count; i++) {
+        struct tr_run_block_stat stat = tr_run_footer_block(&footer, i);
+        struct tr_run_block block;
+        struct tr_record rec;
+        uint64_t place;
+
+        if (tr_run_block(&footer, i, bytes + stat.off, &block) != TARRY_OK) {
+            sim_fail(reader->p->report, "I10", "block %u of run %s cannot be read", i, name);
+            break;
+        }
+        while (tr_run_next(&block, &rec, &place) == TARRY_OK) {
+            if (tr_engine_only_in_run(reader->e, rec.rid)) {
+                add_run_row(reader, &rec);
+            }
+        }
+    }
+    free(bytes);
+}
+
+static void add_group(void *ctx, const struct tr_group_fact *g)
+{
+    for (unsigned piece = 0; piece < 2; piece++) {
+        if ((piece == 0 ? g->run_bytes : g->dead_bytes) != 0) {
+            add_run(ctx, g, piece);
+        }
+    }
+}
+
 static int by_rid(const void *a, const void *b)
 {
     const struct sim_row *x = a;
@@ -130,11 +215,12 @@ static int by_rid(const void *a, const void *b)
 
 static void read_into(struct sim_prefix *p, const struct tr_engine *e, struct sim_rows *into)
 {
-    struct reader reader = {p, into};
+    struct reader reader = {p, into, e};
 
     into->count = 0;
     into->sorted = true;
     tr_engine_facts(e, add_row, &reader);
+    tr_engine_groups(e, add_group, &reader);
     if (!into->sorted) {
         qsort(into->rows, into->count, sizeof(*into->rows), by_rid);
     }

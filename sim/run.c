@@ -167,6 +167,8 @@ static int open_engine(struct sim_run *r)
     c.linger_us = p->linger_us;
     c.many_topics = p->many_topics;
     c.near_us = p->near_us;
+    c.far_max = p->far_max;
+    c.promote_slots = p->promote_slots;
     c.checkpoint_us = p->checkpoint_us;
     c.idle_us = p->idle_us;
     c.ctx = r;

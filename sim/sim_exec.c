@@ -106,6 +106,7 @@ static struct sim_file *file_of(struct sim_exec *x, const struct tr_io *io, int 
         return sim_files_find(&x->files, io->name);
     case TR_IO_LIST:
     case TR_IO_DIRSYNC:
+    case TR_IO_CALL:
         return NULL;
     default:
         return handle_of(x, io)->file;
@@ -120,6 +121,7 @@ static const char *name_of(struct sim_exec *x, const struct tr_io *io, int op)
         return io->name;
     case TR_IO_LIST:
     case TR_IO_DIRSYNC:
+    case TR_IO_CALL:
         return "";
     default:
         return handle_of(x, io)->file->name;
@@ -154,7 +156,7 @@ static bool fits(struct sim_exec *x, const struct tr_io *io, int op, int code)
 {
     switch (code) {
     case TARRY_EIO:
-        return op != TR_IO_CLOSE;
+        return op != TR_IO_CLOSE && op != TR_IO_CALL;
     case TARRY_ENOSPC:
         return needs_space(x, io, op);
     case SIM_FAIL_SHORT:
@@ -210,6 +212,7 @@ static int fault_of(struct sim_exec *x, const struct tr_io *io, int op)
     }
     switch (op) {
     case TR_IO_CLOSE:
+    case TR_IO_CALL:
         break;
     case TR_IO_READ:
     case TR_IO_READ_DIRECT:
@@ -575,6 +578,9 @@ static int do_op(struct sim_exec *x, struct tr_io *io, int op, int fault)
         return op_list(x, io, fault);
     case TR_IO_DIRSYNC:
         return op_dirsync(x, fault);
+    case TR_IO_CALL:
+        io->call(io->buf);
+        return TARRY_OK;
     default:
         tr_check_failed("an op that port/disk.h knows", __FILE__, __LINE__);
     }

@@ -59,6 +59,8 @@ static void draw_config(struct sim_params *p, struct tr_rng *rng)
     p->linger_us = sim_between(rng, 0, 1) * sim_spread(rng, 10, 5 * MS);
     p->many_topics = (unsigned)sim_between(rng, 0, 3);
     p->near_us = sim_spread(rng, 1, 100) * (sim_dice(rng, 70) ? 10 * MS : 60000 * MS);
+    p->promote_slots = sim_dice(rng, 60) ? (unsigned)sim_between(rng, 1, 3) : 0;
+    p->far_max = sim_spread(rng, 1, 200);
     p->checkpoint_us = sim_spread(rng, 5 * MS, 30 * SEC);
     p->idle_us = sim_spread(rng, 10 * MS, 10 * SEC);
     p->mem_bytes = 64 * KIB * KIB;
@@ -300,7 +302,7 @@ static void swarm_fault(struct sim_params *p, struct tr_rng *rng)
 
 static void swarm_memory(struct sim_params *p, struct tr_rng *rng)
 {
-    p->mem_bytes = sim_spread(rng, 512 * KIB, 2048 * KIB);
+    p->mem_bytes = sim_spread(rng, 1024 * KIB, 3072 * KIB);
     p->mem_small = true;
     p->body_big_pct = 50;
     p->live_max = 200;
@@ -330,6 +332,9 @@ static void swarm_order(struct sim_params *p, struct tr_rng *rng)
 static void swarm_far(struct sim_params *p, struct tr_rng *rng)
 {
     p->near_us = sim_spread(rng, 1 * MS, 2000 * MS);
+    p->promote_slots = sim_dice(rng, 80) ? (unsigned)sim_between(rng, 1, 3) : 0;
+    p->far_max = sim_spread(rng, 1, 40);
+    p->slot_bytes = 64 * KIB;
     p->delay_pct = 90;
     p->op_weight[TR_OP_PEEK_FIRST] = 6;
     p->op_weight[TR_OP_KICK] = sim_dice(rng, 50) ? 4 : 1;

@@ -57,6 +57,8 @@ struct sim_params {
     uint64_t linger_us;
     unsigned many_topics;
     uint64_t near_us;
+    uint64_t far_max;
+    unsigned promote_slots;
     uint64_t checkpoint_us;
     uint64_t idle_us;
     uint64_t mem_bytes; /* limit */

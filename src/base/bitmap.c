@@ -329,6 +329,39 @@ bool tr_bitmap_test(const struct tr_bitmap *b, uint64_t n)
     return c != NULL && chunk_test(c, (uint16_t)(n % TR_BITMAP_CHUNK));
 }
 
+/* The least member of a chunk from `low` on, or TR_BITMAP_CHUNK. */
+static uint32_t next_in(const struct tr_bitmap_chunk *c, uint32_t low)
+{
+    uint32_t n = low;
+
+    if (c->room > 0) {
+        uint32_t i = 0;
+
+        while (i < c->count && c->array[i] < low) {
+            i++;
+        }
+        return i < c->count ? c->array[i] : TR_BITMAP_CHUNK;
+    }
+    while (n < TR_BITMAP_CHUNK && (c->bits[n / 8] >> (n % 8) & 1) == 0) {
+        n += c->bits[n / 8] >> (n % 8) == 0 ? 8 - n % 8 : 1;
+    }
+    return n;
+}
+
+uint64_t tr_bitmap_next(const struct tr_bitmap *b, uint64_t n)
+{
+    for (size_t i = find_index(b, n / TR_BITMAP_CHUNK); i < b->count; i++) {
+        const struct tr_bitmap_chunk *c = &b->chunks[i];
+        uint64_t first = (uint64_t)c->number * TR_BITMAP_CHUNK;
+        uint32_t found = next_in(c, n > first ? (uint32_t)(n - first) : 0);
+
+        if (found < TR_BITMAP_CHUNK) {
+            return first + found;
+        }
+    }
+    return UINT64_MAX;
+}
+
 bool tr_bitmap_next_chunk(const struct tr_bitmap *b, uint64_t first, uint64_t *number,
                           uint8_t bits[TR_BITMAP_BYTES])
 {

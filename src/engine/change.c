@@ -258,8 +258,12 @@ static enum tr_verdict push(struct tr_engine *e, struct tr_req *r)
 static enum tr_verdict find(struct tr_engine *e, struct tr_req *r, bool held_only,
                             struct tr_job **job)
 {
-    int err;
+    int err = tr_load_locate(e, r->id);
 
+    *job = NULL;
+    if (err != TARRY_OK) {
+        return end(e, r, err);
+    }
     if (held_only && tr_load_show_far(e, r)) {
         *job = NULL;
         return tr_engine_finish(e, r, TARRY_ESTATE);
@@ -302,8 +306,11 @@ static enum tr_verdict delete_job(struct tr_engine *e, struct tr_req *r)
     struct tr_job *job = tr_jobs_by_id(&e->state.jobs, r->id);
     uint64_t far = job == NULL ? tr_far_rid(&e->state.jobs.far, r->id) : 0;
     bool held = job != NULL && tr_handout_held_by(job, r);
-    int err;
+    int err = tr_load_locate(e, r->id);
 
+    if (err != TARRY_OK) {
+        return end(e, r, err);
+    }
     if (far != 0 && (r->lease == 0 || r->force)) {
         return delete_far(e, r, far);
     }

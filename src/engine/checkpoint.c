@@ -390,7 +390,7 @@ int tr_freeze_begin(struct tr_freeze *f, struct tr_pages *p, struct tr_state *s,
                             .step = TR_PAGE_BITS,
                             .next_rid = s->next_rid,
                             .next_topic = s->topics.next_number,
-                            .jobs = s->jobs.count + s->jobs.far.count,
+                            .jobs = s->jobs.alive.members,
                             .altered = s->jobs.altered,
                             .topic = s->topics.all.next};
     memcpy(f->uuid, uuid, TR_UUID);

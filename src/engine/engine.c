@@ -40,6 +40,8 @@ void tr_engine_config_init(struct tr_engine_config *c, struct tr_mem *mem)
         .checkpoint_slack = UINT64_C(4) << 20,
         .seal_us = 50000,
         .near_us = 60000000,
+        .far_max = 400000,
+        .promote_slots = 4,
         .lazy_us = 100000,
         .gather_us = 5000,
         .gather_bytes = UINT64_C(256) << 10,
@@ -307,6 +309,7 @@ static void place(struct tr_engine *e, const struct tr_placed *p)
     if (job == NULL) {
         return; /* dead or moved before it was written */
     }
+    e->log.tail->last_rid = p->rid > e->log.tail->last_rid ? p->rid : e->log.tail->last_rid;
     tr_job_unplace(job, e->log.flight.no); /* a RELOG takes the place of the old record */
     tr_job_place(job, e->log.tail, e->log.flight_off + TR_FRAME_HEAD + p->off, p->len);
     if (tr_load_far(e, job)) {
@@ -450,7 +453,7 @@ static uint64_t next_turn(const struct tr_engine *e)
     if (e->failed) {
         return TR_NEVER;
     }
-    if (e->work == 0 || e->placing || e->meta.freeze.state != NULL ||
+    if (e->work == 0 || e->placing || tr_promote_goes_on(e) || e->meta.freeze.state != NULL ||
         (e->moved && e->stalled_first != NULL)) {
         return e->now.boot_us;
     }
@@ -474,6 +477,7 @@ static uint64_t next_turn(const struct tr_engine *e)
     }
     at = min(at, e->idle_at);
     at = min(at, tr_load_next(e));
+    at = min(at, e->promote.retry_at > e->now.boot_us ? e->promote.retry_at : TR_NEVER);
     return min(at, e->space.retry_at);
 }
 
@@ -503,6 +507,8 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
         e->idle_at = TR_NEVER;
         e->space.idle = true;
     }
+    tr_promote_step(e);
+    tr_retire_step(e);
     tr_space_step(e);
     commit(e);
     tr_meta_step(e);
@@ -525,6 +531,12 @@ void tr_engine_io_done(struct tr_engine *e, struct tr_io *io, struct tr_now now)
         tr_meta_io_done(e, io);
     } else if (io == &e->space.io) {
         tr_space_io_done(e, io);
+    } else if (io == &e->promote.io) {
+        tr_promote_io_done(e, io);
+    } else if (io == &e->retire.io) {
+        tr_retire_io_done(e, io);
+    } else if (tr_fetch_owns(e, io)) {
+        tr_fetch_io_done(e, io);
     } else {
         tr_read_done(e, io->owner);
     }
@@ -538,7 +550,8 @@ unsigned tr_engine_work(const struct tr_engine *e)
 
 bool tr_engine_busy(const struct tr_engine *e)
 {
-    return tr_log_busy(&e->log) || tr_meta_busy(e) || tr_space_busy(e) || e->read_count != 0;
+    return tr_log_busy(&e->log) || tr_meta_busy(e) || tr_space_busy(e) || e->read_count != 0 ||
+           e->fetch.reads != 0 || tr_promote_busy(e) || e->retire.busy;
 }
 
 bool tr_engine_failed(const struct tr_engine *e)
@@ -557,9 +570,12 @@ void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s)
     const struct tr_totals *all = &ts->totals;
 
     *s = (struct tr_engine_stat){
-        .jobs = e->state.jobs.count + e->state.jobs.far.count,
+        .jobs = e->state.jobs.alive.members,
         .topics = ts->count,
-        .far = e->state.jobs.far.count,
+        .far = e->state.jobs.far.count - e->state.jobs.far.located + e->state.jobs.runs,
+        .runs = e->state.jobs.runs,
+        .groups = e->groups.count,
+        .promotions = e->promote.made,
         .sent = e->load.sent,
         .loaded = e->load.loaded,
         .delayed = all->count[TR_DELAYED] + all->far,
@@ -599,6 +615,31 @@ void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s)
     }
 }
 
+void tr_engine_groups(const struct tr_engine *e, tr_group_fn *fn, void *ctx)
+{
+    for (uint32_t i = 0; i < e->groups.count; i++) {
+        const struct tr_group *g = e->groups.order[i];
+
+        if (g->leaving) {
+            continue;
+        }
+        struct tr_group_fact fact = {.no = g->is.no,
+                                     .run_bytes = g->is.bytes[TR_GROUP_LIVE],
+                                     .dead_bytes = g->is.bytes[TR_GROUP_DEAD],
+                                     .uuid = e->log.uuid};
+
+        fn(ctx, &fact);
+    }
+}
+
+bool tr_engine_only_in_run(const struct tr_engine *e, uint64_t rid)
+{
+    const struct tr_far_entry *entry = tr_far_find(&e->state.jobs.far, rid);
+
+    return tr_bitmap_test(&e->state.jobs.alive, rid) &&
+           tr_jobs_by_rid(&e->state.jobs, rid) == NULL && (entry == NULL || entry->located);
+}
+
 static void far_facts(const struct tr_engine *e, tr_fact_fn *fn, void *ctx)
 {
     const struct tr_far *far = &e->state.jobs.far;
@@ -619,6 +660,9 @@ static void far_facts(const struct tr_engine *e, tr_fact_fn *fn, void *ctx)
                                        .off = entry->off,
                                        .len = entry->len};
 
+            if (entry->located) {
+                continue; /* the run tells */
+            }
             tr_log_slot_name(fact.file, entry->slot);
             fn(ctx, &fact);
         }
@@ -669,9 +713,9 @@ bool tr_engine_ok(const struct tr_engine *e)
             job->timer.armed != (job->state == TR_DELAYED || job->state == TR_RESERVED)) {
             return false;
         }
-        live += job->slot != NULL;
+        live += job->slot != NULL && job->slot->number < TR_MANIFEST_SLOTS_MAX;
     }
-    live += e->state.jobs.far.count;
+    live += e->state.jobs.far.count - e->state.jobs.far.located;
     for (uint32_t i = 0; i < e->log.slots_max; i++) {
         live -= e->log.slots[i].live;
     }

@@ -41,6 +41,8 @@ struct tr_engine_config {
     uint64_t checkpoint_slack; /* bytes that checkpoint files have beyond what is needed now */
     uint64_t seal_us;          /* idle time before a SEAL */
     uint64_t near_us;          /* jobs due within this are in memory */
+    uint64_t far_max;          /* far jobs in slots; with more the oldest slots become a group */
+    unsigned promote_slots;    /* so many of them at a time; 0: never */
     uint64_t lazy_us;          /* an ATTEMPT waits at most so long for company */
     uint64_t gather_us;        /* weak sync: so does everything, */
     uint64_t gather_bytes;     /* or until there is so much of it */
@@ -126,6 +128,9 @@ struct tr_engine_stat {
     uint64_t epoch;
     bool refusing;   /* pushes are refused for lack of space */
     uint64_t far;    /* jobs that are not in memory, */
+    uint64_t runs;   /* those of them with records in runs, */
+    uint64_t groups; /* in so many groups; */
+    uint64_t promotions;
     uint64_t sent;   /* how often one left it since the start, */
     uint64_t loaded; /* and came back */
 };
@@ -148,7 +153,19 @@ struct tr_job_fact {
     uint64_t off;
     uint32_t len;
 };
+/* A group of run files, whose jobs are no facts: who wants to know must read them. */
+struct tr_group_fact {
+    uint64_t no;
+    uint32_t run_bytes;
+    uint32_t dead_bytes;
+    const uint8_t *uuid; /* of the store */
+};
+typedef void tr_group_fn(void *ctx, const struct tr_group_fact *fact);
+
 typedef void tr_fact_fn(void *ctx, const struct tr_job_fact *fact);
+void tr_engine_groups(const struct tr_engine *e, tr_group_fn *fn, void *ctx);
+bool tr_engine_only_in_run(const struct tr_engine *e, uint64_t rid); /* alive, and nowhere else */
+
 void tr_engine_facts(const struct tr_engine *e, tr_fact_fn *fn, void *ctx);
 
 /* Checks all invariants; for TR_SLOW_CHECK and tests. */

@@ -174,6 +174,7 @@ int tr_far_put(struct tr_far *f, uint64_t rid, uint64_t id, const struct tr_far_
     page->count++;
     page->due_us = entry->due_us < page->due_us ? entry->due_us : page->due_us;
     f->count++;
+    f->located += entry->located;
     if (id != rid) {
         TR_CHECK(tr_map_put(&f->rids, id, as_pointer(rid)) == TARRY_OK);
         TR_CHECK(tr_map_put(&f->ids, rid, as_pointer(id)) == TARRY_OK);
@@ -189,11 +190,11 @@ struct tr_far_entry *tr_far_find(const struct tr_far *f, uint64_t rid)
     return page != NULL && (page->bits & bit) != 0 ? &page->entries[place_of(page, bit)] : NULL;
 }
 
-bool tr_far_take(struct tr_far *f, uint64_t rid, struct tr_far_entry *entry)
+/* Takes the entry out of its page. */
+static bool take_entry(struct tr_far *f, uint64_t rid, struct tr_far_entry *entry)
 {
     struct tr_far_page *page = find_page(f, rid);
     uint64_t bit = bit_of(rid);
-    const void *id;
     unsigned at;
 
     if (page == NULL || (page->bits & bit) == 0) {
@@ -206,10 +207,7 @@ bool tr_far_take(struct tr_far *f, uint64_t rid, struct tr_far_entry *entry)
     memmove(page->entries + at, page->entries + at + 1,
             (page->count - at) * sizeof page->entries[0]);
     f->count--;
-    id = tr_map_count(&f->ids) != 0 ? tr_map_take(&f->ids, rid) : NULL;
-    if (id != NULL) {
-        TR_CHECK(tr_map_take(&f->rids, as_number(id)) != NULL);
-    }
+    f->located -= entry->located;
     if (page->count == 0) {
         page_drop(f, page);
     } else if (page->room > ROOM_MIN && page->count <= page->room / 4) {
@@ -218,21 +216,68 @@ bool tr_far_take(struct tr_far *f, uint64_t rid, struct tr_far_entry *entry)
     return true;
 }
 
+bool tr_far_take(struct tr_far *f, uint64_t rid, struct tr_far_entry *entry)
+{
+    if (!take_entry(f, rid, entry)) {
+        return false;
+    }
+    tr_far_forget_moved(f, rid);
+    return true;
+}
+
+bool tr_far_unlocate(struct tr_far *f, uint64_t rid)
+{
+    struct tr_far_entry entry;
+
+    return take_entry(f, rid, &entry);
+}
+
+/* ---- those that were moved ---- */
+
+int tr_far_note_moved(struct tr_far *f, uint64_t rid, uint64_t id)
+{
+    if (tr_map_reserve(&f->rids, 1) != TARRY_OK || tr_map_reserve(&f->ids, 1) != TARRY_OK) {
+        return TARRY_ENOMEM;
+    }
+    TR_CHECK(tr_map_put(&f->rids, id, as_pointer(rid)) == TARRY_OK);
+    TR_CHECK(tr_map_put(&f->ids, rid, as_pointer(id)) == TARRY_OK);
+    return TARRY_OK;
+}
+
+void tr_far_forget_moved(struct tr_far *f, uint64_t rid)
+{
+    const void *id = tr_map_count(&f->ids) != 0 ? tr_map_take(&f->ids, rid) : NULL;
+
+    if (id != NULL) {
+        TR_CHECK(tr_map_take(&f->rids, as_number(id)) != NULL);
+    }
+}
+
+uint64_t tr_far_moved_rid(const struct tr_far *f, uint64_t id)
+{
+    return as_number(tr_map_find(&f->rids, id));
+}
+
+uint64_t tr_far_moved_id(const struct tr_far *f, uint64_t rid)
+{
+    return as_number(tr_map_find(&f->ids, rid));
+}
+
 uint64_t tr_far_rid(const struct tr_far *f, uint64_t id)
 {
-    uint64_t rid = as_number(tr_map_find(&f->rids, id));
+    uint64_t rid = tr_far_moved_rid(f, id);
 
-    if (rid == 0 && tr_far_find(f, id) != NULL && tr_map_find(&f->ids, id) == NULL) {
+    if (rid == 0 && tr_far_moved_id(f, id) == 0) {
         rid = id;
     }
-    return rid;
+    return rid != 0 && tr_far_find(f, rid) != NULL ? rid : 0;
 }
 
 uint64_t tr_far_id(const struct tr_far *f, uint64_t rid)
 {
-    const void *id = tr_map_find(&f->ids, rid);
+    uint64_t id = tr_far_moved_id(f, rid);
 
-    return id != NULL ? as_number(id) : tr_far_find(f, rid) != NULL ? rid : 0;
+    return tr_far_find(f, rid) == NULL ? 0 : id != 0 ? id : rid;
 }
 
 /* ---- walks ---- */
@@ -285,5 +330,5 @@ bool tr_far_ok(const struct tr_far *f)
         }
         count += page->count;
     }
-    return ok && count == f->count && tr_map_count(&f->ids) == tr_map_count(&f->rids);
+    return ok && count == f->count;
 }

@@ -23,9 +23,10 @@ struct tr_far_entry {
     uint32_t topic;
     uint32_t off; /* of its record in the slot */
     uint32_t len;
-    uint16_t slot; /* number */
-    bool loading;  /* its record is being read */
-    bool bad;      /* it cannot be read: reported, and left alone */
+    uint16_t slot; /* number of the slot or run */
+    bool loading : 1; /* its record is being read */
+    bool bad : 1;     /* it cannot be read: reported, and left alone */
+    bool located : 1; /* its record is in a run: it is here only because somebody asked */
 };
 
 /* Neighbours, in the order of their rids. */
@@ -53,6 +54,7 @@ struct tr_far {
     struct tr_map rids;   /* by id, of those whose rid is another, */
     struct tr_map ids;    /* and by rid: rid or id as a pointer */
     uint64_t count;
+    uint64_t located; /* of those */
 };
 
 void tr_far_init(struct tr_far *f, struct tr_mem *mem);
@@ -68,7 +70,16 @@ struct tr_far_entry *tr_far_find(const struct tr_far *f, uint64_t rid);
 /* Removes it. False: there is none. */
 bool tr_far_take(struct tr_far *f, uint64_t rid, struct tr_far_entry *entry);
 
-/* The rid of the job with this id, and the other way round; 0: it is not here. */
+/* Takes the entry away, but the job stays far: its record is in a run. False: there is none. */
+bool tr_far_unlocate(struct tr_far *f, uint64_t rid);
+
+/* Jobs whose record is in a run have no entry; of those that were moved the id is kept. */
+TR_MUST_USE int tr_far_note_moved(struct tr_far *f, uint64_t rid, uint64_t id);
+void tr_far_forget_moved(struct tr_far *f, uint64_t rid);
+uint64_t tr_far_moved_rid(const struct tr_far *f, uint64_t id); /* 0: it was not */
+uint64_t tr_far_moved_id(const struct tr_far *f, uint64_t rid);
+
+/* The rid of the job with this id, and the other way round; 0: it has no entry. */
 uint64_t tr_far_rid(const struct tr_far *f, uint64_t id);
 uint64_t tr_far_id(const struct tr_far *f, uint64_t rid);
 

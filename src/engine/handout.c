@@ -810,6 +810,9 @@ static enum tr_verdict with_lease(struct tr_engine *e, struct tr_req *r)
 {
     struct tr_job *job = tr_jobs_by_id(&e->state.jobs, r->id);
 
+    if (job == NULL && tr_load_locate(e, r->id) == TARRY_EFULL) {
+        return TR_STALL;
+    }
     if (job == NULL) {
         bool far = tr_load_show_far(e, r); /* then nobody holds it */
 

@@ -21,8 +21,10 @@
 #include "engine/checkpoint.h"
 #include "engine/clock.h"
 #include "engine/engine.h"
+#include "engine/group.h"
 #include "engine/log.h"
 #include "engine/manifest.h"
+#include "engine/promote.h"
 #include "engine/state.h"
 #include "engine/wheel.h"
 
@@ -170,13 +172,63 @@ struct tr_load {
         uint64_t rid;
         uint64_t due_us;
         uint64_t id;
-    } pulled[TR_PULL_MAX]; /* in order */
+        struct tr_far_entry entry; /* of one in a run */
+    } pulled[TR_PULL_MAX];         /* in order */
+    bool pull_runs;                /* slots have been looked through, runs are */
     uint32_t front_topic;  /* the topic whose jobs are in memory up to this, or 0 */
     uint64_t front_us;
     uint64_t front_id;
     uint64_t front_until; /* boot */
     uint64_t sent;        /* since the start: out of memory, */
     uint64_t loaded;      /* and back */
+};
+
+/* A group that nothing alive is in goes; see retire.c. */
+struct tr_retire {
+    struct tr_group *group; /* being removed, or NULL */
+    bool busy;              /* a request is out */
+    bool named;             /* the manifest still names it; */
+    uint64_t batch;         /* it may be without it when this one is durable */
+    unsigned unlinked;      /* files */
+    struct tr_io io;
+    uint32_t next; /* place in order that is looked at next */
+};
+
+enum { TR_FETCH_SEEKS = 32, TR_FETCH_LOCATED = 4096 };
+
+/* A page or block on its way. */
+struct tr_fetch_read {
+    struct tr_io io;
+    bool busy;
+    bool direct;
+    struct tr_group *group;
+    enum tr_side_section section;
+    uint32_t page; /* or block */
+    uint32_t index;
+    uint64_t rid;
+    uint64_t damaged_until; /* boot: this rid cannot be found */
+    uint8_t *buf;
+    size_t room;
+};
+
+/* What is read from run files; see fetch.c. */
+struct tr_fetch {
+    struct tr_fetch_read seeks[TR_FETCH_SEEKS];
+    struct tr_fetch_read pull;
+    struct tr_fetch_read block;
+    unsigned reads;             /* in flight */
+    struct tr_run_block records; /* of the block in hand: */
+    bool taking;                 /* there is one, */
+    bool whole;                  /* and nothing of it is left so far */
+    bool skipped;                /* some block could not be read */
+    uint64_t sweep_no;           /* groups up to this one are swept, */
+    uint64_t pull_no;            /* or looked through */
+    struct tr_located {
+        uint64_t rid;
+        uint64_t until_us; /* boot */
+    } located[TR_FETCH_LOCATED]; /* a ring */
+    uint64_t located_next;
+    uint64_t located_count;
 };
 
 struct tr_engine {
@@ -189,6 +241,10 @@ struct tr_engine {
     struct tr_meta meta;
     struct tr_space space;
     struct tr_load load;
+    struct tr_groups groups;
+    struct tr_fetch fetch;
+    struct tr_promote promote;
+    struct tr_retire retire;
     struct tr_clock clock;
     struct tr_now now;
 
@@ -318,6 +374,58 @@ void tr_load_done(struct tr_engine *e, const struct tr_read *read, int status);
 /* Asks for the record of a far job. TARRY_EFULL: later; TARRY_ENOMEM, TARRY_ENOSPC: when others are
  * gone. */
 TR_MUST_USE int tr_load_start(struct tr_engine *e, uint64_t rid);
+
+/* A job that only its run knows gets an entry. TARRY_EFULL: soon; TARRY_OK: it needs none, or there is
+ * no such job. */
+TR_MUST_USE int tr_load_locate(struct tr_engine *e, uint64_t id);
+void tr_load_later(struct tr_engine *e); /* something could not be loaded now */
+/* A far job comes back with this record; it has an entry. */
+TR_MUST_USE int tr_load_take(struct tr_engine *e, uint64_t rid, const struct tr_record *rec);
+/* One of the first of the topic that is looked for. False: it is not among them. */
+bool tr_load_pull(struct tr_engine *e, struct tr_pulled p);
+
+/* fetch.c */
+TR_MUST_USE int tr_fetch_init(struct tr_engine *e);
+void tr_fetch_fini(struct tr_engine *e);
+/* TARRY_EFULL: it is on its way; TARRY_ENOTFOUND; TARRY_EDAMAGED: it cannot be found. */
+TR_MUST_USE int tr_fetch_locate(struct tr_engine *e, uint64_t rid);
+TR_MUST_USE int tr_fetch_locate_now(struct tr_engine *e, uint64_t rid); /* before serving */
+/* The record of a far job that has an entry, from its bytes. */
+TR_MUST_USE int tr_fetch_decode(struct tr_engine *e, uint64_t rid, const uint8_t *bytes,
+                                struct tr_record *rec);
+void tr_fetch_unlocate(struct tr_engine *e, uint64_t rid);
+void tr_fetch_left(struct tr_engine *e, const struct tr_job *job); /* it is about to leave memory */
+void tr_fetch_sweep_begin(struct tr_engine *e);
+bool tr_fetch_sweep(struct tr_engine *e); /* a slice; true: all is done */
+void tr_fetch_pull_begin(struct tr_engine *e);
+bool tr_fetch_pull(struct tr_engine *e);
+bool tr_fetch_owns(const struct tr_engine *e, const struct tr_io *io);
+void tr_fetch_io_done(struct tr_engine *e, struct tr_io *io);
+void tr_fetch_step(struct tr_engine *e);
+uint64_t tr_fetch_next(const struct tr_engine *e);
+
+/* promote.c */
+void tr_promote_step(struct tr_engine *e);
+void tr_promote_io_done(struct tr_engine *e, struct tr_io *io);
+void tr_promote_give_up(struct tr_engine *e, int why);
+bool tr_promote_offers(const struct tr_engine *e); /* a group for the next manifest */
+void tr_promote_adopted(struct tr_engine *e);      /* that is durable */
+bool tr_promote_busy(const struct tr_engine *e);
+bool tr_promote_goes_on(const struct tr_engine *e);
+void tr_promote_fini(struct tr_engine *e);
+void tr_promote_met(struct tr_engine *e, struct tr_job *job); /* it came back into memory */
+
+/* regroup.c: before serving */
+TR_MUST_USE int tr_regroup_open(struct tr_engine *e);  /* the groups of the manifest */
+TR_MUST_USE int tr_regroup_check(struct tr_engine *e); /* is anybody missing? */
+TR_MUST_USE int tr_regroup_dead(struct tr_engine *e);  /* dead ones come into memory */
+void tr_regroup_count(struct tr_engine *e);            /* who is only in runs */
+TR_MUST_USE int tr_regroup_clean(struct tr_engine *e); /* files of other groups go */
+
+/* retire.c */
+void tr_retire_step(struct tr_engine *e);
+void tr_retire_io_done(struct tr_engine *e, struct tr_io *io);
+void tr_retire_adopted(struct tr_engine *e); /* a new manifest is durable */
 
 /* meta.c */
 void tr_meta_step(struct tr_engine *e);

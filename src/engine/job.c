@@ -145,10 +145,16 @@ void tr_jobs_remove(struct tr_jobs *js, struct tr_job *job)
 
 int tr_jobs_send_far(struct tr_jobs *js, struct tr_job *job, const struct tr_far_entry *entry)
 {
-    int err = tr_far_put(&js->far, job->rid, job->id, entry);
+    int err = TARRY_OK;
 
     TR_CHECK(!job->altered);
+    if (entry != NULL) {
+        err = tr_far_put(&js->far, job->rid, job->id, entry);
+    } else if (job->rid != job->id) {
+        err = tr_far_note_moved(&js->far, job->rid, job->id);
+    }
     if (err == TARRY_OK) {
+        js->runs += entry == NULL;
         forget(js, job);
     }
     return err;
@@ -317,6 +323,7 @@ bool tr_jobs_ok(const struct tr_jobs *js)
             return false;
         }
     }
-    return count == js->count && count + js->far.count == js->alive.members &&
+    return count == js->count &&
+           count + js->far.count - js->far.located + js->runs == js->alive.members &&
            altered == js->altered && count == tr_index_count(&js->by_rid) && tr_far_ok(&js->far);
 }

@@ -66,6 +66,7 @@ struct tr_job {
     bool undoing;          /* reserved, but nobody got it: to be taken back uncounted */
     struct tr_timer timer; /* delayed: in the due wheel; reserved: in the lease wheel */
     struct tr_list link;   /* of its topic's list for its state; reserved: of its holder */
+    uint32_t promotion;    /* the last one that has seen it */
     struct tr_list visit;  /* of the far jobs that were brought back for a while */
     uint64_t visit_us;     /* boot: since when */
 };
@@ -80,7 +81,8 @@ struct tr_jobs {
     size_t chunk_count;
     size_t chunk_room;
     uint64_t count;    /* in memory */
-    struct tr_far far; /* alive and not in memory */
+    struct tr_far far; /* alive and not in memory, their records in slots */
+    uint64_t runs;     /* the same with records in runs */
     struct tr_list altered_jobs;
     uint64_t altered;   /* how many those are */
     uint32_t freeze_no; /* of the newest checkpoint in the making */
@@ -100,7 +102,8 @@ TR_MUST_USE int tr_jobs_add(struct tr_jobs *js, uint64_t rid, uint64_t id, struc
 void tr_jobs_remove(struct tr_jobs *js, struct tr_job *job);
 
 /* Its memory is given back, but the rid stays alive: what is known of it is in `entry` from now
- * on. It must be in no list and not be altered. TARRY_ENOMEM: nothing changed. */
+ * on; NULL: its record is in a run. It must be in no list and not be altered. TARRY_ENOMEM: nothing
+ * changed. */
 TR_MUST_USE int tr_jobs_send_far(struct tr_jobs *js, struct tr_job *job,
                                  const struct tr_far_entry *entry);
 

@@ -28,6 +28,7 @@
 #include "base/mutant.h"
 #include "engine/inner.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 enum {
@@ -37,6 +38,11 @@ enum {
     VISIT_US = 1000000,
     BAD_US = 60000000 /* what could not be read is tried again so much later */
 };
+
+static uint64_t far_jobs(const struct tr_engine *e)
+{
+    return e->state.jobs.far.count + e->state.jobs.runs;
+}
 
 static uint64_t min(uint64_t a, uint64_t b)
 {
@@ -84,6 +90,7 @@ void tr_load_send_far(struct tr_engine *e, struct tr_job *job)
     if (delayed) {
         tr_change_unschedule(e, job);
     }
+    tr_fetch_left(e, job);
     if (tr_state_send_far(&e->state, job) == TARRY_OK) {
         e->load.next_us = min(e->load.next_us, due_us);
         e->load.sent++;
@@ -145,9 +152,32 @@ int tr_load_start(struct tr_engine *e, uint64_t rid)
     return err;
 }
 
-static void load_later(struct tr_engine *e)
+void tr_load_later(struct tr_engine *e)
 {
     e->load.retry_at = min(e->load.retry_at, e->now.boot_us + RETRY_US);
+}
+
+int tr_load_take(struct tr_engine *e, uint64_t rid, const struct tr_record *rec)
+{
+    struct tr_job *job;
+    uint8_t *body = NULL;
+    int err = tr_state_bring_back(&e->state, rid, rec, &job);
+
+    if (err != TARRY_OK) {
+        return err;
+    }
+    if (e->state.jobs.body_bytes <= e->config.body_cache_bytes) {
+        body = tr_jobs_copy_body(&e->state.jobs, rec->body.at, job->body_len);
+    }
+    if (body != NULL) { /* else it is read again when it is wanted */
+        tr_jobs_give_body(&e->state.jobs, job, body, job->body_len);
+    }
+    e->load.loaded++;
+    visits(e, job);
+    tr_change_schedule(e, job);
+    tr_promote_met(e, job);
+    e->moved = true;
+    return TARRY_OK;
 }
 
 /* The record of a far job was read; status: TARRY_OK, or what is wrong with it. */
@@ -155,8 +185,6 @@ void tr_load_done(struct tr_engine *e, const struct tr_read *read, int status)
 {
     struct tr_far_entry *entry = tr_far_find(&e->state.jobs.far, read->rid);
     struct tr_record rec;
-    struct tr_job *job;
-    uint8_t *body;
 
     e->load.reads--;
     if (status == TARRY_ENOTFOUND || entry == NULL || e->failed) {
@@ -164,29 +192,42 @@ void tr_load_done(struct tr_engine *e, const struct tr_read *read, int status)
     }
     entry->loading = false;
     if (status == TARRY_OK) {
-        status = tr_record_decode_known(read->buf, read->len, read->rid, entry->due_us, &rec);
-    }
-    if (status == TARRY_OK) {
-        status = tr_state_bring_back(&e->state, read->rid, &rec, &job);
+        status = tr_fetch_decode(e, read->rid, read->buf, &rec);
+        status = status == TARRY_OK ? tr_load_take(e, read->rid, &rec) : status;
+        if (status == TARRY_EDAMAGED || status == TARRY_EVERSION) {
+            tr_engine_note(e, TR_NOTE_DAMAGE, "The record of rid %" PRIu64 " does not fit its job.",
+                           read->rid);
+        }
     }
     if (status == TARRY_EDAMAGED || status == TARRY_EVERSION) {
         entry->bad = true;
         e->load.bad_at = min(e->load.bad_at, e->now.boot_us + BAD_US);
-        return;
-    }
-    if (status != TARRY_OK) {
+    } else if (status != TARRY_OK) {
         e->load.next_us = min(e->load.next_us, entry->due_us);
-        load_later(e);
-        return;
+        tr_load_later(e);
     }
-    body = tr_jobs_copy_body(&e->state.jobs, rec.body.at, job->body_len);
-    if (body != NULL) { /* else it is read again when it is wanted */
-        tr_jobs_give_body(&e->state.jobs, job, body, job->body_len);
+}
+
+/* The rid of a job of which only its run knows, or 0. */
+static uint64_t run_rid(const struct tr_engine *e, uint64_t id)
+{
+    const struct tr_jobs *js = &e->state.jobs;
+    uint64_t rid = tr_far_moved_rid(&js->far, id);
+
+    if (rid == 0 && tr_far_moved_id(&js->far, id) == 0) {
+        rid = id;
     }
-    e->load.loaded++;
-    visits(e, job);
-    tr_change_schedule(e, job);
-    e->moved = true;
+    return rid != 0 && tr_bitmap_test(&js->alive, rid) && tr_jobs_by_rid(js, rid) == NULL &&
+                   tr_far_find(&js->far, rid) == NULL
+               ? rid
+               : 0;
+}
+
+int tr_load_locate(struct tr_engine *e, uint64_t id)
+{
+    uint64_t rid = tr_jobs_by_id(&e->state.jobs, id) == NULL ? run_rid(e, id) : 0;
+
+    return rid != 0 ? tr_fetch_locate(e, rid) : TARRY_OK;
 }
 
 int tr_load_by_id(struct tr_engine *e, uint64_t id, struct tr_job **job)
@@ -197,6 +238,10 @@ int tr_load_by_id(struct tr_engine *e, uint64_t id, struct tr_job **job)
     *job = tr_jobs_by_id(&e->state.jobs, id);
     if (*job != NULL) {
         return TARRY_OK;
+    }
+    err = tr_load_locate(e, id);
+    if (err != TARRY_OK) {
+        return err;
     }
     rid = tr_far_rid(&e->state.jobs.far, id);
     if (rid == 0) {
@@ -236,17 +281,20 @@ static void begin_sweep(struct tr_engine *e)
     l->left_us = TR_NEVER;
     l->next_us = TR_NEVER;
     l->sweeping = true;
+    tr_fetch_sweep_begin(e);
     tr_far_walk_begin(&e->state.jobs.far, &l->sweep);
 }
 
 /* What is due in this page is asked for. */
 static void sweep_page(struct tr_engine *e, struct tr_far_page *page)
 {
-    uint64_t left_us = TR_NEVER;
+    uint64_t left_us = TR_NEVER; /* least that is left, */
+    uint64_t due_us = TR_NEVER;  /* and least of all: what was asked for has not come yet */
 
     for (unsigned i = 0; i < page->count; i++) {
         struct tr_far_entry *entry = &page->entries[i];
 
+        due_us = min(due_us, entry->due_us);
         entry->bad = entry->bad && !e->load.forgives;
         if (entry->bad) {
             continue;
@@ -258,10 +306,10 @@ static void sweep_page(struct tr_engine *e, struct tr_far_page *page)
         (void)tr_engine_charge(e, LOAD_UNITS);
         if (tr_load_start(e, tr_far_page_rid(page, i)) != TARRY_OK && !TR_MUTANT(SWEEP_ONCE)) {
             left_us = min(left_us, entry->due_us);
-            load_later(e);
+            tr_load_later(e);
         }
     }
-    page->due_us = left_us != TR_NEVER ? left_us : page->due_us;
+    page->due_us = due_us;
     e->load.left_us = min(e->load.left_us, left_us);
 }
 
@@ -271,7 +319,7 @@ static void sweep(struct tr_engine *e)
     const struct tr_far *far = &e->state.jobs.far;
     struct tr_far_page *page;
 
-    while ((page = tr_far_walk_page(far, &l->sweep)) != NULL) {
+    while (tr_far_walking(&l->sweep) && (page = tr_far_walk_page(far, &l->sweep)) != NULL) {
         if (e->work == 0 || e->read_count + READS_FREE > TR_READS_MAX) {
             return;
         }
@@ -284,6 +332,9 @@ static void sweep(struct tr_engine *e)
         tr_far_walk_on(far, &l->sweep);
     }
     tr_far_walk_end(&l->sweep);
+    if (l->retry_at != TR_NEVER || !tr_fetch_sweep(e)) {
+        return;
+    }
     l->sweeping = false;
     l->forgives = false;
     l->horizon_us = TR_MUTANT(HORIZON_LATE) ? l->sweep_us : l->horizon_us;
@@ -293,19 +344,21 @@ static void sweep(struct tr_engine *e)
 /* ---- the first of a topic ---- */
 
 /* Keeps it if it is among the first. */
-static void pull_entry(struct tr_load *l, struct tr_pulled p)
+bool tr_load_pull(struct tr_engine *e, struct tr_pulled p)
 {
+    struct tr_load *l = &e->load;
     unsigned at = l->pull_count;
 
     while (at > 0 && comes_before(p.due_us, p.id, l->pulled[at - 1].due_us, l->pulled[at - 1].id)) {
         at--;
     }
     if (at == TR_PULL_MAX) {
-        return;
+        return false;
     }
     l->pull_count += l->pull_count < TR_PULL_MAX;
     memmove(&l->pulled[at + 1], &l->pulled[at], (l->pull_count - 1 - at) * sizeof p);
     l->pulled[at] = p;
+    return true;
 }
 
 static void pull_page(struct tr_engine *e, const struct tr_far_page *page)
@@ -318,7 +371,8 @@ static void pull_page(struct tr_engine *e, const struct tr_far_page *page)
         if (entry->topic == e->load.pull_topic && !entry->bad) {
             uint64_t rid = tr_far_page_rid(page, i);
 
-            pull_entry(&e->load, (struct tr_pulled){rid, entry->due_us, tr_far_id(far, rid)});
+            (void)tr_load_pull(
+                e, (struct tr_pulled){rid, entry->due_us, tr_far_id(far, rid), *entry});
         }
     }
 }
@@ -331,15 +385,23 @@ static bool pull_ends(struct tr_engine *e)
     int err;
 
     for (unsigned i = 0; i < l->pull_count; i++) {
-        const struct tr_far_entry *entry = tr_far_find(&e->state.jobs.far, l->pulled[i].rid);
+        const struct tr_pulled *p = &l->pulled[i];
+        const struct tr_far_entry *entry = tr_far_find(&e->state.jobs.far, p->rid);
 
+        if (entry == NULL && p->entry.located && run_rid(e, p->id) == p->rid) {
+            if (tr_state_locate(&e->state, p->rid, &p->entry) != TARRY_OK) {
+                tr_load_later(e);
+                return false;
+            }
+            entry = tr_far_find(&e->state.jobs.far, p->rid);
+        }
         if (entry == NULL || entry->bad) {
             continue;
         }
         here = false;
         err = tr_load_start(e, l->pulled[i].rid);
         if (err == TARRY_EFULL) {
-            load_later(e);
+            tr_load_later(e);
             break;
         }
         if (err != TARRY_OK) {
@@ -372,7 +434,10 @@ static void pull(struct tr_engine *e)
         tr_far_walk_on(far, &l->pull);
     }
     tr_far_walk_end(&l->pull);
-    if (l->retry_at == TR_NEVER && pull_ends(e)) {
+    if (l->pull_runs && tr_fetch_pull(e)) {
+        l->pull_runs = false;
+    }
+    if (!l->pull_runs && l->retry_at == TR_NEVER && pull_ends(e)) {
         l->pull_topic = 0;
         e->moved = true;
     }
@@ -404,6 +469,8 @@ int tr_load_first(struct tr_engine *e, struct tr_topic *t, struct tr_job **job)
     if (l->pull_topic == 0) {
         l->pull_topic = t->number;
         l->pull_count = 0;
+        l->pull_runs = true;
+        tr_fetch_pull_begin(e);
         tr_far_walk_begin(&e->state.jobs.far, &l->pull);
     }
     return TARRY_EFULL;
@@ -429,7 +496,7 @@ static bool wants_sweep(const struct tr_engine *e)
 {
     const struct tr_load *l = &e->load;
 
-    return !l->sweeping && e->state.jobs.far.count != 0 && l->retry_at == TR_NEVER &&
+    return !l->sweeping && far_jobs(e) != 0 && l->retry_at == TR_NEVER &&
            l->next_us < e->clock.t_us + e->config.near_us / 2;
 }
 
@@ -453,6 +520,7 @@ void tr_load_step(struct tr_engine *e)
         l->horizon_us = e->clock.t_us + e->config.near_us; /* the clock was set back */
     }
     send_visitors(e);
+    tr_fetch_step(e);
     if (wants_sweep(e)) {
         begin_sweep(e);
     }
@@ -475,13 +543,14 @@ uint64_t tr_load_next(const struct tr_engine *e)
     if (l->front_topic != 0) {
         at = min(at, l->front_until);
     }
-    if (e->load.reads != 0) {
+    at = min(at, tr_fetch_next(e));
+    if (l->reads != 0 || e->fetch.reads != 0) {
         return at; /* what comes wakes us */
     }
-    if (l->sweeping || (l->pull_topic != 0 && l->retry_at == TR_NEVER)) {
+    if ((l->sweeping && l->retry_at == TR_NEVER) || (l->pull_topic != 0 && l->retry_at == TR_NEVER)) {
         return min(at, e->now.boot_us);
     }
-    if (e->state.jobs.far.count != 0 && l->next_us != TR_NEVER && l->retry_at == TR_NEVER) {
+    if (far_jobs(e) != 0 && l->next_us != TR_NEVER && l->retry_at == TR_NEVER) {
         uint64_t half = e->config.near_us / 2;
 
         at = min(at, tr_clock_boot_at(&e->clock, l->next_us > half ? l->next_us - half + 1 : 0));

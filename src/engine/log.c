@@ -291,6 +291,8 @@ static bool roll(struct tr_log *log)
     slot->seg_no = ++log->seg_no;
     slot->nonce = tr_rng_next(&log->rng);
     slot->first_batch = log->open.no;
+    slot->last_rid = 0;
+    slot->stuck = false;
     slot->end_off = TR_BLOCK;
     slot->raw = false;
     log->prev_crc = 0;

@@ -12,6 +12,8 @@
 
 enum {
     TR_MANIFEST_SLOTS_MAX = 512,
+    TR_GROUPS_MAX = 250,
+    TR_GROUP_FILES = 3, /* live run, dead run, sidecar */
     TR_MANIFEST_COPY = 32768, /* bytes of one copy */
     TR_MANIFEST_COPIES = 2,   /* in each file */
 };
@@ -28,6 +30,13 @@ struct tr_manifest_slot {
     uint64_t nonce;
     uint64_t first_batch;
     uint64_t last_batch; /* 0: not known when this was written */
+};
+
+struct tr_manifest_group {
+    uint64_t no;
+    uint64_t rid_first; /* what it covers */
+    uint64_t rid_last;
+    uint32_t bytes[TR_GROUP_FILES]; /* 0: there is none */
 };
 
 struct tr_manifest {
@@ -48,6 +57,8 @@ struct tr_manifest {
     uint32_t ckpt_now; /* the newer one */
     uint32_t slot_count;
     struct tr_manifest_slot slots[TR_MANIFEST_SLOTS_MAX]; /* with frames that are needed */
+    uint32_t group_count;
+    struct tr_manifest_group groups[TR_GROUPS_MAX]; /* by rising rids */
 };
 
 void tr_manifest_encode(uint8_t out[TR_MANIFEST_COPY], const struct tr_manifest *m);

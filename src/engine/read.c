@@ -72,7 +72,7 @@ int tr_read_start_far(struct tr_engine *e, uint64_t rid, const struct tr_far_ent
     if (err == TARRY_OK) {
         read->far = true;
         read->rid = rid;
-        read->slot = &e->log.slots[entry->slot];
+        read->slot = tr_state_slot(&e->state, entry->slot);
         read->off = entry->off;
         begin(e, read);
     }

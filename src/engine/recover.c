@@ -270,18 +270,6 @@ static int check_generation(struct tr_engine *e, const struct tr_replay *p)
     return TARRY_OK;
 }
 
-static int check_complete(struct tr_engine *e)
-{
-    const struct tr_jobs *js = &e->state.jobs;
-
-    if (js->alive.members == js->count + js->far.count) {
-        return TARRY_OK;
-    }
-    tr_engine_note(e, TR_NOTE_DAMAGE, "%" PRIu64 " live jobs have no record in the log.",
-                   js->alive.members - js->count - js->far.count);
-    return TARRY_EDAMAGED;
-}
-
 static void note_clock(struct tr_engine *e, const struct tr_replay *p)
 {
     if (p->clock_us > e->clock.t_us + TR_CLOCK_SLACK_US) {
@@ -298,6 +286,9 @@ static int replay(struct tr_engine *e, struct tr_replay *p)
 
     if (err == TARRY_OK) {
         err = read_checkpoint(e, p, &bytes);
+    }
+    if (err == TARRY_OK) {
+        err = tr_regroup_open(e);
     }
     if (err == TARRY_OK) {
         err = tr_replay_run(p);
@@ -322,7 +313,12 @@ static int replay(struct tr_engine *e, struct tr_replay *p)
     if (e->state.next_rid < e->meta.now.next_rid && !TR_MUTANT(RIDS_AGAIN)) {
         e->state.next_rid = e->meta.now.next_rid;
     }
-    return check_complete(e);
+    err = tr_regroup_check(e);
+    if (err == TARRY_OK) {
+        err = tr_regroup_dead(e);
+    }
+    tr_regroup_count(e);
+    return err;
 }
 
 /* Every job goes where it belongs; dead ones in the order of their deaths. */
@@ -472,7 +468,11 @@ static int prepare(struct tr_engine *e)
         err = base != TARRY_OK ? base : err;
     }
     if (err == TARRY_OK) {
+        err = tr_regroup_clean(e);
+    }
+    if (err == TARRY_OK) {
         e->epoch = e->meta.now.epoch + 1;
+        e->groups.next_no = (e->epoch << 20) + 1; /* a number is never used again */
         err = tr_meta_write_now(e, false, 0);
     }
     return err;
@@ -582,6 +582,8 @@ static void init(struct tr_engine *e, struct tr_disk d, uint64_t seed, struct tr
     e->now = now;
     tr_clock_init(&e->clock, now);
     tr_state_init(&e->state, e->mem);
+    tr_groups_init(&e->groups, e->mem);
+    e->state.groups = &e->groups;
     tr_wheel_init(&e->due, now.wall_us);
     tr_wheel_init(&e->leases, now.boot_us);
     tr_wheel_init(&e->waits, now.boot_us);
@@ -618,6 +620,13 @@ static void close_files(struct tr_engine *e)
     for (uint32_t i = 0; i < e->log.slots_max; i++) {
         close_file(e, e->log.slots != NULL ? e->log.slots[i].file : -1);
     }
+    for (uint32_t i = 0; i < TR_GROUPS_MAX; i++) {
+        const struct tr_group *g = e->groups.table[i];
+
+        close_file(e, g != NULL ? g->side_file : -1);
+        close_file(e, g != NULL ? g->runs[TR_GROUP_LIVE].file : -1);
+        close_file(e, g != NULL ? g->runs[TR_GROUP_DEAD].file : -1);
+    }
     for (unsigned i = 0; i < 2; i++) {
         close_file(e, e->meta.man_file[i]);
         close_file(e, e->meta.ckpt_file[i]);
@@ -646,7 +655,10 @@ int tr_engine_open(struct tr_engine **out, const struct tr_engine_config *c, str
     tr_load_open(e);
     e->meta.man_buf = tr_mem_alloc(e->mem, TR_MANIFEST_COPY);
     present = tr_mem_alloc(e->mem, TR_MANIFEST_SLOTS_MAX);
-    err = e->meta.man_buf != NULL && present != NULL ? open_store(e, present) : TARRY_ENOMEM;
+    err = tr_fetch_init(e);
+    if (err == TARRY_OK) {
+        err = e->meta.man_buf != NULL && present != NULL ? open_store(e, present) : TARRY_ENOMEM;
+    }
     tr_mem_free(e->mem, present, TR_MANIFEST_SLOTS_MAX);
     if (err == TARRY_OK) {
         err = schedule_all(e);
@@ -703,9 +715,12 @@ void tr_engine_free(struct tr_engine *e)
     }
     tr_handout_free_waits(e);
     tr_read_free_all(e);
+    tr_promote_fini(e);
+    tr_fetch_fini(e);
     tr_meta_fini(e);
     tr_log_fini(&e->log);
     tr_state_fini(&e->state);
+    tr_groups_fini(&e->groups);
     tr_map_fini(&e->holders);
     tr_mem_free(e->mem, e, sizeof *e);
 }

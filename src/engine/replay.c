@@ -130,6 +130,9 @@ static int apply_frame(struct tr_replay *p, struct tr_slot *slot, const struct t
         if (err == TARRY_OK) {
             err = apply(p, &rec, base, f->batch_no, &job);
         }
+        if (err == TARRY_OK && job != NULL && job->rid > slot->last_rid) {
+            slot->last_rid = job->rid;
+        }
         if (err == TARRY_OK && job != NULL && job->slot == NULL) {
             tr_job_place(job, slot, off + TR_FRAME_HEAD + at, (uint32_t)used);
         }
@@ -156,20 +159,27 @@ static int recall(void *ctx, uint64_t rid)
 {
     struct tr_replay *p = ctx;
     struct tr_engine *e = p->e;
+    const struct tr_far_entry *found = tr_far_find(&e->state.jobs.far, rid);
+    int err = found == NULL ? tr_fetch_locate_now(e, rid) : TARRY_OK;
+
+    if (err != TARRY_OK) {
+        return err;
+    }
+
     struct tr_far_entry entry = *tr_far_find(&e->state.jobs.far, rid);
     uint8_t *buf = tr_mem_alloc(e->mem, entry.len);
-    struct tr_io io = {.op = TR_IO_READ,
-                       .file = e->log.slots[entry.slot].file,
+    struct tr_io io = {.op = TR_IO_READ_DIRECT,
+                       .file = tr_state_slot(&e->state, entry.slot)->file,
                        .off = entry.off,
                        .len = entry.len,
                        .buf = buf};
     struct tr_record rec;
     struct tr_job *job;
-    int err = buf != NULL ? run(e, &io) : TARRY_ENOMEM;
+
+    err = buf != NULL ? run(e, &io) : TARRY_ENOMEM;
 
     if (err == TARRY_OK) {
-        err = io.got == entry.len ? tr_record_decode_known(buf, entry.len, rid, entry.due_us, &rec)
-                                  : TARRY_EDAMAGED;
+        err = io.got == entry.len ? tr_fetch_decode(e, rid, buf, &rec) : TARRY_EDAMAGED;
     }
     if (err == TARRY_OK) {
         err = tr_state_bring_back(&e->state, rid, &rec, &job);

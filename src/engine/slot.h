@@ -34,6 +34,7 @@ struct tr_slot {
     uint64_t nonce;
     uint64_t first_batch;
     uint64_t last_batch;
+    uint64_t last_rid;   /* newest that was given in it; 0: nothing in it is for a group */
     uint64_t end_off;    /* frames end here */
     uint64_t emptied_by; /* newest batch that took a live record away */
     uint64_t live;       /* jobs whose record is here, */

@@ -20,6 +20,7 @@
 #include "base/err.h"
 #include "base/mutant.h"
 #include "engine/checkpoint.h"
+#include "engine/group.h"
 #include "engine/slot.h"
 
 #include <string.h>
@@ -124,6 +125,34 @@ static void count(struct tr_state *s, struct tr_topic *t, uint64_t more)
     t->jobs += more;
 }
 
+struct tr_slot *tr_state_slot(const struct tr_state *s, uint32_t number)
+{
+    return number < TR_MANIFEST_SLOTS_MAX ? &s->slots[number] : tr_groups_run(s->groups, number);
+}
+
+void tr_state_far_to_run(struct tr_state *s, uint64_t rid)
+{
+    const struct tr_far_entry *entry = tr_far_find(&s->jobs.far, rid);
+    struct tr_slot *slot = tr_state_slot(s, entry->slot);
+
+    slot->live--;
+    slot->far--;
+    slot->live_bytes -= entry->len;
+    TR_CHECK(tr_far_unlocate(&s->jobs.far, rid));
+    s->jobs.runs++;
+}
+
+int tr_state_locate(struct tr_state *s, uint64_t rid, const struct tr_far_entry *entry)
+{
+    uint64_t id = tr_far_moved_id(&s->jobs.far, rid);
+    int err = tr_far_put(&s->jobs.far, rid, id != 0 ? id : rid, entry);
+
+    if (err == TARRY_OK) {
+        tr_state_slot(s, entry->slot)->far++;
+    }
+    return err;
+}
+
 /* A far job is far no more: nothing counts it but its topic, and its rid is alive. */
 static bool leave_far(struct tr_state *s, uint64_t rid, uint64_t batch)
 {
@@ -139,7 +168,8 @@ static bool leave_far(struct tr_state *s, uint64_t rid, uint64_t batch)
     t->jobs -= s->recount;
     t->far--;
     t->totals->far--;
-    slot = &s->slots[entry.slot];
+    slot = tr_state_slot(s, entry.slot);
+    s->jobs.runs -= entry.located;
     slot->live--;
     slot->far--;
     slot->live_bytes -= entry.len;
@@ -158,16 +188,17 @@ int tr_state_send_far(struct tr_state *s, struct tr_job *job)
                                  .slot = (uint16_t)job->slot->number};
     struct tr_topic *t = job->topic;
     struct tr_slot *slot = job->slot;
+    bool in_run = slot->number >= TR_MANIFEST_SLOTS_MAX;
     int err;
 
     tr_job_unplace(job, 0);
-    err = tr_jobs_send_far(&s->jobs, job, &entry);
+    err = tr_jobs_send_far(&s->jobs, job, in_run ? NULL : &entry);
     if (err != TARRY_OK) {
         tr_job_place(job, slot, entry.off, entry.len);
         return err;
     }
     slot->live++;
-    slot->far++;
+    slot->far += !in_run;
     slot->live_bytes += entry.len;
     t->far++;
     t->totals->far++;
@@ -211,7 +242,7 @@ int tr_state_bring_back(struct tr_state *s, uint64_t rid, const struct tr_record
     err = add_job(s, rec, job);
     if (err == TARRY_OK) {
         TR_CHECK(leave_far(s, rid, 0));
-        tr_job_place(*job, &s->slots[was.slot], was.off, was.len);
+        tr_job_place(*job, tr_state_slot(s, was.slot), was.off, was.len);
     }
     return err;
 }
@@ -229,6 +260,7 @@ static int apply_move(struct tr_state *s, const struct tr_record *rec, uint64_t 
         err = add_job(s, rec, out);
         if (err == TARRY_OK) {
             (void)leave_far(s, rec->old.rid, batch);
+            tr_far_forget_moved(&s->jobs.far, rec->old.rid);
             (void)tr_bitmap_clear(&s->jobs.alive, rec->old.rid);
         }
         return err;
@@ -257,10 +289,10 @@ static int apply_change(struct tr_state *s, const struct tr_record *rec, struct 
     struct tr_job *job = tr_jobs_by_rid(&s->jobs, rec->rid);
 
     if (job == NULL && s->recall != NULL && !TR_MUTANT(FAR_CHANGE_LOST) &&
-        tr_far_find(&s->jobs.far, rec->rid) != NULL) {
+        tr_bitmap_test(&s->jobs.alive, rec->rid)) {
         int err = s->recall(s->recall_ctx, rec->rid);
 
-        if (err != TARRY_OK) {
+        if (err != TARRY_OK && err != TARRY_ENOTFOUND) { /* it may be met later, or die */
             return err;
         }
         job = tr_jobs_by_rid(&s->jobs, rec->rid);
@@ -372,6 +404,7 @@ static bool kill_far(struct tr_state *s, const struct tr_kill *kill, uint64_t ba
         s->freed_bytes += entry->len;
         (void)leave_far(s, kill->rid, batch);
     }
+    tr_far_forget_moved(&s->jobs.far, kill->rid);
     if (!s->recount) {
         count(s, t, UINT64_MAX);
     }

@@ -35,8 +35,11 @@ struct tr_state {
     bool recount;         /* replay of an older store: topics count those that have been met */
     tr_recall_fn *recall; /* replay */
     void *recall_ctx;
-    struct tr_slot *slots; /* of the log, by number: where far jobs are */
+    struct tr_slot *slots;    /* of the log, by number: where far jobs are, */
+    struct tr_groups *groups; /* or here */
 };
+
+struct tr_slot *tr_state_slot(const struct tr_state *s, uint32_t number);
 
 void tr_state_init(struct tr_state *s, struct tr_mem *mem);
 void tr_state_fini(struct tr_state *s);
@@ -65,6 +68,12 @@ void tr_state_set_fields(struct tr_job *job, const struct tr_record *rec);
 TR_MUST_USE int tr_state_send_far(struct tr_state *s, struct tr_job *job);
 TR_MUST_USE int tr_state_bring_back(struct tr_state *s, uint64_t rid, const struct tr_record *rec,
                                     struct tr_job **job);
+
+/* The record of a far job is in the run of a promotion now, not in its slot any more. */
+void tr_state_far_to_run(struct tr_state *s, uint64_t rid);
+
+/* A far job that only its run knows is found there. TARRY_ENOMEM: nothing changed. */
+TR_MUST_USE int tr_state_locate(struct tr_state *s, uint64_t rid, const struct tr_far_entry *entry);
 
 /* Applies one kill. The job must be in no list. False: there was none. */
 bool tr_state_kill(struct tr_state *s, const struct tr_kill *kill, uint64_t batch);

@@ -493,6 +493,9 @@ static int do_request(struct tr_files_linux *f, struct tr_io *io)
         return do_list(f, io);
     case TR_IO_DIRSYNC:
         return do_dirsync(f);
+    case TR_IO_CALL:
+        io->call(io->buf);
+        return TARRY_OK;
     default:
         tr_check_failed("an op that port/disk.h knows", __FILE__, __LINE__);
     }

@@ -33,6 +33,7 @@ enum tr_io_op {
     TR_IO_UNLINK,   /* name; no error when it is not there */
     TR_IO_LIST,     /* buf, len -> got: names, each ended by a NUL; TARRY_EFULL when too many */
     TR_IO_DIRSYNC,  /* creations and removals so far survive a power cut */
+    TR_IO_CALL,     /* call(buf): a long calculation over memory of its own, away from the loop */
 };
 
 enum tr_io_flag {
@@ -54,6 +55,7 @@ struct tr_io {
     uint64_t off;
     uint64_t len; /* bytes; for WRITE the sum of the pieces */
     void *buf;
+    void (*call)(void *buf);
     const struct tr_piece *pieces; /* WRITE: at most TR_IO_PIECES_MAX */
     unsigned piece_count;
     char name[TR_IO_NAME_MAX];

@@ -1,0 +1,673 @@
+/*
+ * Far jobs whose records are in run files.
+ *
+ *     sweep    block after block of each live run, up to the horizon
+ *     locate   rid -> page of R -> page of T -> an entry in the table of far jobs, from where on it
+ *              is like one whose record is in a slot
+ *     pull     the first entries of a topic, from T of each group that has some
+ *
+ * All three test what they find: alive (L), and not in memory or in the table already (R28). So
+ * whatever a promotion, a kill or another look-up did meanwhile, a job comes into memory once.
+ *
+ * An entry that was located and not used goes after a second. A block is behind the sweep
+ * (group->next_block) when everything in it is due before the horizon; a job that leaves memory
+ * again takes the sweep back to its block.
+ *
+ * A page or block that cannot be read is reported once for each try; what is in it stays far, and
+ * is tried again a minute later.
+ */
+
+#include "base/err.h"
+#include "base/mutant.h"
+#include "engine/inner.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { BLOCK_UNITS = 2, LOCATED_US = 1000000, BAD_US = 60000000 };
+
+static struct tr_group *next_group(const struct tr_engine *e, uint64_t after)
+{
+    for (uint32_t i = 0; i < e->groups.count; i++) {
+        if (e->groups.order[i]->is.no > after) {
+            return e->groups.order[i];
+        }
+    }
+    return NULL;
+}
+
+static void report(struct tr_engine *e, const struct tr_group *g, enum tr_group_file file,
+                   uint64_t off)
+{
+    char name[TR_IO_NAME_MAX];
+
+    tr_group_name(name, g->is.no, file);
+    tr_engine_note(e, TR_NOTE_DAMAGE, "File %s cannot be read at offset %" PRIu64 ".", name, off);
+    if (e->load.bad_at > e->now.boot_us + BAD_US) {
+        e->load.bad_at = e->now.boot_us + BAD_US;
+    }
+}
+
+/* Is this live rid known only to its run? */
+static bool only_in_run(const struct tr_engine *e, uint64_t rid)
+{
+    const struct tr_jobs *js = &e->state.jobs;
+
+    return tr_bitmap_test(&js->alive, rid) && tr_jobs_by_rid(js, rid) == NULL &&
+           tr_far_find(&js->far, rid) == NULL;
+}
+
+static struct tr_far_entry entry_of(const struct tr_group *g, const struct tr_side_job *job)
+{
+    return (struct tr_far_entry){
+        .due_us = job->due_us,
+        .topic = job->topic,
+        .off = (uint32_t)tr_place_off(job->place),
+        .len = tr_place_len(job->place),
+        .slot = (uint16_t)g->runs[tr_place_piece(job->place)].number,
+        .located = true,
+    };
+}
+
+int tr_fetch_decode(struct tr_engine *e, uint64_t rid, const uint8_t *bytes, struct tr_record *rec)
+{
+    struct tr_far_entry *entry = tr_far_find(&e->state.jobs.far, rid);
+    const struct tr_group *g;
+    uint32_t run;
+    int err;
+
+    if (entry->slot < TR_MANIFEST_SLOTS_MAX) {
+        return tr_record_decode_known(bytes, entry->len, rid, entry->due_us, rec);
+    }
+    g = tr_groups_of_run(&e->groups, entry->slot);
+    run = entry->slot - g->runs[0].number;
+    err = tr_run_get(&g->footers[run], tr_place_of(run, entry->off, entry->len), rid, bytes, rec);
+    if (err == TARRY_OK && run == TR_GROUP_DEAD) {
+        entry->due_us = rec->due_us; /* the sidecar does not know it */
+    }
+    return err;
+}
+
+/* ---- reading ---- */
+
+static void read_at(struct tr_engine *e, struct tr_fetch_read *r, int file, uint64_t off,
+                    uint32_t len)
+{
+    r->io = (struct tr_io){.op = r->direct ? TR_IO_READ_DIRECT : TR_IO_READ,
+                           .lane = TR_LANE_READ,
+                           .file = file,
+                           .off = off,
+                           .len = len,
+                           .buf = r->buf,
+                           .owner = r};
+    r->busy = true;
+    r->group->readers++;
+    e->fetch.reads++;
+    e->disk.ops->submit(e->disk.ctx, &r->io);
+}
+
+static void read_page(struct tr_engine *e, struct tr_fetch_read *r)
+{
+    read_at(e, r, r->group->side_file, tr_sidecar_off(&r->group->side, r->section, r->page),
+            TR_SIDE_PAGE);
+}
+
+/* The page that came; TARRY_EAGAIN-like TARRY_EFULL: it is read once more. */
+static int view_page(struct tr_engine *e, struct tr_fetch_read *r, struct tr_side_view *v)
+{
+    const struct tr_sidecar *side = &r->group->side;
+    bool ok = r->io.status == TARRY_OK && r->io.got == TR_SIDE_PAGE &&
+              (tr_sidecar_check(side, r->section, r->page, r->buf) == TARRY_OK ||
+               TR_MUTANT(PAGE_UNCHECKED)) &&
+              tr_sidecar_view(side, r->section, r->page, r->buf, v) == TARRY_OK;
+
+    if (ok) {
+        r->direct = false;
+        return TARRY_OK;
+    }
+    if (!r->direct && !e->failed) {
+        r->direct = true;
+        read_page(e, r);
+        return TARRY_EFULL;
+    }
+    r->direct = false;
+    report(e, r->group, TR_GROUP_SIDE, tr_sidecar_off(side, r->section, r->page));
+    return TARRY_EDAMAGED;
+}
+
+/* ---- locating ---- */
+
+int tr_fetch_locate(struct tr_engine *e, uint64_t rid)
+{
+    struct tr_group *g = tr_groups_find(&e->groups, rid);
+    struct tr_fetch_read *r = NULL;
+    struct tr_side_job key = {.rid = rid};
+
+    if (g == NULL || g->leaving) {
+        return TARRY_ENOTFOUND;
+    }
+    for (unsigned i = 0; i < TR_FETCH_SEEKS; i++) {
+        struct tr_fetch_read *s = &e->fetch.seeks[i];
+
+        if (s->busy && s->rid == rid) {
+            return TARRY_EFULL;
+        }
+        if (s->rid == rid && s->damaged_until > e->now.boot_us) {
+            return TARRY_EDAMAGED;
+        }
+        r = !s->busy ? s : r;
+    }
+    if (r == NULL) {
+        return TARRY_EFULL;
+    }
+    r->group = g;
+    r->rid = rid;
+    r->direct = false;
+    r->damaged_until = 0;
+    r->section = TR_SIDE_R;
+    r->page = tr_sidecar_find(&g->side, TR_SIDE_R, &key);
+    if (r->page == TR_SIDE_NONE) {
+        return TARRY_ENOTFOUND;
+    }
+    read_page(e, r);
+    return TARRY_EFULL;
+}
+
+static void remember(struct tr_engine *e, uint64_t rid)
+{
+    struct tr_fetch *f = &e->fetch;
+    struct tr_located *l;
+
+    if (f->located_count == TR_FETCH_LOCATED) {
+        l = &f->located[(f->located_next - f->located_count) % TR_FETCH_LOCATED];
+        tr_fetch_unlocate(e, l->rid);
+        f->located_count--;
+    }
+    l = &f->located[f->located_next++ % TR_FETCH_LOCATED];
+    *l = (struct tr_located){.rid = rid, .until_us = e->now.boot_us + LOCATED_US};
+    f->located_count++;
+}
+
+void tr_fetch_unlocate(struct tr_engine *e, uint64_t rid)
+{
+    const struct tr_far_entry *entry = tr_far_find(&e->state.jobs.far, rid);
+
+    if (entry != NULL && entry->located && !entry->loading) {
+        uint64_t due_us = entry->due_us;
+
+        tr_state_slot(&e->state, entry->slot)->far--;
+        TR_CHECK(tr_far_unlocate(&e->state.jobs.far, rid));
+        e->load.next_us = due_us < e->load.next_us ? due_us : e->load.next_us;
+    }
+}
+
+static void seek_failed(struct tr_engine *e, struct tr_fetch_read *r)
+{
+    r->damaged_until = e->now.boot_us + BAD_US;
+    e->moved = true;
+}
+
+/* A page of R, then of T. */
+static void seek_done(struct tr_engine *e, struct tr_fetch_read *r)
+{
+    struct tr_side_job key = {.rid = r->rid};
+    struct tr_far_entry entry;
+    struct tr_side_view v;
+    struct tr_side_row row;
+    uint32_t at;
+    int err;
+
+    if (!only_in_run(e, r->rid) || e->failed) {
+        return;
+    }
+    err = view_page(e, r, &v);
+    if (err == TARRY_EFULL) {
+        return;
+    }
+    at = err != TARRY_OK ? 0 : r->section == TR_SIDE_R ? tr_side_lower(&v, &key) : r->index;
+    if (err != TARRY_OK || at >= v.count || tr_side_get(&v, at, &row) != TARRY_OK ||
+        row.job.rid != r->rid) {
+        if (err == TARRY_OK) {
+            report(e, r->group, TR_GROUP_SIDE, tr_sidecar_off(&r->group->side, r->section, r->page));
+        }
+        seek_failed(e, r);
+        return;
+    }
+    if (r->section == TR_SIDE_R) {
+        r->section = TR_SIDE_T;
+        r->page = row.t.page;
+        r->index = row.t.index;
+        read_page(e, r);
+        return;
+    }
+    entry = entry_of(r->group, &row.job);
+    if (tr_state_locate(&e->state, r->rid, &entry) == TARRY_OK) {
+        remember(e, r->rid);
+    }
+    e->moved = true;
+}
+
+/* Those that nobody wanted after all. */
+static void forget_located(struct tr_engine *e)
+{
+    struct tr_fetch *f = &e->fetch;
+
+    while (f->located_count != 0) {
+        struct tr_located *l =
+            &f->located[(f->located_next - f->located_count) % TR_FETCH_LOCATED];
+
+        if (l->until_us > e->now.boot_us) {
+            return;
+        }
+        tr_fetch_unlocate(e, l->rid);
+        f->located_count--;
+    }
+}
+
+/* ---- the sweep ---- */
+
+static bool read_block(struct tr_engine *e, struct tr_group *g)
+{
+    struct tr_fetch_read *r = &e->fetch.block;
+    struct tr_run_block_stat stat = tr_run_footer_block(&g->footers[TR_GROUP_LIVE], g->next_block);
+
+    if (r->room < stat.len) {
+        uint8_t *buf = tr_mem_stretch(e->mem, NULL, 0, stat.len);
+
+        if (buf == NULL) {
+            return false;
+        }
+        if (r->buf != NULL) {
+            tr_mem_free(e->mem, r->buf, r->room);
+        }
+        r->buf = buf;
+        r->room = stat.len;
+    }
+    r->group = g;
+    r->page = g->next_block;
+    read_at(e, r, g->runs[TR_GROUP_LIVE].file, stat.off, stat.len);
+    return true;
+}
+
+static void block_done(struct tr_engine *e, struct tr_fetch_read *r)
+{
+    const struct tr_run_footer *footer = &r->group->footers[TR_GROUP_LIVE];
+    struct tr_run_block_stat stat = tr_run_footer_block(footer, r->page);
+    bool ok = r->io.status == TARRY_OK && r->io.got == stat.len &&
+              tr_run_block(footer, r->page, r->buf, &e->fetch.records) == TARRY_OK;
+
+    if (!ok && !r->direct && !e->failed) {
+        r->direct = true;
+        read_at(e, r, r->group->runs[TR_GROUP_LIVE].file, stat.off, stat.len);
+        return;
+    }
+    r->direct = false;
+    e->fetch.whole = true; /* until a record is found that is left */
+    if (ok) {
+        e->fetch.taking = true;
+    } else {
+        report(e, r->group, TR_GROUP_LIVE, stat.off);
+        r->group->next_block++; /* those behind it are not to wait for it */
+        e->fetch.skipped = true;
+    }
+}
+
+/* One record of the block. TARRY_EFULL: not now. */
+static int take_record(struct tr_engine *e, const struct tr_record *rec, uint64_t place)
+{
+    const struct tr_far_entry *known = tr_far_find(&e->state.jobs.far, rec->rid);
+    struct tr_group *g = e->fetch.block.group;
+    struct tr_far_entry entry;
+    struct tr_side_job side = {.due_us = rec->due_us, .topic = rec->topic, .place = place};
+    int err = TARRY_OK;
+
+    if (!tr_bitmap_test(&e->state.jobs.alive, rec->rid) ||
+        tr_jobs_by_rid(&e->state.jobs, rec->rid) != NULL || (known != NULL && !known->located)) {
+        return TARRY_OK;
+    }
+    if (rec->due_us >= e->load.sweep_us) {
+        e->fetch.whole = false;
+        e->load.left_us = rec->due_us < e->load.left_us ? rec->due_us : e->load.left_us;
+        return TARRY_OK;
+    }
+    if (!tr_mem_room(e->mem, rec->body.len + sizeof(struct tr_job)) ||
+        !tr_meta_room(e, e->load.reads + 1)) {
+        return TARRY_ENOMEM;
+    }
+    if (known == NULL) {
+        entry = entry_of(g, &side);
+        err = tr_state_locate(&e->state, rec->rid, &entry);
+    }
+    return err == TARRY_OK ? tr_load_take(e, rec->rid, rec) : err;
+}
+
+/* Goes on with the block in hand. False: the slice is over, or it must wait. */
+static bool take_block(struct tr_engine *e)
+{
+    struct tr_fetch *f = &e->fetch;
+    struct tr_record rec;
+    uint64_t place;
+
+    for (;;) {
+        struct tr_run_block here = f->records;
+        int err;
+
+        if (e->work == 0) {
+            return false;
+        }
+        err = tr_run_next(&f->records, &rec, &place);
+        if (err == TARRY_ENOTFOUND) {
+            break;
+        }
+        if (err != TARRY_OK) {
+            report(e, f->block.group, TR_GROUP_LIVE, here.off);
+            f->skipped = true;
+            break;
+        }
+        (void)tr_engine_charge(e, BLOCK_UNITS);
+        if (take_record(e, &rec, place) != TARRY_OK) {
+            f->records = here; /* the same one again, later */
+            tr_load_later(e);
+            return false;
+        }
+    }
+    f->taking = false;
+    if (f->whole) {
+        f->block.group->next_block++;
+    } else {
+        f->sweep_no = f->block.group->is.no; /* the rest of this group is for later */
+    }
+    return true;
+}
+
+/* The due time from which on a group has something left; TR_NEVER: nothing. */
+static uint64_t next_due(const struct tr_group *g)
+{
+    const struct tr_run_footer *footer = &g->footers[TR_GROUP_LIVE];
+
+    return g->next_block < footer->block_count
+               ? tr_run_footer_block(footer, g->next_block).first_due
+               : TR_NEVER;
+}
+
+bool tr_fetch_sweep(struct tr_engine *e)
+{
+    struct tr_fetch *f = &e->fetch;
+    struct tr_group *g;
+
+    if (f->block.busy) {
+        return false;
+    }
+    if (f->taking && !take_block(e)) {
+        return false;
+    }
+    while ((g = next_group(e, f->sweep_no)) != NULL) {
+        uint64_t due_us = next_due(g);
+
+        if (due_us >= e->load.sweep_us || g->leaving) {
+            e->load.left_us = due_us < e->load.left_us ? due_us : e->load.left_us;
+            f->sweep_no = g->is.no;
+            continue;
+        }
+        if (!read_block(e, g)) {
+            tr_load_later(e);
+        }
+        return false;
+    }
+    return true;
+}
+
+void tr_fetch_sweep_begin(struct tr_engine *e)
+{
+    e->fetch.sweep_no = 0;
+    if (e->load.forgives && e->fetch.skipped) { /* blocks that could not be read */
+        for (uint32_t i = 0; i < e->groups.count; i++) {
+            e->groups.order[i]->next_block = 0;
+        }
+        e->fetch.skipped = false;
+    }
+}
+
+void tr_fetch_left(struct tr_engine *e, const struct tr_job *job)
+{
+    struct tr_group *g;
+    uint32_t block;
+
+    if (job->slot->number < TR_MANIFEST_SLOTS_MAX) {
+        return;
+    }
+    g = tr_groups_of_run(&e->groups, job->slot->number);
+    block = tr_run_footer_off(&g->footers[TR_GROUP_LIVE], job->record_off);
+    if (block < g->next_block && !TR_MUTANT(BLOCK_FORGOTTEN)) {
+        g->next_block = block;
+    }
+}
+
+/* ---- the first of a topic ---- */
+
+static bool is_located(const struct tr_engine *e, uint64_t rid)
+{
+    const struct tr_far_entry *entry = tr_far_find(&e->state.jobs.far, rid);
+
+    return entry != NULL && entry->located;
+}
+
+/* Takes what the page has of the topic. True: that was all of it in this group. */
+static bool pull_page(struct tr_engine *e, const struct tr_fetch_read *r,
+                      const struct tr_side_view *v)
+{
+    struct tr_load *l = &e->load;
+    struct tr_side_job key = {.topic = l->pull_topic, .due_us = l->horizon_us};
+
+    for (uint32_t i = tr_side_lower(v, &key); i < v->count; i++) {
+        struct tr_side_row row;
+        uint64_t id;
+
+        if (tr_side_get(v, i, &row) != TARRY_OK || row.job.topic != l->pull_topic ||
+            row.job.dead_seq != 0) {
+            return true;
+        }
+        if (!only_in_run(e, row.job.rid) && !is_located(e, row.job.rid)) {
+            continue;
+        }
+        id = tr_far_moved_id(&e->state.jobs.far, row.job.rid);
+        if (!tr_load_pull(e, (struct tr_pulled){row.job.rid, row.job.due_us,
+                                                id != 0 ? id : row.job.rid,
+                                                entry_of(r->group, &row.job)})) {
+            return true; /* the others come later still */
+        }
+    }
+    return r->page + 1 >= r->group->side.sections[TR_SIDE_T].pages;
+}
+
+bool tr_fetch_pull(struct tr_engine *e)
+{
+    struct tr_fetch *f = &e->fetch;
+    struct tr_fetch_read *r = &f->pull;
+    struct tr_group *g;
+
+    if (r->busy) {
+        return false;
+    }
+    while ((g = next_group(e, f->pull_no)) != NULL) {
+        struct tr_side_job key = {.topic = e->load.pull_topic, .due_us = e->load.horizon_us};
+
+        if (g->leaving || g->runs[TR_GROUP_LIVE].file < 0 ||
+            tr_run_footer_topic(&g->footers[TR_GROUP_LIVE], e->load.pull_topic) == 0) {
+            f->pull_no = g->is.no;
+            continue;
+        }
+        r->group = g;
+        r->section = TR_SIDE_T;
+        r->page = tr_sidecar_find(&g->side, TR_SIDE_T, &key);
+        read_page(e, r);
+        return false;
+    }
+    return true;
+}
+
+static void pull_done(struct tr_engine *e, struct tr_fetch_read *r)
+{
+    struct tr_side_view v;
+    int err = view_page(e, r, &v);
+
+    if (err == TARRY_EFULL) {
+        return;
+    }
+    (void)tr_engine_charge(e, 32);
+    if (err != TARRY_OK || pull_page(e, r, &v)) {
+        e->fetch.pull_no = r->group->is.no;
+    } else {
+        r->page++;
+        read_page(e, r);
+    }
+}
+
+void tr_fetch_pull_begin(struct tr_engine *e)
+{
+    e->fetch.pull_no = 0;
+}
+
+/* ---- before serving ---- */
+
+static int run_read(struct tr_engine *e, int file, uint64_t off, uint8_t *buf, uint32_t len)
+{
+    struct tr_io io = {
+        .op = TR_IO_READ_DIRECT, .file = file, .off = off, .len = len, .buf = buf};
+    int err = e->disk.ops->run(e->disk.ctx, &io);
+
+    return err == TARRY_OK && io.got != len ? TARRY_EDAMAGED : err;
+}
+
+/* The row of a page that has this rid; in R the index is not known. TARRY_ENOTFOUND: the group does
+ * not have it; it was written again, and is met later. */
+static int run_row(struct tr_engine *e, struct tr_fetch_read *r, struct tr_side_row *row)
+{
+    const struct tr_sidecar *side = &r->group->side;
+    struct tr_side_job key = {.rid = r->rid};
+    struct tr_side_view v;
+    int err = run_read(e, r->group->side_file, tr_sidecar_off(side, r->section, r->page), r->buf,
+                       TR_SIDE_PAGE);
+
+    if (err == TARRY_OK) {
+        err = tr_sidecar_check(side, r->section, r->page, r->buf);
+    }
+    if (err == TARRY_OK) {
+        err = tr_sidecar_view(side, r->section, r->page, r->buf, &v);
+    }
+    if (err == TARRY_OK) {
+        r->index = r->section == TR_SIDE_R ? tr_side_lower(&v, &key) : r->index;
+        err = r->index < v.count ? tr_side_get(&v, r->index, row) : TARRY_ENOTFOUND;
+    }
+    if (err == TARRY_OK && row->job.rid != r->rid) {
+        err = TARRY_ENOTFOUND;
+    }
+    return err == TARRY_ENOTFOUND && r->section != TR_SIDE_R ? TARRY_EDAMAGED : err;
+}
+
+int tr_fetch_locate_now(struct tr_engine *e, uint64_t rid)
+{
+    struct tr_fetch_read *r = &e->fetch.pull;
+    struct tr_side_job key = {.rid = rid};
+    struct tr_far_entry entry;
+    struct tr_side_row row;
+    int err;
+
+    r->group = tr_groups_find(&e->groups, rid);
+    if (r->group == NULL) {
+        return TARRY_ENOTFOUND;
+    }
+    r->rid = rid;
+    r->section = TR_SIDE_R;
+    r->page = tr_sidecar_find(&r->group->side, TR_SIDE_R, &key);
+    err = r->page != TR_SIDE_NONE ? run_row(e, r, &row) : TARRY_ENOTFOUND;
+    if (err == TARRY_OK) {
+        r->section = TR_SIDE_T;
+        r->page = row.t.page;
+        r->index = row.t.index;
+        err = run_row(e, r, &row);
+    }
+    if (err == TARRY_OK) {
+        entry = entry_of(r->group, &row.job);
+        err = tr_state_locate(&e->state, rid, &entry);
+    }
+    return err;
+}
+
+/* ---- turns ---- */
+
+int tr_fetch_init(struct tr_engine *e)
+{
+    struct tr_fetch *f = &e->fetch;
+
+    for (unsigned i = 0; i < TR_FETCH_SEEKS; i++) {
+        f->seeks[i].buf = tr_mem_stretch(e->mem, NULL, 0, TR_SIDE_PAGE);
+        f->seeks[i].room = f->seeks[i].buf != NULL ? TR_SIDE_PAGE : 0;
+    }
+    f->pull.buf = tr_mem_stretch(e->mem, NULL, 0, TR_SIDE_PAGE);
+    f->pull.room = f->pull.buf != NULL ? TR_SIDE_PAGE : 0;
+    for (unsigned i = 0; i < TR_FETCH_SEEKS; i++) {
+        if (f->seeks[i].buf == NULL) {
+            return TARRY_ENOMEM;
+        }
+    }
+    return f->pull.buf != NULL ? TARRY_OK : TARRY_ENOMEM;
+}
+
+static void drop(struct tr_engine *e, struct tr_fetch_read *r)
+{
+    if (r->buf != NULL) {
+        tr_mem_free(e->mem, r->buf, r->room);
+        r->buf = NULL;
+    }
+}
+
+void tr_fetch_fini(struct tr_engine *e)
+{
+    for (unsigned i = 0; i < TR_FETCH_SEEKS; i++) {
+        drop(e, &e->fetch.seeks[i]);
+    }
+    drop(e, &e->fetch.pull);
+    drop(e, &e->fetch.block);
+}
+
+bool tr_fetch_owns(const struct tr_engine *e, const struct tr_io *io)
+{
+    const char *at = (const char *)io;
+    const char *from = (const char *)&e->fetch;
+
+    return at >= from && at < from + sizeof e->fetch;
+}
+
+void tr_fetch_io_done(struct tr_engine *e, struct tr_io *io)
+{
+    struct tr_fetch_read *r = io->owner;
+
+    r->busy = false;
+    r->group->readers--;
+    e->fetch.reads--;
+    if (r == &e->fetch.block) {
+        block_done(e, r);
+    } else if (r == &e->fetch.pull) {
+        pull_done(e, r);
+    } else {
+        seek_done(e, r);
+    }
+}
+
+void tr_fetch_step(struct tr_engine *e)
+{
+    forget_located(e);
+}
+
+uint64_t tr_fetch_next(const struct tr_engine *e)
+{
+    const struct tr_fetch *f = &e->fetch;
+    const struct tr_located *l;
+
+    if (f->located_count == 0) {
+        return TR_NEVER;
+    }
+    l = &f->located[(f->located_next - f->located_count) % TR_FETCH_LOCATED];
+    return l->until_us;
+}

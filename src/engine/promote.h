@@ -1,0 +1,99 @@
+#ifndef TR_ENGINE_PROMOTE_H
+#define TR_ENGINE_PROMOTE_H
+
+/*
+ * A promotion under way: what is still alive in the oldest slots becomes a group. See promote.c.
+ */
+
+#include "engine/far.h"
+#include "engine/group.h"
+#include "engine/record.h"
+#include "engine/run.h"
+#include "engine/sidecar.h"
+#include "port/disk.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { TR_PROMOTE_SLOTS = 8, TR_PROMOTE_BUFFER = 1 << 20 };
+
+enum tr_promote_step {
+    TR_PROMOTE_IDLE,
+    TR_PROMOTE_JOBS,       /* choosing those in memory, */
+    TR_PROMOTE_FAR,        /* and the others */
+    TR_PROMOTE_READ,       /* the slots */
+    TR_PROMOTE_SORT,       /* call */
+    TR_PROMOTE_RUN_OPEN,   /* a run: */
+    TR_PROMOTE_RUN_FILL,   /* call */
+    TR_PROMOTE_RUN_WRITE,  /* blocks, then the footer */
+    TR_PROMOTE_RUN_SYNC,   /* the next run, or */
+    TR_PROMOTE_SIDE_BUILD, /* call */
+    TR_PROMOTE_SIDE_OPEN,
+    TR_PROMOTE_SIDE_FILL, /* call */
+    TR_PROMOTE_SIDE_WRITE,
+    TR_PROMOTE_SIDE_SYNC,
+    TR_PROMOTE_DIRSYNC,
+    TR_PROMOTE_MANIFEST, /* waits for the log, then for a manifest with the group */
+    TR_PROMOTE_SWITCH,   /* in memory: from slot to run */
+    TR_PROMOTE_UNDO,     /* something failed: files are closed and removed */
+};
+
+/* A record that is to go into the group. */
+struct tr_chosen {
+    uint64_t rid;
+    uint64_t order[2]; /* (due, rid), or of a dead job (topic, dead_seq) */
+    uint32_t off;
+    uint32_t len;
+    uint32_t change; /* 1 + index of what it is now, if that is not what its record says; else 0 */
+    uint16_t slot;   /* index of the victim */
+    bool dead;
+    bool bad; /* its record cannot be read: it stays */
+};
+
+struct tr_promote {
+    enum tr_promote_step step;
+    uint32_t number; /* of this promotion, from 1 */
+    struct tr_io io;
+    struct tr_piece piece;
+    struct tr_slot *slots[TR_PROMOTE_SLOTS];
+    uint8_t *bytes[TR_PROMOTE_SLOTS];
+    unsigned slot_count;
+    unsigned at; /* slot that is dealt with */
+    uint64_t slot_bytes;
+    uint64_t rid_last;
+    uint64_t batch; /* up to this one changes may be contained */
+    struct tr_far_walk walk;
+    struct tr_chosen *chosen;
+    struct tr_chosen *scratch;
+    size_t count;
+    size_t room;
+    size_t dead_from; /* after the sort: the first dead one */
+    struct tr_record *changes;
+    size_t change_count;
+    size_t change_room;
+    size_t next; /* chosen one that is dealt with */
+    struct tr_group *group;
+
+    struct tr_mem mem; /* of what the calls make */
+    struct tr_run_writer writer;
+    bool writing_run;
+    unsigned run;   /* that is being written */
+    size_t run_end; /* chosen ones of this run end here */
+    uint8_t *buf;   /* to be written */
+    size_t buf_room;
+    size_t buf_len;
+    size_t buf_done;
+    bool footer; /* the buffer in hand is the run's footer */
+    uint64_t off;
+    struct tr_side_job *side_jobs;
+    size_t side_count;
+    struct tr_side_build build;
+    bool building;
+    int failed; /* why a call could not go on, or TARRY_OK */
+
+    uint64_t retry_at; /* boot */
+    uint64_t made;     /* groups, since the start */
+    uint64_t bytes_written;
+};
+
+#endif

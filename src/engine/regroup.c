@@ -1,0 +1,314 @@
+/*
+ * Groups at a start: those that the manifest names are opened, files of others are removed.
+ *
+ *     run    the trailer says where the footer is; the footer stays in memory
+ *     six    the head, the fences; all of section I, since a job that was moved is asked for by id
+ *
+ * Everything is synced first and read around the cache (R7). A group that is damaged here refuses
+ * the store by name (R13).
+ */
+
+#include "base/err.h"
+#include "base/mutant.h"
+#include "engine/inner.h"
+
+#include <string.h>
+
+enum { LIST_BYTES = 65536 };
+
+static int run(struct tr_engine *e, struct tr_io *io)
+{
+    return e->disk.ops->run(e->disk.ctx, io);
+}
+
+static int open_file(struct tr_engine *e, const struct tr_group *g, enum tr_group_file which,
+                     int *file)
+{
+    struct tr_io io = {.op = TR_IO_OPEN};
+    int err;
+
+    tr_group_name(io.name, g->is.no, which);
+    err = run(e, &io);
+    if (err != TARRY_OK) {
+        return err == TARRY_ENOTFOUND ? TARRY_EDAMAGED : err;
+    }
+    *file = io.file;
+    io = (struct tr_io){.op = TR_IO_SYNC, .file = *file};
+    return run(e, &io);
+}
+
+static int read_exactly(struct tr_engine *e, int file, uint64_t off, uint8_t *buf, uint64_t len)
+{
+    struct tr_io io = {.op = TR_IO_READ_DIRECT, .file = file, .off = off, .len = len, .buf = buf};
+    int err = run(e, &io);
+
+    return err == TARRY_OK && io.got != len ? TARRY_EDAMAGED : err;
+}
+
+static int open_run(struct tr_engine *e, struct tr_group *g, unsigned which)
+{
+    struct tr_run_of of = tr_group_run_of(g, which, e->log.uuid);
+    struct tr_run_trailer trailer;
+    uint8_t end[TR_RUN_TRAILER];
+    uint64_t len = g->is.bytes[which];
+    uint8_t *buf;
+    int err = open_file(e, g, (enum tr_group_file)which, &g->runs[which].file);
+
+    if (err != TARRY_OK || len < TR_RUN_TRAILER) {
+        return err != TARRY_OK ? err : TARRY_EDAMAGED;
+    }
+    err = read_exactly(e, g->runs[which].file, len - TR_RUN_TRAILER, end, TR_RUN_TRAILER);
+    if (err == TARRY_OK) {
+        err = tr_run_trailer(end, &of, len, &trailer);
+    }
+    if (err != TARRY_OK) {
+        return err;
+    }
+    buf = tr_mem_stretch(e->mem, NULL, 0, (size_t)(len - trailer.footer_off));
+    if (buf == NULL) {
+        return TARRY_ENOMEM;
+    }
+    err = read_exactly(e, g->runs[which].file, trailer.footer_off, buf, len - trailer.footer_off);
+    if (err == TARRY_OK) {
+        err = tr_group_take_footer(g, which, &of, &trailer, buf);
+    }
+    if (err != TARRY_OK) {
+        tr_mem_free(e->mem, buf, (size_t)(len - trailer.footer_off));
+    }
+    return err;
+}
+
+/* Ids of live jobs that were moved. */
+static int read_moved(struct tr_engine *e, struct tr_group *g)
+{
+    struct tr_sidecar *side = &g->side;
+    uint8_t page[TR_SIDE_PAGE];
+    int err = TARRY_OK;
+
+    for (uint32_t i = 0; i < side->sections[TR_SIDE_I].pages && err == TARRY_OK; i++) {
+        struct tr_side_view v = {0};
+        struct tr_side_row row;
+
+        err = read_exactly(e, g->side_file, tr_sidecar_off(side, TR_SIDE_I, i), page, TR_SIDE_PAGE);
+        if (err == TARRY_OK) {
+            err = tr_sidecar_check(side, TR_SIDE_I, i, page);
+        }
+        if (err == TARRY_OK) {
+            err = tr_sidecar_view(side, TR_SIDE_I, i, page, &v);
+        }
+        for (uint32_t k = 0; k < v.count && err == TARRY_OK; k++) {
+            err = tr_side_get(&v, k, &row);
+            if (err == TARRY_OK && tr_bitmap_test(&e->state.jobs.alive, row.job.rid)) {
+                err = tr_far_note_moved(&e->state.jobs.far, row.job.rid, row.job.id);
+            }
+        }
+    }
+    return err;
+}
+
+static int open_side(struct tr_engine *e, struct tr_group *g)
+{
+    struct tr_side_of of = tr_group_side_of(g, e->log.uuid);
+    uint8_t head[TR_SIDE_PAGE];
+    uint8_t *fences;
+    size_t len;
+    int err = open_file(e, g, TR_GROUP_SIDE, &g->side_file);
+
+    if (err == TARRY_OK) {
+        err = read_exactly(e, g->side_file, 0, head, TR_SIDE_PAGE);
+    }
+    if (err == TARRY_OK) {
+        err = tr_sidecar_head(&g->side, &of, head);
+    }
+    if (err == TARRY_OK && (uint64_t)g->side.page_count * TR_SIDE_PAGE != g->is.bytes[TR_GROUP_SIDE]) {
+        err = TARRY_EDAMAGED;
+    }
+    if (err != TARRY_OK) {
+        return err;
+    }
+    len = (size_t)g->side.fence_pages * TR_SIDE_PAGE;
+    fences = tr_mem_stretch(e->mem, NULL, 0, len != 0 ? len : 1);
+    if (fences == NULL) {
+        return TARRY_ENOMEM;
+    }
+    err = read_exactly(e, g->side_file, TR_SIDE_PAGE, fences, len);
+    if (err == TARRY_OK) {
+        err = tr_sidecar_load(&g->side, e->mem, fences);
+    }
+    tr_mem_free(e->mem, fences, len != 0 ? len : 1);
+    return err == TARRY_OK ? read_moved(e, g) : err;
+}
+
+static int open_group(struct tr_engine *e, const struct tr_manifest_group *is)
+{
+    struct tr_group *g = tr_group_new(&e->groups);
+    int err = TARRY_OK;
+
+    if (g == NULL) {
+        return TARRY_ENOMEM;
+    }
+    g->is = *is;
+    for (unsigned i = 0; i < TR_GROUP_RUNS && err == TARRY_OK; i++) {
+        err = is->bytes[i] != 0 ? open_run(e, g, i) : TARRY_OK;
+    }
+    if (err == TARRY_OK) {
+        err = open_side(e, g);
+    }
+    if (err == TARRY_EDAMAGED) {
+        tr_engine_note(e, TR_NOTE_DAMAGE, "Group %llu, which the store needs, is damaged.",
+                       (unsigned long long)is->no);
+    }
+    tr_groups_add(&e->groups, g);
+    return err;
+}
+
+int tr_regroup_open(struct tr_engine *e)
+{
+    const struct tr_manifest *m = &e->meta.now;
+    int err = TARRY_OK;
+
+    for (uint32_t i = 0; i < m->group_count && err == TARRY_OK; i++) {
+        err = open_group(e, &m->groups[i]);
+    }
+    return err;
+}
+
+static bool is_named(const struct tr_manifest *m, uint64_t no)
+{
+    for (uint32_t i = 0; i < m->group_count; i++) {
+        if (m->groups[i].no == no) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int tr_regroup_clean(struct tr_engine *e)
+{
+    char *names = tr_mem_alloc(e->mem, LIST_BYTES);
+    struct tr_io io = {.op = TR_IO_LIST, .buf = names, .len = LIST_BYTES};
+    int err = names != NULL ? run(e, &io) : TARRY_ENOMEM;
+    uint64_t got = io.got;
+
+    for (uint64_t at = 0; err == TARRY_OK && at < got; at += strlen(names + at) + 1) {
+        uint64_t no = tr_group_number(names + at);
+
+        if (no != 0 && !is_named(&e->meta.now, no)) {
+            io = (struct tr_io){.op = TR_IO_UNLINK};
+            memcpy(io.name, names + at, strlen(names + at) + 1);
+            err = run(e, &io);
+        }
+    }
+    if (names != NULL) {
+        tr_mem_free(e->mem, names, LIST_BYTES);
+    }
+    return err;
+}
+
+/* ---- after the replay ---- */
+
+/* A dead job of which only its run knows comes into memory: there they are all. */
+static int take_dead(struct tr_engine *e, const struct tr_group *g, const struct tr_record *rec,
+                     uint64_t place)
+{
+    struct tr_far_entry entry = {.due_us = rec->due_us,
+                                 .topic = rec->topic,
+                                 .off = (uint32_t)tr_place_off(place),
+                                 .len = tr_place_len(place),
+                                 .slot = (uint16_t)g->runs[TR_GROUP_DEAD].number,
+                                 .located = true};
+    struct tr_job *job;
+    int err;
+
+    if (!tr_bitmap_test(&e->state.jobs.alive, rec->rid) ||
+        tr_jobs_by_rid(&e->state.jobs, rec->rid) != NULL ||
+        tr_far_find(&e->state.jobs.far, rec->rid) != NULL) {
+        return TARRY_OK;
+    }
+    err = tr_state_locate(&e->state, rec->rid, &entry);
+    return err == TARRY_OK ? tr_state_bring_back(&e->state, rec->rid, rec, &job) : err;
+}
+
+static int read_dead_block(struct tr_engine *e, struct tr_group *g, uint32_t i)
+{
+    const struct tr_run_footer *footer = &g->footers[TR_GROUP_DEAD];
+    struct tr_run_block_stat stat = tr_run_footer_block(footer, i);
+    uint8_t *buf = tr_mem_stretch(e->mem, NULL, 0, stat.len);
+    struct tr_run_block block;
+    struct tr_record rec;
+    uint64_t place;
+    int err;
+
+    if (buf == NULL) {
+        return TARRY_ENOMEM;
+    }
+    err = read_exactly(e, g->runs[TR_GROUP_DEAD].file, stat.off, buf, stat.len);
+    if (err == TARRY_OK) {
+        err = tr_run_block(footer, i, buf, &block);
+    }
+    while (err == TARRY_OK && (err = tr_run_next(&block, &rec, &place)) == TARRY_OK) {
+        err = take_dead(e, g, &rec, place);
+    }
+    tr_mem_free(e->mem, buf, stat.len);
+    return err == TARRY_ENOTFOUND ? TARRY_OK : err;
+}
+
+int tr_regroup_dead(struct tr_engine *e)
+{
+    int err = TARRY_OK;
+
+    for (uint32_t i = 0; i < e->groups.count; i++) {
+        struct tr_group *g = e->groups.order[i];
+
+        for (uint32_t k = 0; k < g->footers[TR_GROUP_DEAD].block_count && err == TARRY_OK; k++) {
+            err = read_dead_block(e, g, k);
+        }
+        if (err == TARRY_EDAMAGED) {
+            tr_engine_note(e, TR_NOTE_DAMAGE, "Group %llu, which the store needs, is damaged.",
+                           (unsigned long long)g->is.no);
+        }
+        if (err != TARRY_OK) {
+            break;
+        }
+    }
+    return err;
+}
+
+/* Every live rid behind the groups must have been met. */
+int tr_regroup_check(struct tr_engine *e)
+{
+    const struct tr_jobs *js = &e->state.jobs;
+    uint64_t missing = 0;
+
+    for (uint64_t rid = tr_bitmap_next(&js->alive, e->groups.covered + 1); rid != UINT64_MAX;
+         rid = tr_bitmap_next(&js->alive, rid + 1)) {
+        missing += tr_jobs_by_rid(js, rid) == NULL && tr_far_find(&js->far, rid) == NULL;
+    }
+    if (missing != 0) {
+        tr_engine_note(e, TR_NOTE_DAMAGE, "%llu live jobs have no record in the log.",
+                       (unsigned long long)missing);
+        return TARRY_EDAMAGED;
+    }
+    return TARRY_OK;
+}
+
+void tr_regroup_count(struct tr_engine *e)
+{
+    struct tr_jobs *js = &e->state.jobs;
+    struct tr_totals *all = &e->state.topics.totals;
+    struct tr_job *job;
+    size_t at = 0;
+
+    js->runs = js->alive.members - js->count - (js->far.count - js->far.located);
+    all->far = 0;
+    for (struct tr_list *n = e->state.topics.all.next; n != &e->state.topics.all; n = n->next) {
+        struct tr_topic *t = TR_CONTAINER_OF(n, struct tr_topic, link);
+
+        t->far = t->jobs;
+        all->far += t->jobs;
+    }
+    while ((job = tr_jobs_next(js, &at)) != NULL) {
+        job->topic->far--;
+        all->far--;
+    }
+}
