@@ -194,8 +194,7 @@ static void check_fields(struct sim_oracle *o, const struct sim_ask *a, struct s
         what = "topic";
     } else if (v->priority != j->priority) {
         what = "priority";
-    } else if (v->due_us != j->due_us &&
-               !(v->state == TR_RESERVED && is_being_reserved(o, j))) {
+    } else if (v->due_us != j->due_us && !(v->state == TR_RESERVED && is_being_reserved(o, j))) {
         what = "due";
     } else if (v->ttr_us != j->ttr_us) {
         what = "ttr";

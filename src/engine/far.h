@@ -23,7 +23,7 @@ struct tr_far_entry {
     uint32_t topic;
     uint32_t off; /* of its record in the slot */
     uint32_t len;
-    uint16_t slot; /* number of the slot or run */
+    uint16_t slot;    /* number of the slot or run */
     bool loading : 1; /* its record is being read */
     bool bad : 1;     /* it cannot be read: reported, and left alone */
     bool located : 1; /* its record is in a run: it is here only because somebody asked */

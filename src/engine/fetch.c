@@ -228,7 +228,8 @@ static void seek_done(struct tr_engine *e, struct tr_fetch_read *r)
     if (err != TARRY_OK || at >= v.count || tr_side_get(&v, at, &row) != TARRY_OK ||
         row.job.rid != r->rid) {
         if (err == TARRY_OK) {
-            report(e, r->group, TR_GROUP_SIDE, tr_sidecar_off(&r->group->side, r->section, r->page));
+            report(e, r->group, TR_GROUP_SIDE,
+                   tr_sidecar_off(&r->group->side, r->section, r->page));
         }
         seek_failed(e, r);
         return;
@@ -253,8 +254,7 @@ static void forget_located(struct tr_engine *e)
     struct tr_fetch *f = &e->fetch;
 
     while (f->located_count != 0) {
-        struct tr_located *l =
-            &f->located[(f->located_next - f->located_count) % TR_FETCH_LOCATED];
+        struct tr_located *l = &f->located[(f->located_next - f->located_count) % TR_FETCH_LOCATED];
 
         if (l->until_us > e->now.boot_us) {
             return;
@@ -530,10 +530,9 @@ void tr_fetch_pull_begin(struct tr_engine *e)
 
 /* ---- before serving ---- */
 
-static int run_read(struct tr_engine *e, int file, uint64_t off, uint8_t *buf, uint32_t len)
+static int run_read(struct tr_engine *e, int file, uint64_t off, void *buf, uint32_t len)
 {
-    struct tr_io io = {
-        .op = TR_IO_READ_DIRECT, .file = file, .off = off, .len = len, .buf = buf};
+    struct tr_io io = {.op = TR_IO_READ_DIRECT, .file = file, .off = off, .len = len, .buf = buf};
     int err = e->disk.ops->run(e->disk.ctx, &io);
 
     return err == TARRY_OK && io.got != len ? TARRY_EDAMAGED : err;

@@ -32,9 +32,9 @@ enum {
 
 struct tr_group {
     struct tr_manifest_group is;
-    uint32_t index;                      /* in the table, as long as it lives */
-    struct tr_slot runs[TR_GROUP_RUNS];  /* to jobs and readers, a run is like a slot */
-    uint8_t *bytes[TR_GROUP_RUNS];       /* of the footers */
+    uint32_t index;                     /* in the table, as long as it lives */
+    struct tr_slot runs[TR_GROUP_RUNS]; /* to jobs and readers, a run is like a slot */
+    uint8_t *bytes[TR_GROUP_RUNS];      /* of the footers */
     struct tr_run_footer footers[TR_GROUP_RUNS];
     int side_file; /* -1: not open */
     struct tr_sidecar side;

@@ -175,7 +175,7 @@ struct tr_load {
         struct tr_far_entry entry; /* of one in a run */
     } pulled[TR_PULL_MAX];         /* in order */
     bool pull_runs;                /* slots have been looked through, runs are */
-    uint32_t front_topic;  /* the topic whose jobs are in memory up to this, or 0 */
+    uint32_t front_topic;          /* the topic whose jobs are in memory up to this, or 0 */
     uint64_t front_us;
     uint64_t front_id;
     uint64_t front_until; /* boot */
@@ -216,7 +216,7 @@ struct tr_fetch {
     struct tr_fetch_read seeks[TR_FETCH_SEEKS];
     struct tr_fetch_read pull;
     struct tr_fetch_read block;
-    unsigned reads;             /* in flight */
+    unsigned reads;              /* in flight */
     struct tr_run_block records; /* of the block in hand: */
     bool taking;                 /* there is one, */
     bool whole;                  /* and nothing of it is left so far */
@@ -225,7 +225,7 @@ struct tr_fetch {
     uint64_t pull_no;            /* or looked through */
     struct tr_located {
         uint64_t rid;
-        uint64_t until_us; /* boot */
+        uint64_t until_us;       /* boot */
     } located[TR_FETCH_LOCATED]; /* a ring */
     uint64_t located_next;
     uint64_t located_count;
@@ -375,8 +375,8 @@ void tr_load_done(struct tr_engine *e, const struct tr_read *read, int status);
  * gone. */
 TR_MUST_USE int tr_load_start(struct tr_engine *e, uint64_t rid);
 
-/* A job that only its run knows gets an entry. TARRY_EFULL: soon; TARRY_OK: it needs none, or there is
- * no such job. */
+/* A job that only its run knows gets an entry. TARRY_EFULL: soon; TARRY_OK: it needs none, or there
+ * is no such job. */
 TR_MUST_USE int tr_load_locate(struct tr_engine *e, uint64_t id);
 void tr_load_later(struct tr_engine *e); /* something could not be loaded now */
 /* A far job comes back with this record; it has an entry. */

@@ -371,8 +371,8 @@ static void pull_page(struct tr_engine *e, const struct tr_far_page *page)
         if (entry->topic == e->load.pull_topic && !entry->bad) {
             uint64_t rid = tr_far_page_rid(page, i);
 
-            (void)tr_load_pull(
-                e, (struct tr_pulled){rid, entry->due_us, tr_far_id(far, rid), *entry});
+            (void)tr_load_pull(e,
+                               (struct tr_pulled){rid, entry->due_us, tr_far_id(far, rid), *entry});
         }
     }
 }
@@ -547,7 +547,8 @@ uint64_t tr_load_next(const struct tr_engine *e)
     if (l->reads != 0 || e->fetch.reads != 0) {
         return at; /* what comes wakes us */
     }
-    if ((l->sweeping && l->retry_at == TR_NEVER) || (l->pull_topic != 0 && l->retry_at == TR_NEVER)) {
+    if ((l->sweeping && l->retry_at == TR_NEVER) ||
+        (l->pull_topic != 0 && l->retry_at == TR_NEVER)) {
         return min(at, e->now.boot_us);
     }
     if (far_jobs(e) != 0 && l->next_us != TR_NEVER && l->retry_at == TR_NEVER) {

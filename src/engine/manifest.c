@@ -155,8 +155,8 @@ int tr_manifest_decode(const uint8_t in[TR_MANIFEST_COPY], struct tr_manifest *m
     m->slot_count = (uint32_t)tr_get_le(in + 144, 4);
     m->group_count = (uint32_t)tr_get_le(in + 148, 4);
     m->next_rid = tr_get_le(in + 152, 8);
-    if (m->slot_count > TR_MANIFEST_SLOTS_MAX || m->group_count > TR_GROUPS_MAX || m->gen == 0 || m->ckpt[0].pages > UINT32_MAX ||
-        m->ckpt[1].pages > UINT32_MAX || m->ckpt_now > 1) {
+    if (m->slot_count > TR_MANIFEST_SLOTS_MAX || m->group_count > TR_GROUPS_MAX || m->gen == 0 ||
+        m->ckpt[0].pages > UINT32_MAX || m->ckpt[1].pages > UINT32_MAX || m->ckpt_now > 1) {
         return TARRY_EDAMAGED;
     }
     if ((m->flags & ~(uint32_t)(TR_MAN_CLEAN | TR_MAN_WEAK)) != 0) {

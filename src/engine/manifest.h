@@ -13,7 +13,7 @@
 enum {
     TR_MANIFEST_SLOTS_MAX = 512,
     TR_GROUPS_MAX = 250,
-    TR_GROUP_FILES = 3, /* live run, dead run, sidecar */
+    TR_GROUP_FILES = 3,       /* live run, dead run, sidecar */
     TR_MANIFEST_COPY = 32768, /* bytes of one copy */
     TR_MANIFEST_COPIES = 2,   /* in each file */
 };

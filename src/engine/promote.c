@@ -1,12 +1,10 @@
 /*
  * Promotion: from slots to run files.
  *
- *     choose   the oldest sealed slots; their live jobs, those in memory and the far ones, in slices
- *     read     the slots, whole
- *     sort     by due time; dead ones by (topic, dead_seq)
- *     write    the runs, then the sidecar; sync each; DIRSYNC
- *     manifest that names the group
- *     switch   each job that is still alive and still where it was is in the run from now on
+ *     choose   the oldest sealed slots; their live jobs, those in memory and the far ones, in
+ * slices read     the slots, whole sort     by due time; dead ones by (topic, dead_seq) write the
+ * runs, then the sidecar; sync each; DIRSYNC manifest that names the group switch   each job that
+ * is still alive and still where it was is in the run from now on
  *
  * Until the switch nothing has changed for anybody: the slots are whole, and a crash leaves files
  * that the next start removes. After the manifest both places are good. A slot that has no live
@@ -168,9 +166,8 @@ static bool add_change(struct tr_engine *e, const struct tr_job *job)
     struct tr_promote *p = &e->promote;
 
     if (p->change_count == p->change_room) {
-        struct tr_record *more =
-            tr_mem_stretch(e->mem, p->changes, p->change_room * sizeof *more,
-                           2 * p->change_room * sizeof *more);
+        struct tr_record *more = tr_mem_stretch(e->mem, p->changes, p->change_room * sizeof *more,
+                                                2 * p->change_room * sizeof *more);
 
         if (more == NULL) {
             return false;
@@ -372,8 +369,7 @@ static void call_sort(void *ctx)
 }
 
 /* The record as it is to be in the run. */
-static int read_chosen(const struct tr_promote *p, const struct tr_chosen *c,
-                       struct tr_record *rec)
+static int read_chosen(const struct tr_promote *p, const struct tr_chosen *c, struct tr_record *rec)
 {
     const uint8_t *bytes = p->bytes[c->slot] + c->off;
     int err = TARRY_OK;
@@ -452,8 +448,7 @@ static void call_build(void *ctx)
 static void call_pages(void *ctx)
 {
     struct tr_promote *p = ctx;
-    uint32_t pages =
-        tr_side_build_pages(&p->build, p->buf, (uint32_t)(p->buf_room / TR_SIDE_PAGE));
+    uint32_t pages = tr_side_build_pages(&p->build, p->buf, (uint32_t)(p->buf_room / TR_SIDE_PAGE));
 
     p->buf_len = (size_t)pages * TR_SIDE_PAGE;
     p->buf_done = 0;
@@ -528,8 +523,8 @@ static bool make_buffer(struct tr_engine *e)
     for (size_t i = 0; i < p->count; i++) {
         longest = p->chosen[i].len > longest ? p->chosen[i].len : longest;
     }
-    p->buf_room = (longest + 3 * (size_t)TR_RUN_BLOCK + TR_PROMOTE_BUFFER) / TR_SIDE_PAGE *
-                  TR_SIDE_PAGE;
+    p->buf_room =
+        (longest + 3 * (size_t)TR_RUN_BLOCK + TR_PROMOTE_BUFFER) / TR_SIDE_PAGE * TR_SIDE_PAGE;
     p->buf = take(e, p->buf_room);
     return p->buf != NULL;
 }
@@ -612,7 +607,8 @@ static void run_written(struct tr_engine *e, const struct tr_io *io)
         if (err != TARRY_OK) {
             tr_promote_give_up(e, err);
         } else {
-            send(e, TR_PROMOTE_RUN_SYNC, (struct tr_io){.op = TR_IO_SYNC, .file = *file_of(p, false)});
+            send(e, TR_PROMOTE_RUN_SYNC,
+                 (struct tr_io){.op = TR_IO_SYNC, .file = *file_of(p, false)});
         }
     } else if (p->writer.footer != NULL) {
         p->footer = true;

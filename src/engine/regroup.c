@@ -37,7 +37,7 @@ static int open_file(struct tr_engine *e, const struct tr_group *g, enum tr_grou
     return run(e, &io);
 }
 
-static int read_exactly(struct tr_engine *e, int file, uint64_t off, uint8_t *buf, uint64_t len)
+static int read_exactly(struct tr_engine *e, int file, uint64_t off, void *buf, uint64_t len)
 {
     struct tr_io io = {.op = TR_IO_READ_DIRECT, .file = file, .off = off, .len = len, .buf = buf};
     int err = run(e, &io);
@@ -120,7 +120,8 @@ static int open_side(struct tr_engine *e, struct tr_group *g)
     if (err == TARRY_OK) {
         err = tr_sidecar_head(&g->side, &of, head);
     }
-    if (err == TARRY_OK && (uint64_t)g->side.page_count * TR_SIDE_PAGE != g->is.bytes[TR_GROUP_SIDE]) {
+    if (err == TARRY_OK &&
+        (uint64_t)g->side.page_count * TR_SIDE_PAGE != g->is.bytes[TR_GROUP_SIDE]) {
         err = TARRY_EDAMAGED;
     }
     if (err != TARRY_OK) {

@@ -123,7 +123,7 @@ static int apply_frame(struct tr_replay *p, struct tr_slot *slot, const struct t
     for (uint32_t i = 0; i < f->record_count && err == TARRY_OK; i++) {
         const uint8_t *bytes = p->bytes + off + TR_FRAME_HEAD;
         struct tr_record rec;
-        struct tr_job *job;
+        struct tr_job *job = NULL;
         size_t used = 0;
 
         err = tr_record_decode(bytes + at, f->payload_len - at, base, &rec, &used);

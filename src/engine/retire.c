@@ -2,8 +2,9 @@
  * Groups in which nothing is alive any more.
  *
  * The rids that a group covers are looked up in L: when none is alive, and the kills that made it
- * so are durable, the next manifest is without the group, and when that is durable its files are closed and removed (R10, R24). One group at a
- * time; readers are waited for. A file that cannot be removed is found at the next start.
+ * so are durable, the next manifest is without the group, and when that is durable its files are
+ * closed and removed (R10, R24). One group at a time; readers are waited for. A file that cannot be
+ * removed is found at the next start.
  */
 
 #include "base/err.h"

@@ -427,8 +427,7 @@ static void choose_victim(struct tr_engine *e)
         sp->victim = NULL;
         tr_far_walk_end(&sp->far);
     }
-    if (sp->victim != NULL || !can_pay(e) || has_empty(e) ||
-        e->promote.step != TR_PROMOTE_IDLE) {
+    if (sp->victim != NULL || !can_pay(e) || has_empty(e) || e->promote.step != TR_PROMOTE_IDLE) {
         return;
     }
     if (e->log.free_count < PUSH_FREE && !can_grow(e) && sp->step == TR_SPACE_IDLE) {

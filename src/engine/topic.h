@@ -39,9 +39,9 @@ struct tr_totals {
 struct tr_topic {
     uint32_t number;
     uint32_t name_len;
-    bool logged;            /* the log or a checkpoint has its name */
-    uint64_t jobs;          /* alive, dead and far ones too */
-    uint64_t jobs_then;     /* the same when checkpoint `freeze_no` was begun */
+    bool logged;        /* the log or a checkpoint has its name */
+    uint64_t jobs;      /* alive, dead and far ones too */
+    uint64_t jobs_then; /* the same when checkpoint `freeze_no` was begun */
     uint32_t freeze_no;
     uint64_t far;           /* delayed ones that are not in memory */
     uint64_t next_dead_seq; /* from 1 */

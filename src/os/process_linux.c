@@ -49,7 +49,7 @@ void tr_process_tune_memory(void)
 {
     (void)mallopt(M_MXFAST, 0);
     (void)mallopt(M_MMAP_THRESHOLD, 16 << 20);
-    (void)mallopt(M_TRIM_THRESHOLD, 256 << 20);
+    (void)mallopt(M_TRIM_THRESHOLD, 64 << 20);
 }
 
 uint64_t tr_process_raise_files(void)

@@ -304,7 +304,8 @@ static void test_checkpoint_frozen_without_memory(void **state)
             mem.fail_at = step == seed % 16 ? mem.calls + 1 : 0;
             mem.fail_on = step == seed % 16;
             for (unsigned i = 0; i < 8 && job != NULL; i++) {
-                assert_true(tr_state_kill(&s, &(struct tr_kill){.rid = job->rid}, 2)); /* this never fails */
+                assert_true(tr_state_kill(&s, &(struct tr_kill){.rid = job->rid},
+                                          2)); /* this never fails */
                 job = some_job(&s, &rng);
             }
             mem.fail_at = 0;
