@@ -152,12 +152,9 @@ static bool rot_checkpoint(struct sim_run *r, const struct newest *n, struct spo
 
 static bool rot_newest_manifest(struct sim_run *r, const struct newest *n, struct spot *spot)
 {
-    uint64_t known = find_last_frame(r, n->man.uuid, spot) ? spot->man_gen : 0;
-
     for (unsigned k = 0; k < TR_MANIFEST_COPIES; k++) {
         spoil(r, n->name, (uint64_t)k * TR_MANIFEST_COPY);
     }
-    r->oracle.must_refuse = known >= n->man.gen && sim_disk_pending(r->disk) == 0;
     memcpy(spot->name, n->name, sizeof(spot->name));
     spot->off = 0;
     return true;
@@ -210,6 +207,16 @@ static bool checkpoints_are_whole(const struct sim_run *r)
     return stat.checkpoints >= 2 && sim_disk_pending_lane(r->disk, TR_LANE_BACK) == 0;
 }
 
+bool sim_run_knows_newer(const struct sim_run *r)
+{
+    struct newest n;
+    struct spot spot = {.off = 0};
+
+    find_manifest(r, &n);
+    (void)find_last_frame(r, r->uuid, &spot);
+    return spot.man_gen > n.man.gen;
+}
+
 bool sim_run_rot_frame(struct sim_run *r)
 {
     struct newest n;
@@ -223,6 +230,7 @@ bool sim_run_rot_frame(struct sim_run *r)
         return false;
     }
     r->oracle.rotten = true;
+    memcpy(r->uuid, n.man.uuid, sizeof(r->uuid));
     if (r->trace) {
         printf("rot: the only frame of %s, which has no header\n", spot.name);
     }
@@ -255,13 +263,13 @@ void sim_run_rot(struct sim_run *r, bool then_crash)
         return;
     }
     r->oracle.rotten = true;
+    memcpy(r->uuid, n.man.uuid, sizeof(r->uuid));
     r->oracle.must_open = then_crash && !r->params.rot_manifest &&
                           (r->oracle.all_there || memcmp(spot.name, "man.", 4) == 0 ||
                            (memcmp(spot.name, "ckpt.", 5) == 0 && checkpoints_are_whole(r)));
     r->oracle.all_there = r->oracle.must_open;
     if (r->trace) {
-        printf("rot: %s at %" PRIu64 "%s%s\n", spot.name, spot.off,
-               r->oracle.must_open ? ", must be survived" : "",
-               r->oracle.must_refuse ? ", must be refused" : "");
+        printf("rot: %s at %" PRIu64 "%s\n", spot.name, spot.off,
+               r->oracle.must_open ? ", must be survived" : "");
     }
 }

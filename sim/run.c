@@ -311,6 +311,7 @@ static void start(struct sim_run *r)
             return;
         }
         set_op_crash(r, tries);
+        r->oracle.must_refuse = r->oracle.rotten && sim_run_knows_newer(r);
         err = open_engine(r);
         r->reached = r->reached || sim_disk_dead(r->disk);
         r->deaths += sim_disk_dead(r->disk);
@@ -341,7 +342,10 @@ static void start(struct sim_run *r)
             drop_engine(r);
         }
         if (sim_disk_dead(r->disk) || sim_dice(&r->rng, 50)) {
-            end_process(r, sim_dice(&r->rng, r->params.power_pct));
+            bool power = sim_dice(&r->rng, r->params.power_pct);
+
+            r->oracle.sealed = r->oracle.sealed && !power; /* recovery had not synced it, perhaps */
+            end_process(r, power);
         }
         r->now.boot_us += sim_between(&r->rng, 1, SEC);
         r->now.wall_us += sim_between(&r->rng, 1, SEC);
@@ -386,9 +390,8 @@ void sim_run_crash(struct sim_run *r, bool power)
     r->totals.crashes++;
     r->reached = r->reached || sim_disk_dead(r->disk);
     r->deaths += sim_disk_dead(r->disk);
-    if (power) { /* a SEAL, or the last frame, may be gone */
-        r->oracle.sealed = false;
-        r->oracle.must_refuse = false;
+    if (power) {
+        r->oracle.sealed = false; /* it may be gone */
     }
     end_process(r, power);
     drop_engine(r);

@@ -6,6 +6,7 @@
  * See run.c (events, crashes) and drain.c (the end).
  */
 
+#include "engine/frame.h"
 #include "oracle.h"
 #include "report.h"
 #include "sim_disk.h"
@@ -74,13 +75,14 @@ struct sim_run {
     unsigned depth;       /* of requests from inside `done` */
     uint64_t ops_at_open; /* disk ops before the last open */
     uint64_t starts;
-    uint64_t dir_errors; /* of the disk, before this run */
-    uint64_t written;    /* weak sync: what a kill may not lose */
-    bool over;           /* ended well before its end: damage was found and reported */
-    bool capped;         /* the disk is full */
-    bool reached;        /* what the plan wants has happened */
-    unsigned deaths;     /* how often the disk stopped at a planned operation */
-    bool faults_off;     /* the drain has begun */
+    uint64_t dir_errors;   /* of the disk, before this run */
+    uint64_t written;      /* weak sync: what a kill may not lose */
+    uint8_t uuid[TR_UUID]; /* of the store, once something in it is damaged */
+    bool over;             /* ended well before its end: damage was found and reported */
+    bool capped;           /* the disk is full */
+    bool reached;          /* what the plan wants has happened */
+    unsigned deaths;       /* how often the disk stopped at a planned operation */
+    bool faults_off;       /* the drain has begun */
     bool trace;
 };
 
@@ -108,6 +110,9 @@ void sim_run_rot(struct sim_run *r, bool then_crash);
 
 /* rot.c: damages the only frame of a slot that has no header. False: there is none. */
 bool sim_run_rot_frame(struct sim_run *r);
+
+/* rot.c: does a frame know a newer manifest than the newest good one? Then it must be refused. */
+bool sim_run_knows_newer(const struct sim_run *r);
 
 /* Were there errors of directory operations in this run? Then a file may be left over. */
 bool sim_run_dir_errors(const struct sim_run *r);
