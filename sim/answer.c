@@ -863,7 +863,7 @@ void sim_answer_topic_gone(struct sim_oracle *o, unsigned topic)
 
         for (unsigned k = 0; a->pending && a->req.op == TR_OP_RESERVE && k < a->req.topic_count;
              k++) {
-            if (a->topics[k] == topic) {
+            if (a->topics[k] == topic && a->keeps[k]) {
                 return; /* it is kept for the one who waits */
             }
         }

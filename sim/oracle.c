@@ -196,6 +196,28 @@ void sim_oracle_clock_back(struct sim_oracle *o)
     }
 }
 
+/*
+ * A reserve keeps the topics that are there when it begins. One that is asked from inside `done`
+ * begins with what the answers before it have left, so this waits until they are judged.
+ */
+static void note_topics(struct sim_oracle *o, size_t judged)
+{
+    for (unsigned i = 0; i < SIM_ASKS_MAX; i++) {
+        struct sim_ask *a = &o->asks[i];
+
+        if (!a->pending || a->req.op != TR_OP_RESERVE || a->submit_call != o->model.call ||
+            a->after != judged) {
+            continue;
+        }
+        for (unsigned k = 0; k < a->req.topic_count; k++) {
+            const struct sim_topic *t = &o->model.topics[a->topics[k]];
+
+            sim_answer_topic_gone(o, a->topics[k]);
+            a->keeps[k] = t->number != 0 && a->numbers[k] == t->number;
+        }
+    }
+}
+
 void sim_oracle_end(struct sim_oracle *o)
 {
     bool changed = o->queued > 0 || o->closed != o->call_closed;
@@ -210,8 +232,10 @@ void sim_oracle_end(struct sim_oracle *o)
         }
     }
     o->reading = o->reading || reads_in_flight(o);
+    note_topics(o, 0);
     for (size_t i = 0; i < o->queued; i++) {
         judge(o, o->queue[i]);
+        note_topics(o, i + 1);
     }
     o->queued = 0;
     tell(o);
@@ -251,6 +275,8 @@ void sim_oracle_ask(struct sim_oracle *o, struct sim_ask *a)
     a->pending = true;
     a->answered = false;
     a->nested = false;
+    a->after = o->queued;
+    memset(a->keeps, 0, sizeof(a->keeps));
     a->submit_call = o->model.call;
     a->submit_now = o->model.now;
     a->wall_max_us = o->model.now.wall_us;

@@ -35,6 +35,8 @@ struct sim_ask {
     unsigned topic; /* index */
     unsigned topics[SIM_TOPICS_MAX];
     uint32_t numbers[SIM_TOPICS_MAX]; /* req.topics */
+    bool keeps[SIM_TOPICS_MAX];       /* it was there when a reserve began, so it stays */
+    size_t after;                     /* so many answers of this call came before it was asked */
     uint64_t body_seed;
     uint64_t submit_call;
     struct tr_now submit_now;
