@@ -207,7 +207,8 @@ static void check_fields(struct sim_oracle *o, const struct sim_ask *a, struct s
     } else if (v->releases != j->releases || v->buries != j->buries || v->kicks != j->kicks) {
         what = "counters";
     } else if (v->reserves != j->reserves &&
-               !(sim_oracle_limbo(o, j->topic) && v->reserves == j->reserves + 1)) {
+               !(v->reserves == j->reserves + 1 && (j->damaged || sim_oracle_limbo(o, j->topic))) &&
+               !(v->reserves + 1 == j->reserves && j->damaged)) {
         what = "reserves";
     }
     if (what != NULL) {

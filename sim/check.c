@@ -34,6 +34,23 @@ static bool in_the_making(const struct sim_oracle *o, uint64_t id)
     return false;
 }
 
+/* Its record cannot be read: it is put aside as soon as that can be logged. */
+static void accept_damage(struct sim_oracle *o, struct sim_job *j, const struct sim_row *row)
+{
+    if (row->dead_seq != 0 && j->where != SIM_DEAD) {
+        sim_model_set_where(&o->model, j, SIM_DEAD);
+        j->dead_order = ++o->model.dead_order;
+        j->reserves = row->reserves; /* it was in the making */
+    }
+    if (j->where == SIM_PENDING && row->reserves > j->reserves &&
+        (row->reserves > j->reserves + 1 || !sim_oracle_limbo(o, j->topic))) {
+        j->reserves = row->reserves; /* tried in vain: that counts until it is undone */
+    }
+    if (j->where == SIM_PENDING && row->reserves + 1 == j->reserves) {
+        j->reserves--; /* now it is */
+    }
+}
+
 static void check_row(struct sim_oracle *o, struct sim_job *j, const struct sim_row *row)
 {
     const struct sim_model *m = &o->model;
@@ -52,14 +69,8 @@ static void check_row(struct sim_oracle *o, struct sim_job *j, const struct sim_
         j->timeouts++;
     }
     j->late_close = false;
-    if (j->damaged && row->dead_seq != 0 && j->where != SIM_DEAD) { /* cannot be read: put aside */
-        sim_model_set_where(&o->model, j, SIM_DEAD);
-        j->dead_order = ++o->model.dead_order;
-        j->reserves = row->reserves; /* it was in the making */
-    }
-    if (j->damaged && j->where == SIM_PENDING && row->reserves > j->reserves &&
-        (row->reserves > j->reserves + 1 || !sim_oracle_limbo(o, j->topic))) {
-        j->reserves = row->reserves; /* tried again and again, until it can be put aside */
+    if (j->damaged) {
+        accept_damage(o, j, row);
     }
     if (row->due_us != j->due_us) {
         what = "due";
