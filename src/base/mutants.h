@@ -1,8 +1,8 @@
 #ifndef TR_BASE_MUTANTS_H
 #define TR_BASE_MUTANTS_H
 
-/* The deliberate bugs, by rule; see base/mutant.h. R28 and R30 come with run files; R14
- * has its test in test_recover.c. */
+/* The deliberate bugs, by rule; see base/mutant.h. R30 and R14 have tests of their own,
+ * in test_sidecar.c and test_recover.c. */
 
 /* clang-format off */
 #define TR_MUTANT_LIST(X) \
@@ -45,14 +45,7 @@
     X(LEASE_IS_ATTEMPT, "R27", "the attempt count is the lease number", "handout.c:new_lease", "generic", 2000) \
     X(ANY_LEASE, "R27", "any lease number is accepted", "handout.c:tr_handout_held_by", "generic", 500) \
     X(GROUP_NO_DIRSYNC, "R10", "the names of run files are not synced before the manifest names them", "promote.c:step_done", "far", 5000) \
-    X(RETIRED_UNSYNCED, "R24", "a group goes on the word of kills that are not durable", "retire.c:tr_retire_step", "far", 20000) \
-    X(SWITCH_UNSEEN, "R28", "a group is not swept after the switch", "promote.c:switch_some", "far", 5000) \
     X(BLOCK_FORGOTTEN, "R28", "a job that leaves memory again stays behind the sweep", "fetch.c:tr_fetch_left", "far", 20000) \
-    X(PROMOTE_BLINDLY, "R29", "a record is copied into a run without a look at its crc", "promote.c:read_chosen", "rot", 5000) \
-    X(PAGE_UNCHECKED, "R30", "a page of a sidecar is used without a look at its crc", "fetch.c:view_page", "rot", 5000) \
-    X(PULL_MISSES, "R28", "what is pushed behind the search for the first of a topic goes away", "load.c:tr_load_far", "far", 5000) \
-    X(HORIZON_LATE, "R28", "the horizon moves when the sweep has ended", "load.c:begin_sweep", "far", 5000) \
-    X(SWEEP_ONCE, "R28", "what could not be loaded is not looked for again", "load.c:sweep_page", "far", 5000) \
     X(FAR_CHANGE_LOST, "R28", "a change of a far job is passed over in the replay", "state.c:apply_change", "far", 2000) \
     X(NO_WARNING, "R31", "a reserve that waits is not warned of the end of a lease", "handout.c:arm_wait", "wait", 500) \
     X(NO_PAYLOAD_CRC, "R29", "the payload's crc is not checked", "scan.c:payload_ok", "rot", 5000) \

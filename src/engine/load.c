@@ -25,7 +25,6 @@
  */
 
 #include "base/err.h"
-#include "base/mutant.h"
 #include "engine/inner.h"
 
 #include <inttypes.h>
@@ -68,7 +67,7 @@ static bool behind_front(const struct tr_engine *e, const struct tr_job *job)
 /* The first ones of its topic are being looked for: the search might have passed it. */
 static bool is_pulled(const struct tr_engine *e, const struct tr_job *job)
 {
-    return e->load.pull_topic == job->topic->number && !TR_MUTANT(PULL_MISSES);
+    return e->load.pull_topic == job->topic->number;
 }
 
 bool tr_load_far(const struct tr_engine *e, const struct tr_job *job)
@@ -275,9 +274,7 @@ static void begin_sweep(struct tr_engine *e)
     struct tr_load *l = &e->load;
 
     l->sweep_us = e->clock.t_us + e->config.near_us;
-    if (!TR_MUTANT(HORIZON_LATE)) {
-        l->horizon_us = l->sweep_us;
-    }
+    l->horizon_us = l->sweep_us;
     l->left_us = TR_NEVER;
     l->next_us = TR_NEVER;
     l->sweeping = true;
@@ -304,7 +301,7 @@ static void sweep_page(struct tr_engine *e, struct tr_far_page *page)
             continue;
         }
         (void)tr_engine_charge(e, LOAD_UNITS);
-        if (tr_load_start(e, tr_far_page_rid(page, i)) != TARRY_OK && !TR_MUTANT(SWEEP_ONCE)) {
+        if (tr_load_start(e, tr_far_page_rid(page, i)) != TARRY_OK) {
             left_us = min(left_us, entry->due_us);
             tr_load_later(e);
         }
@@ -337,7 +334,6 @@ static void sweep(struct tr_engine *e)
     }
     l->sweeping = false;
     l->forgives = false;
-    l->horizon_us = TR_MUTANT(HORIZON_LATE) ? l->sweep_us : l->horizon_us;
     l->next_us = min(l->next_us, l->left_us);
 }
 

@@ -375,7 +375,7 @@ static int read_chosen(const struct tr_promote *p, const struct tr_chosen *c, st
     int err = TARRY_OK;
 
     if ((uint64_t)c->off + c->len > p->slot_bytes || !tr_record_good(bytes, c->len, c->rid)) {
-        return TR_MUTANT(PROMOTE_BLINDLY) ? TARRY_OK : TARRY_EDAMAGED;
+        return TARRY_EDAMAGED;
     }
     if (c->change != 0) {
         *rec = p->changes[c->change - 1];
@@ -713,7 +713,7 @@ static void switch_some(struct tr_engine *e)
         }
         switch_one(e, &p->chosen[p->next]);
     }
-    if (p->group->runs[TR_GROUP_LIVE].file >= 0 && !TR_MUTANT(SWITCH_UNSEEN)) {
+    if (p->group->runs[TR_GROUP_LIVE].file >= 0) {
         uint64_t first = p->group->footers[TR_GROUP_LIVE].stat.due_first;
 
         p->group->next_block = 0; /* a sweep that came by saw them in their slots still */

@@ -9,7 +9,6 @@
  */
 
 #include "base/err.h"
-#include "base/mutant.h"
 #include "engine/inner.h"
 
 #include <string.h>

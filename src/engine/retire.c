@@ -8,7 +8,6 @@
  */
 
 #include "base/err.h"
-#include "base/mutant.h"
 #include "engine/inner.h"
 
 static bool is_empty(const struct tr_engine *e, const struct tr_group *g)
@@ -103,7 +102,7 @@ void tr_retire_step(struct tr_engine *e)
         r->batch = e->log.open.no - tr_log_open_empty(&e->log);
     }
     if (r->named && !r->group->leaving) {
-        if (e->log.synced >= r->batch || TR_MUTANT(RETIRED_UNSYNCED)) {
+        if (e->log.synced >= r->batch) {
             r->group->leaving = true;
         } else if (e->config.sync != TR_SYNC_ALWAYS) {
             tr_log_sync(&e->log);
