@@ -29,61 +29,11 @@
 
 #include <string.h>
 
-enum { RETRY_US = 1000000, CHOOSE_UNITS = 2, EXTRA = 256 };
+enum { RETRY_US = 1000000 };
 
-/* ---- the beginning ---- */
+/* ---- memory ---- */
 
-static bool is_victim(const struct tr_promote *p, const struct tr_slot *slot)
-{
-    for (unsigned i = 0; i < p->slot_count; i++) {
-        if (p->slots[i] == slot) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The oldest slot that could be taken next, or NULL. */
-static struct tr_slot *next_victim(const struct tr_engine *e)
-{
-    struct tr_slot *best = NULL;
-
-    for (uint32_t i = 0; i < e->log.slots_max; i++) {
-        struct tr_slot *slot = &e->log.slots[i];
-
-        if (slot->state == TR_SLOT_SEALED && slot->live != 0 && !slot->stuck &&
-            slot->last_rid > e->groups.covered && slot->last_batch <= e->log.synced &&
-            !is_victim(&e->promote, slot) && (best == NULL || slot->seg_no < best->seg_no)) {
-            best = slot;
-        }
-    }
-    return best;
-}
-
-static uint32_t slots_in_use(const struct tr_engine *e)
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < e->log.slots_max; i++) {
-        n += e->log.slots[i].state == TR_SLOT_SEALED && e->log.slots[i].live != 0;
-    }
-    return n;
-}
-
-static bool wanted(const struct tr_engine *e)
-{
-    uint64_t far = e->state.jobs.far.count - e->state.jobs.far.located;
-    uint32_t used = slots_in_use(e);
-
-    if (e->config.promote_slots == 0 || used == 0 || e->groups.count == TR_GROUPS_MAX ||
-        e->space.victim != NULL || e->promote.retry_at > e->now.boot_us) {
-        return false;
-    }
-    return far > e->config.far_max || used > e->log.slots_max / 4 * 3 ||
-           (e->space.idle && used >= 2);
-}
-
-static void *take(struct tr_engine *e, size_t size)
+void *tr_promote_memory(struct tr_engine *e, size_t size)
 {
     return tr_mem_stretch(e->mem, NULL, 0, size);
 }
@@ -96,7 +46,7 @@ static void drop(struct tr_engine *e, void *p, size_t size)
 }
 
 /* Gives all memory back. */
-static void clear(struct tr_engine *e)
+void tr_promote_clear(struct tr_engine *e)
 {
     struct tr_promote *p = &e->promote;
 
@@ -124,334 +74,7 @@ static void clear(struct tr_engine *e)
 
 void tr_promote_fini(struct tr_engine *e)
 {
-    clear(e); /* a group in the making is in the table of groups */
-}
-
-static void begin(struct tr_engine *e)
-{
-    struct tr_promote *p = &e->promote;
-    struct tr_slot *slot;
-    uint64_t live = 0;
-
-    tr_mem_init(&p->mem, 0);
-    p->slot_bytes = e->log.slot_bytes;
-    while (p->slot_count < e->config.promote_slots && p->slot_count < TR_PROMOTE_SLOTS &&
-           (slot = next_victim(e)) != NULL) {
-        p->slots[p->slot_count++] = slot;
-        p->rid_last = slot->last_rid > p->rid_last ? slot->last_rid : p->rid_last;
-        live += slot->live;
-    }
-    if (p->slot_count == 0) {
-        return;
-    }
-    p->number++;
-    p->room = (size_t)live + EXTRA;
-    p->change_room = 64;
-    p->chosen = take(e, p->room * sizeof *p->chosen);
-    p->scratch = take(e, p->room * sizeof *p->scratch);
-    p->side_jobs = take(e, p->room * sizeof *p->side_jobs);
-    p->changes = take(e, p->change_room * sizeof *p->changes);
-    if (p->chosen == NULL || p->scratch == NULL || p->side_jobs == NULL || p->changes == NULL) {
-        p->retry_at = e->now.boot_us + RETRY_US;
-        clear(e);
-        return;
-    }
-    p->step = TR_PROMOTE_JOBS;
-}
-
-/* ---- choosing ---- */
-
-static bool add_change(struct tr_engine *e, const struct tr_job *job)
-{
-    struct tr_promote *p = &e->promote;
-
-    if (p->change_count == p->change_room) {
-        struct tr_record *more = tr_mem_stretch(e->mem, p->changes, p->change_room * sizeof *more,
-                                                2 * p->change_room * sizeof *more);
-
-        if (more == NULL) {
-            return false;
-        }
-        p->changes = more;
-        p->change_room *= 2;
-    }
-    tr_state_describe(job, TR_REC_RELOG, &p->changes[p->change_count++]);
-    return true;
-}
-
-static unsigned victim_index(const struct tr_promote *p, uint32_t number)
-{
-    unsigned i = 0;
-
-    while (i < p->slot_count && p->slots[i]->number != number) {
-        i++;
-    }
-    return i;
-}
-
-static void choose_job(struct tr_engine *e, struct tr_job *job)
-{
-    struct tr_promote *p = &e->promote;
-    struct tr_chosen *c = &p->chosen[p->count];
-    bool changed = job->altered || job->dead_seq != 0;
-
-    if (p->count == p->room || job->rid <= e->groups.covered || job->rid > p->rid_last ||
-        job->relogging || job->lease_end_us != 0 || /* a start looks for leases in slots only */
-        (changed && !add_change(e, job))) {
-        return;
-    }
-    *c = (struct tr_chosen){.rid = job->rid,
-                            .order = {job->due_us, job->rid},
-                            .off = (uint32_t)job->record_off,
-                            .len = job->record_len,
-                            .change = changed ? (uint32_t)p->change_count : 0,
-                            .slot = (uint16_t)p->at,
-                            .dead = job->dead_seq != 0};
-    if (c->dead) {
-        c->order[0] = job->topic->number;
-        c->order[1] = job->dead_seq;
-    }
-    p->count++;
-}
-
-/* Those in memory: each is moved to the end of its slot's list when it has been seen. */
-static void choose_jobs(struct tr_engine *e)
-{
-    struct tr_promote *p = &e->promote;
-
-    while (p->at < p->slot_count) {
-        struct tr_list *jobs = &p->slots[p->at]->jobs;
-        struct tr_job *job = TR_CONTAINER_OF(jobs->next, struct tr_job, in_slot);
-
-        if (tr_list_empty(jobs) || job->promotion == p->number) {
-            p->at++;
-            continue;
-        }
-        if (!tr_engine_charge(e, CHOOSE_UNITS)) {
-            return;
-        }
-        job->promotion = p->number;
-        tr_list_remove(&job->in_slot);
-        tr_list_append(jobs, &job->in_slot);
-        choose_job(e, job);
-    }
-    p->step = TR_PROMOTE_FAR;
-    tr_far_walk_begin(&e->state.jobs.far, &p->walk);
-}
-
-static void choose_page(struct tr_engine *e, const struct tr_far_page *page)
-{
-    struct tr_promote *p = &e->promote;
-
-    for (unsigned i = 0; i < page->count && p->count < p->room; i++) {
-        const struct tr_far_entry *entry = &page->entries[i];
-        unsigned slot = entry->located ? p->slot_count : victim_index(p, entry->slot);
-        uint64_t rid;
-
-        if (slot == p->slot_count || entry->bad) {
-            continue;
-        }
-        rid = tr_far_page_rid(page, i);
-        if (rid > e->groups.covered && rid <= p->rid_last) {
-            p->chosen[p->count++] = (struct tr_chosen){.rid = rid,
-                                                       .order = {entry->due_us, rid},
-                                                       .off = entry->off,
-                                                       .len = entry->len,
-                                                       .slot = (uint16_t)slot};
-        }
-    }
-}
-
-/* Far jobs are being chosen: the walk might miss one that comes back. If it does not, it is there
- * twice, which does no harm. */
-void tr_promote_met(struct tr_engine *e, struct tr_job *job)
-{
-    struct tr_promote *p = &e->promote;
-    unsigned slot = p->step == TR_PROMOTE_FAR ? victim_index(p, job->slot->number) : p->slot_count;
-
-    if (slot < p->slot_count) {
-        p->at = slot;
-        choose_job(e, job);
-        p->at = p->slot_count;
-    }
-}
-
-static void send(struct tr_engine *e, enum tr_promote_step step, struct tr_io io);
-
-static void read_next(struct tr_engine *e)
-{
-    struct tr_promote *p = &e->promote;
-
-    p->bytes[p->at] = take(e, p->slot_bytes);
-    if (p->bytes[p->at] == NULL) {
-        tr_promote_give_up(e, TARRY_ENOMEM);
-        return;
-    }
-    p->slots[p->at]->readers++;
-    send(e, TR_PROMOTE_READ,
-         (struct tr_io){.op = TR_IO_READ,
-                        .file = p->slots[p->at]->file,
-                        .len = p->slot_bytes,
-                        .buf = p->bytes[p->at]});
-}
-
-static void choose_far(struct tr_engine *e)
-{
-    struct tr_promote *p = &e->promote;
-    const struct tr_far *far = &e->state.jobs.far;
-    const struct tr_far_page *page;
-
-    while ((page = tr_far_walk_page(far, &p->walk)) != NULL) {
-        if (!tr_engine_charge(e, 1 + page->count / 8)) {
-            return;
-        }
-        choose_page(e, page);
-        tr_far_walk_on(far, &p->walk);
-    }
-    tr_far_walk_end(&p->walk);
-    p->batch = e->log.open.no - tr_log_open_empty(&e->log);
-    p->at = 0;
-    p->group = p->count != 0 ? tr_group_new(&e->groups) : NULL;
-    if (p->group == NULL) {
-        tr_promote_give_up(e, p->count != 0 ? TARRY_ENOMEM : TARRY_OK);
-        return;
-    }
-    p->group->is.rid_first = e->groups.covered + 1;
-    p->group->is.rid_last = p->rid_last;
-    read_next(e);
-}
-
-/* ---- what the calls do; they touch only the promotion ---- */
-
-static bool comes_first(const struct tr_chosen *a, const struct tr_chosen *b)
-{
-    if (a->dead != b->dead) {
-        return b->dead;
-    }
-    return a->order[0] != b->order[0] ? a->order[0] < b->order[0] : a->order[1] < b->order[1];
-}
-
-static void merge(const struct tr_chosen *from, struct tr_chosen *to, size_t mid, size_t end)
-{
-    size_t a = 0;
-    size_t b = mid;
-
-    for (size_t i = 0; i < end; i++) {
-        bool second = a == mid || (b < end && comes_first(&from[b], &from[a]));
-
-        to[i] = from[second ? b++ : a++];
-    }
-}
-
-static void sort(struct tr_promote *p)
-{
-    for (size_t width = 1; width < p->count; width *= 2) {
-        struct tr_chosen *sorted = p->scratch;
-
-        for (size_t i = 0; i < p->count; i += 2 * width) {
-            size_t left = p->count - i;
-
-            merge(p->chosen + i, p->scratch + i, left < width ? left : width,
-                  left < 2 * width ? left : 2 * width);
-        }
-        p->scratch = p->chosen;
-        p->chosen = sorted;
-    }
-    p->dead_from = 0;
-    while (p->dead_from < p->count && !p->chosen[p->dead_from].dead) {
-        p->dead_from++;
-    }
-}
-
-static void call_sort(void *ctx)
-{
-    sort(ctx);
-}
-
-/* The record as it is to be in the run. */
-static int read_chosen(const struct tr_promote *p, const struct tr_chosen *c, struct tr_record *rec)
-{
-    const uint8_t *bytes = p->bytes[c->slot] + c->off;
-    int err = TARRY_OK;
-
-    if ((uint64_t)c->off + c->len > p->slot_bytes || !tr_record_good(bytes, c->len, c->rid)) {
-        return TARRY_EDAMAGED;
-    }
-    if (c->change != 0) {
-        *rec = p->changes[c->change - 1];
-        if (rec->body.len > c->len) {
-            return TARRY_EDAMAGED;
-        }
-        rec->body.at = bytes + c->len - rec->body.len;
-    } else {
-        err = tr_record_decode_known(bytes, c->len, c->rid, c->order[0], rec);
-        rec->mask &= ~TR_FIELD(OLD);
-    }
-    rec->type = TR_REC_RELOG;
-    return err;
-}
-
-static void note_for_sidecar(struct tr_promote *p, const struct tr_record *rec, uint64_t place)
-{
-    p->side_jobs[p->side_count++] = (struct tr_side_job){
-        .rid = rec->rid,
-        .id = rec->mask & TR_FIELD(ID) ? rec->id : rec->rid,
-        .due_us = rec->due_us,
-        .dead_seq = rec->mask & TR_FIELD(DEAD) ? rec->dead.seq : 0,
-        .place = place,
-        .topic = rec->topic,
-    };
-}
-
-/* Fills the buffer with blocks; at the end of the run its footer is the buffer's content. */
-static void call_fill(void *ctx)
-{
-    struct tr_promote *p = ctx;
-    struct tr_record rec;
-    uint64_t place;
-    int err = TARRY_OK;
-
-    tr_run_buffer(&p->writer, p->buf, p->buf_room);
-    while (p->next < p->run_end && err == TARRY_OK) {
-        struct tr_chosen *c = &p->chosen[p->next];
-
-        c->bad = (p->next > 0 && c->rid == p->chosen[p->next - 1].rid) || /* it is there twice */
-                 read_chosen(p, c, &rec) != TARRY_OK;
-        if (!c->bad) {
-            err = tr_run_add(&p->writer, &rec, &place);
-        }
-        if (!c->bad && err == TARRY_OK) {
-            note_for_sidecar(p, &rec, place);
-            c->off = (uint32_t)tr_place_off(place); /* where it will be */
-            c->len = tr_place_len(place);
-        }
-        p->next += err == TARRY_OK;
-    }
-    if (err == TARRY_OK && p->writer.stat.jobs != 0) {
-        err = tr_run_end(&p->writer);
-    }
-    p->failed = err == TARRY_EFULL && !tr_run_full(&p->writer) ? TARRY_OK : err;
-    p->buf_len = tr_run_ready(&p->writer);
-    p->buf_done = 0;
-    if (p->failed == TARRY_OK && p->buf_len == 0 && p->next < p->run_end) {
-        p->failed = TARRY_EFULL; /* one record is longer than the buffer */
-    }
-}
-
-static void call_build(void *ctx)
-{
-    struct tr_promote *p = ctx;
-
-    tr_side_build_prepare(&p->build);
-}
-
-static void call_pages(void *ctx)
-{
-    struct tr_promote *p = ctx;
-    uint32_t pages = tr_side_build_pages(&p->build, p->buf, (uint32_t)(p->buf_room / TR_SIDE_PAGE));
-
-    p->buf_len = (size_t)pages * TR_SIDE_PAGE;
-    p->buf_done = 0;
+    tr_promote_clear(e); /* a group in the making is in the table of groups */
 }
 
 /* ---- steps ---- */
@@ -469,6 +92,23 @@ static void send(struct tr_engine *e, enum tr_promote_step step, struct tr_io io
 static void call(struct tr_engine *e, enum tr_promote_step step, void (*what)(void *ctx))
 {
     send(e, step, (struct tr_io){.op = TR_IO_CALL, .call = what, .buf = &e->promote});
+}
+
+void tr_promote_read(struct tr_engine *e)
+{
+    struct tr_promote *p = &e->promote;
+
+    p->bytes[p->at] = tr_promote_memory(e, p->slot_bytes);
+    if (p->bytes[p->at] == NULL) {
+        tr_promote_give_up(e, TARRY_ENOMEM);
+        return;
+    }
+    p->slots[p->at]->readers++;
+    send(e, TR_PROMOTE_READ,
+         (struct tr_io){.op = TR_IO_READ,
+                        .file = p->slots[p->at]->file,
+                        .len = p->slot_bytes,
+                        .buf = p->bytes[p->at]});
 }
 
 static int *file_of(struct tr_promote *p, bool side)
@@ -511,7 +151,7 @@ static void next_run(struct tr_engine *e)
         return;
     }
     p->building = true;
-    call(e, TR_PROMOTE_SIDE_BUILD, call_build);
+    call(e, TR_PROMOTE_SIDE_BUILD, tr_promote_build);
 }
 
 /* Memory for the longest record, too. */
@@ -525,7 +165,7 @@ static bool make_buffer(struct tr_engine *e)
     }
     p->buf_room =
         (longest + 3 * (size_t)TR_RUN_BLOCK + TR_PROMOTE_BUFFER) / TR_SIDE_PAGE * TR_SIDE_PAGE;
-    p->buf = take(e, p->buf_room);
+    p->buf = tr_promote_memory(e, p->buf_room);
     return p->buf != NULL;
 }
 
@@ -537,7 +177,7 @@ static void start_run(struct tr_engine *e)
     tr_run_init(&p->writer, &p->mem, &of, p->run == TR_GROUP_DEAD);
     p->writing_run = true;
     p->footer = false;
-    call(e, TR_PROMOTE_RUN_FILL, call_fill);
+    call(e, TR_PROMOTE_RUN_FILL, tr_promote_fill);
 }
 
 static void write_some(struct tr_engine *e, enum tr_promote_step step, bool side)
@@ -576,7 +216,7 @@ static int keep_footer(struct tr_engine *e)
     struct tr_promote *p = &e->promote;
     struct tr_run_of of = tr_group_run_of(p->group, p->run, e->log.uuid);
     struct tr_run_trailer trailer;
-    uint8_t *copy = take(e, p->writer.footer_len);
+    uint8_t *copy = tr_promote_memory(e, p->writer.footer_len);
     int err;
 
     if (copy == NULL) {
@@ -616,7 +256,7 @@ static void run_written(struct tr_engine *e, const struct tr_io *io)
         p->buf_done = 0;
         write_some(e, TR_PROMOTE_RUN_WRITE, false);
     } else {
-        call(e, TR_PROMOTE_RUN_FILL, call_fill);
+        call(e, TR_PROMOTE_RUN_FILL, tr_promote_fill);
     }
 }
 
@@ -642,9 +282,9 @@ static void slot_read(struct tr_engine *e, const struct tr_io *io)
         p->slots[p->at]->stuck = true; /* what is in it can be read record by record, perhaps */
         tr_promote_give_up(e, TARRY_EIO);
     } else if (++p->at < p->slot_count) {
-        read_next(e);
+        tr_promote_read(e);
     } else {
-        call(e, TR_PROMOTE_SORT, call_sort);
+        call(e, TR_PROMOTE_SORT, tr_promote_sort);
     }
 }
 
@@ -722,7 +362,7 @@ static void switch_some(struct tr_engine *e)
     for (unsigned i = 0; i < p->slot_count; i++) { /* what was left behind is written again */
         p->slots[i]->last_rid = 0;
     }
-    clear(e);
+    tr_promote_clear(e);
 }
 
 /* ---- giving up ---- */
@@ -750,7 +390,7 @@ static void undo_next(struct tr_engine *e)
     }
     tr_group_free(&e->groups, p->group);
     p->group = NULL;
-    clear(e);
+    tr_promote_clear(e);
 }
 
 void tr_promote_give_up(struct tr_engine *e, int why)
@@ -764,7 +404,7 @@ void tr_promote_give_up(struct tr_engine *e, int why)
         }
     }
     if (p->group == NULL) {
-        clear(e);
+        tr_promote_clear(e);
         return;
     }
     p->at = 0;
@@ -775,7 +415,7 @@ void tr_promote_give_up(struct tr_engine *e, int why)
 
 static void side_opened(struct tr_engine *e)
 {
-    call(e, TR_PROMOTE_SIDE_FILL, call_pages);
+    call(e, TR_PROMOTE_SIDE_FILL, tr_promote_pages);
 }
 
 static void side_filled(struct tr_engine *e)
@@ -902,15 +542,10 @@ void tr_promote_step(struct tr_engine *e)
 {
     struct tr_promote *p = &e->promote;
 
-    if (p->step == TR_PROMOTE_IDLE && wanted(e)) {
-        begin(e);
+    if (p->step == TR_PROMOTE_IDLE && tr_promote_wanted(e)) {
+        tr_promote_begin(e);
     }
-    if (p->step == TR_PROMOTE_JOBS) {
-        choose_jobs(e);
-    }
-    if (p->step == TR_PROMOTE_FAR) {
-        choose_far(e);
-    }
+    tr_promote_choose(e);
     if (p->step == TR_PROMOTE_MANIFEST) {
         if (e->log.synced < p->batch) {
             e->lazy_at = tr_log_open_empty(&e->log) ? e->lazy_at : e->now.boot_us;

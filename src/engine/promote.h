@@ -96,4 +96,23 @@ struct tr_promote {
     uint64_t bytes_written;
 };
 
+struct tr_engine;
+
+/* promote_make.c: for TR_IO_CALL; ctx is the promotion */
+void tr_promote_sort(void *ctx); /* what was chosen */
+void tr_promote_fill(
+    void *ctx); /* the buffer with the next blocks of the run; at its end, a footer */
+void tr_promote_build(void *ctx); /* the sidecar */
+void tr_promote_pages(void *ctx); /* the buffer with its next pages */
+
+/* promote_choose.c */
+bool tr_promote_wanted(const struct tr_engine *e);
+void tr_promote_begin(struct tr_engine *e);
+void tr_promote_choose(struct tr_engine *e); /* a slice */
+
+/* promote.c, for the others */
+void *tr_promote_memory(struct tr_engine *e, size_t size);
+void tr_promote_clear(struct tr_engine *e);
+void tr_promote_read(struct tr_engine *e); /* the next slot */
+
 #endif

@@ -1,0 +1,140 @@
+/*
+ * The calculations of a promotion: sorting, filling buffers with blocks of a run or pages of a
+ * sidecar. They run away from the loop (TR_IO_CALL) and touch nothing but the promotion and what it
+ * has copied or read.
+ */
+
+#include "engine/promote.h"
+
+#include "base/err.h"
+
+static bool comes_first(const struct tr_chosen *a, const struct tr_chosen *b)
+{
+    if (a->dead != b->dead) {
+        return b->dead;
+    }
+    return a->order[0] != b->order[0] ? a->order[0] < b->order[0] : a->order[1] < b->order[1];
+}
+
+static void merge(const struct tr_chosen *from, struct tr_chosen *to, size_t mid, size_t end)
+{
+    size_t a = 0;
+    size_t b = mid;
+
+    for (size_t i = 0; i < end; i++) {
+        bool second = a == mid || (b < end && comes_first(&from[b], &from[a]));
+
+        to[i] = from[second ? b++ : a++];
+    }
+}
+
+static void sort(struct tr_promote *p)
+{
+    for (size_t width = 1; width < p->count; width *= 2) {
+        struct tr_chosen *sorted = p->scratch;
+
+        for (size_t i = 0; i < p->count; i += 2 * width) {
+            size_t left = p->count - i;
+
+            merge(p->chosen + i, p->scratch + i, left < width ? left : width,
+                  left < 2 * width ? left : 2 * width);
+        }
+        p->scratch = p->chosen;
+        p->chosen = sorted;
+    }
+    p->dead_from = 0;
+    while (p->dead_from < p->count && !p->chosen[p->dead_from].dead) {
+        p->dead_from++;
+    }
+}
+
+void tr_promote_sort(void *ctx)
+{
+    sort(ctx);
+}
+
+/* The record as it is to be in the run. */
+static int read_chosen(const struct tr_promote *p, const struct tr_chosen *c, struct tr_record *rec)
+{
+    const uint8_t *bytes = p->bytes[c->slot] + c->off;
+    int err = TARRY_OK;
+
+    if ((uint64_t)c->off + c->len > p->slot_bytes || !tr_record_good(bytes, c->len, c->rid)) {
+        return TARRY_EDAMAGED;
+    }
+    if (c->change != 0) {
+        *rec = p->changes[c->change - 1];
+        if (rec->body.len > c->len) {
+            return TARRY_EDAMAGED;
+        }
+        rec->body.at = bytes + c->len - rec->body.len;
+    } else {
+        err = tr_record_decode_known(bytes, c->len, c->rid, c->order[0], rec);
+        rec->mask &= ~TR_FIELD(OLD);
+    }
+    rec->type = TR_REC_RELOG;
+    return err;
+}
+
+static void note_for_sidecar(struct tr_promote *p, const struct tr_record *rec, uint64_t place)
+{
+    p->side_jobs[p->side_count++] = (struct tr_side_job){
+        .rid = rec->rid,
+        .id = rec->mask & TR_FIELD(ID) ? rec->id : rec->rid,
+        .due_us = rec->due_us,
+        .dead_seq = rec->mask & TR_FIELD(DEAD) ? rec->dead.seq : 0,
+        .place = place,
+        .topic = rec->topic,
+    };
+}
+
+/* Fills the buffer with blocks; at the end of the run its footer is the buffer's content. */
+void tr_promote_fill(void *ctx)
+{
+    struct tr_promote *p = ctx;
+    struct tr_record rec;
+    uint64_t place;
+    int err = TARRY_OK;
+
+    tr_run_buffer(&p->writer, p->buf, p->buf_room);
+    while (p->next < p->run_end && err == TARRY_OK) {
+        struct tr_chosen *c = &p->chosen[p->next];
+
+        c->bad = (p->next > 0 && c->rid == p->chosen[p->next - 1].rid) || /* it is there twice */
+                 read_chosen(p, c, &rec) != TARRY_OK;
+        if (!c->bad) {
+            err = tr_run_add(&p->writer, &rec, &place);
+        }
+        if (!c->bad && err == TARRY_OK) {
+            note_for_sidecar(p, &rec, place);
+            c->off = (uint32_t)tr_place_off(place); /* where it will be */
+            c->len = tr_place_len(place);
+        }
+        p->next += err == TARRY_OK;
+    }
+    if (err == TARRY_OK && p->writer.stat.jobs != 0) {
+        err = tr_run_end(&p->writer);
+    }
+    p->failed = err == TARRY_EFULL && !tr_run_full(&p->writer) ? TARRY_OK : err;
+    p->buf_len = tr_run_ready(&p->writer);
+    p->buf_done = 0;
+    if (p->failed == TARRY_OK && p->buf_len == 0 && p->next < p->run_end) {
+        p->failed = TARRY_EFULL; /* one record is longer than the buffer */
+    }
+}
+
+void tr_promote_build(void *ctx)
+{
+    struct tr_promote *p = ctx;
+
+    tr_side_build_prepare(&p->build);
+}
+
+void tr_promote_pages(void *ctx)
+{
+    struct tr_promote *p = ctx;
+    uint32_t pages = tr_side_build_pages(&p->build, p->buf, (uint32_t)(p->buf_room / TR_SIDE_PAGE));
+
+    p->buf_len = (size_t)pages * TR_SIDE_PAGE;
+    p->buf_done = 0;
+}
