@@ -45,20 +45,30 @@ static void drop(struct tr_engine *e, void *p, size_t size)
     }
 }
 
+/* What the runs were made from is not needed for the sidecar. */
+static void drop_sources(struct tr_engine *e)
+{
+    struct tr_promote *p = &e->promote;
+
+    for (unsigned i = 0; i < p->slot_count; i++) {
+        drop(e, p->bytes[i], p->slot_bytes);
+        p->bytes[i] = NULL;
+    }
+    drop(e, p->scratch, p->room * sizeof *p->scratch);
+    drop(e, p->changes, p->change_room * sizeof *p->changes);
+    p->scratch = NULL;
+    p->changes = NULL;
+}
+
 /* Gives all memory back. */
 void tr_promote_clear(struct tr_engine *e)
 {
     struct tr_promote *p = &e->promote;
 
     tr_far_walk_end(&p->walk);
-    for (unsigned i = 0; i < p->slot_count; i++) {
-        drop(e, p->bytes[i], p->slot_bytes);
-        p->bytes[i] = NULL;
-    }
+    drop_sources(e);
     drop(e, p->chosen, p->room * sizeof *p->chosen);
-    drop(e, p->scratch, p->room * sizeof *p->scratch);
     drop(e, p->side_jobs, p->room * sizeof *p->side_jobs);
-    drop(e, p->changes, p->change_room * sizeof *p->changes);
     drop(e, p->buf, p->buf_room);
     if (p->writing_run) {
         tr_run_fini(&p->writer);
@@ -139,6 +149,8 @@ static void next_run(struct tr_engine *e)
         }
         p->run++;
     }
+    drop_sources(e);
+
     struct tr_side_input in = {.of = tr_group_side_of(p->group, e->log.uuid),
                                .rid_first = p->group->is.rid_first,
                                .rid_last = p->group->is.rid_last,

@@ -46,6 +46,7 @@ enum tr_key {
     TR_KEY_ENGINE_KIND,
     TR_KEY_CLOCK_TEST,
     TR_KEY_LIMITS_BODY,
+    TR_KEY_MEMORY_FAR,
     TR_KEY_LOG_LEVEL,
     TR_KEY_LOG_JSON,
     TR_KEY_COUNT
@@ -75,6 +76,7 @@ struct tr_config {
     struct tr_address http_addr;
     bool insecure;
     uint32_t body_max; /* of the beanstalk port; at most TR_CONFIG_BODY_MAX */
+    uint32_t far_max;  /* far jobs whose records may be in the log */
     const char *user;  /* to become after the sockets are bound; NULL: stay; drop_in only */
     enum tr_log_level log_level;
     bool log_json;

@@ -148,6 +148,22 @@ static int apply_body(struct tr_config *c, const char *value, const char **why)
     return TARRY_EINVAL;
 }
 
+static int apply_far(struct tr_config *c, const char *value, const char **why)
+{
+    size_t digits = strspn(value, "0123456789");
+    uint64_t number = 0;
+
+    (void)why;
+    if (digits == 0 || digits > 9 || value[digits] != '\0') {
+        return TARRY_EINVAL;
+    }
+    for (size_t i = 0; i < digits; i++) {
+        number = number * 10 + (uint64_t)(value[i] - '0');
+    }
+    c->far_max = (uint32_t)number;
+    return number >= 1000 ? TARRY_OK : TARRY_EINVAL;
+}
+
 static int apply_level(struct tr_config *c, const char *value, const char **why)
 {
     (void)why;
@@ -194,6 +210,9 @@ const struct tr_key_row tr_key_rows[TR_KEY_COUNT] = {
                             .allowed =
                                 "a number of bytes from 1 to 8388608, also as in 64KiB or 1MiB",
                             .apply = apply_body},
+    [TR_KEY_MEMORY_FAR] = {NAME("memory", "far"), .fallback = "400000",
+                           .allowed = "a number of jobs from 1000 to 999999999",
+                           .apply = apply_far},
     [TR_KEY_LOG_LEVEL] = {NAME("log", "level"), .flag = "--log-level", .live = true,
                           .fallback = "info", .allowed = "error, warning, info or debug",
                           .apply = apply_level},

@@ -314,6 +314,7 @@ static int open_engine(struct server *s)
     tr_engine_config_init(&c, &s->mem);
     c.sync = s->config->sync;
     c.sync_us = s->config->sync_us;
+    c.far_max = s->config->far_max;
     c.body_max = TR_CONFIG_BODY_MAX; /* each port has its own limit, which may change */
     c.ctx = s;
     c.notice = notice;
