@@ -18,7 +18,8 @@
  * Only rids behind those of all groups are taken, so ranges stay disjoint. An older one, which was
  * written again (RELOG), stays in its slot and is written again when that is emptied.
  *
- * A failure (no space, an error) throws the files away (R9) and tries again later.
+ * A failure (no space, an error) throws the files away (R9) and tries again a second later, the
+ * next time two seconds later, and so on, up to a minute.
  */
 
 #include "engine/promote.h"
@@ -29,7 +30,7 @@
 
 #include <string.h>
 
-enum { RETRY_US = 1000000 };
+enum { RETRY_US = 1000000, FAILURES_MAX = 6 };
 
 /* ---- memory ---- */
 
@@ -78,6 +79,7 @@ void tr_promote_clear(struct tr_engine *e)
     }
     *p = (struct tr_promote){.number = p->number,
                              .retry_at = p->retry_at,
+                             .failures = p->failures,
                              .made = p->made,
                              .bytes_written = p->bytes_written};
 }
@@ -323,6 +325,7 @@ void tr_promote_adopted(struct tr_engine *e)
     p->step = TR_PROMOTE_SWITCH;
     p->next = 0;
     p->made++;
+    p->failures = 0;
 }
 
 /* ---- the switch ---- */
@@ -409,7 +412,8 @@ void tr_promote_give_up(struct tr_engine *e, int why)
 {
     struct tr_promote *p = &e->promote;
 
-    p->retry_at = why != TARRY_OK ? e->now.boot_us + RETRY_US : 0;
+    p->retry_at = why != TARRY_OK ? e->now.boot_us + ((uint64_t)RETRY_US << p->failures) : 0;
+    p->failures += why != TARRY_OK && p->failures < FAILURES_MAX;
     if (why == TARRY_OK) {
         for (unsigned i = 0; i < p->slot_count; i++) {
             p->slots[i]->last_rid = 0; /* nothing in them is for a group */

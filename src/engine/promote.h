@@ -92,6 +92,7 @@ struct tr_promote {
     int failed; /* why a call could not go on, or TARRY_OK */
 
     uint64_t retry_at; /* boot */
+    unsigned failures; /* in a row: each time it is tried again later */
     uint64_t made;     /* groups, since the start */
     uint64_t bytes_written;
 };
