@@ -243,13 +243,15 @@ static void check_kicked_delayed(struct sim_oracle *o, const struct sim_ask *a, 
     }
 }
 
-static void check_kicking(struct sim_oracle *o)
+/* Which jobs of the topic have been kicked? Other topics wait: what their answers say comes first.
+ */
+static void check_kicking(struct sim_oracle *o, unsigned topic)
 {
     sim_prefix_read(&o->prefix, o->engine);
     for (size_t i = 0; i < o->prefix.now.count; i++) {
         struct sim_job *j = sim_model_find(&o->model, o->prefix.now.rows[i].id);
 
-        if (j != NULL && j->where != SIM_GONE) {
+        if (j != NULL && j->where != SIM_GONE && j->topic == topic) {
             accept_kick(o, j, &o->prefix.now.rows[i]);
         }
     }
@@ -260,7 +262,7 @@ void sim_check_kick(struct sim_oracle *o, struct sim_ask *a)
     uint64_t number = 0;
     bool dead = false;
 
-    check_kicking(o);
+    check_kicking(o, a->topic);
     for (size_t i = 0; i < o->prefix.now.count; i++) {
         struct sim_job *j = sim_model_find(&o->model, o->prefix.now.rows[i].id);
 
