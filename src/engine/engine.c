@@ -444,6 +444,13 @@ static void commit(struct tr_engine *e)
     }
 }
 
+void tr_engine_tell_idle(const struct tr_engine *e)
+{
+    if (e->config.idle != NULL && e->space.idle) {
+        e->config.idle(e->config.ctx);
+    }
+}
+
 /* ---- turns ---- */
 
 static uint64_t next_turn(const struct tr_engine *e)
@@ -506,6 +513,7 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
     if (e->idle_at <= now.boot_us) {
         e->idle_at = TR_NEVER;
         e->space.idle = true;
+        tr_engine_tell_idle(e);
     }
     tr_promote_step(e);
     tr_retire_step(e);

@@ -50,6 +50,8 @@ struct tr_engine_config {
     unsigned many_topics;      /* a reserve of more first looks which of all have anything */
     uint64_t checkpoint_us;    /* after the first change */
     uint64_t idle_us;          /* before the ring is made smaller */
+    void (*idle)(
+        void *ctx); /* nothing was logged for a while, or the tidying up after it has ended */
     void *ctx;
     void (*durable)(void *ctx, uint64_t batch); /* all replies gated by up to this one may go */
     void (*closed)(void *ctx, uint64_t batch);  /* a batch was closed: memory is exact at its end */

@@ -308,6 +308,7 @@ struct tr_base tr_engine_base(const struct tr_engine *e);
 void tr_engine_touch_log(struct tr_engine *e); /* something was appended: arm the deadlines */
 bool tr_engine_spend(struct tr_engine *e);     /* one unit of work; false: none is left */
 bool tr_engine_charge(struct tr_engine *e, unsigned units); /* something longer; the same */
+void tr_engine_tell_idle(const struct tr_engine *e);        /* if it is */
 void tr_engine_place(struct tr_engine *e);                  /* a slice of it */
 
 /* change.c */

@@ -378,6 +378,7 @@ static void switch_some(struct tr_engine *e)
         p->slots[i]->last_rid = 0;
     }
     tr_promote_clear(e);
+    tr_engine_tell_idle(e);
 }
 
 /* ---- giving up ---- */

@@ -52,6 +52,11 @@ void tr_process_tune_memory(void)
     (void)mallopt(M_TRIM_THRESHOLD, 64 << 20);
 }
 
+void tr_process_trim_memory(void)
+{
+    (void)malloc_trim(0);
+}
+
 uint64_t tr_process_raise_files(void)
 {
     struct rlimit limit;

@@ -23,6 +23,9 @@ uint64_t tr_process_raise_files(void);
 /* Asks the allocator for steady times instead of the last byte: to be called once, at the start. */
 void tr_process_tune_memory(void);
 
+/* Gives memory that is not used back to the system; takes some milliseconds. */
+void tr_process_trim_memory(void);
+
 struct tr_process_names {
     char host[65];
     char os[65]; /* the kernel's version */

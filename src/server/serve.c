@@ -94,6 +94,12 @@ static void durable(void *ctx, uint64_t batch)
     tr_conns_durable(&s->conns, batch);
 }
 
+static void idle(void *ctx)
+{
+    (void)ctx;
+    tr_process_trim_memory();
+}
+
 static void submit(void *ctx, struct tr_req *r, struct tr_now now)
 {
     struct server *s = ctx;
@@ -319,7 +325,10 @@ static int open_engine(struct server *s)
     c.ctx = s;
     c.notice = notice;
     c.durable = durable;
-    return tr_engine_open(&s->engine, &c, tr_disk_linux_port(s->disk), seed, tr_clock_linux_now());
+    c.idle = idle;
+    err = tr_engine_open(&s->engine, &c, tr_disk_linux_port(s->disk), seed, tr_clock_linux_now());
+    tr_process_trim_memory(); /* what the replay took */
+    return err;
 }
 
 /* Where the data is, and how safe it is there. */
