@@ -10,8 +10,8 @@
  * whatever a promotion, a kill or another look-up did meanwhile, a job comes into memory once.
  *
  * An entry that was located and not used goes after a second. A block is behind the sweep
- * (group->next_block) when everything in it is due before the horizon; a job that leaves memory
- * again takes the sweep back to its block.
+ * (group->next_block) when nothing in it is left to load; a job that leaves memory again takes the
+ * sweep back to its block, also while that is in hand.
  *
  * A page or block that cannot be read is reported once for each try; what is in it stays far, and
  * is tried again a minute later.
@@ -172,7 +172,7 @@ int tr_fetch_locate(struct tr_engine *e, uint64_t rid)
     return TARRY_EFULL;
 }
 
-static void remember(struct tr_engine *e, uint64_t rid)
+void tr_fetch_remember(struct tr_engine *e, uint64_t rid)
 {
     struct tr_fetch *f = &e->fetch;
     struct tr_located *l;
@@ -242,7 +242,7 @@ static void seek_done(struct tr_engine *e, struct tr_fetch_read *r)
     }
     entry = entry_of(r->group, &row.job);
     if (tr_state_locate(&e->state, r->rid, &entry) == TARRY_OK) {
-        remember(e, r->rid);
+        tr_fetch_remember(e, r->rid);
     }
     e->moved = true;
 }
@@ -284,6 +284,7 @@ static bool read_block(struct tr_engine *e, struct tr_group *g)
     }
     r->group = g;
     r->page = g->next_block;
+    e->fetch.whole = true; /* until a record is found that is left, or one leaves memory */
     read_at(e, r, g->runs[TR_GROUP_LIVE].file, stat.off, stat.len);
     return true;
 }
@@ -301,12 +302,11 @@ static void block_done(struct tr_engine *e, struct tr_fetch_read *r)
         return;
     }
     r->direct = false;
-    e->fetch.whole = true; /* until a record is found that is left */
     if (ok) {
         e->fetch.taking = true;
     } else {
         report(e, r->group, TR_GROUP_LIVE, stat.off);
-        r->group->next_block++; /* those behind it are not to wait for it */
+        r->group->next_block = r->page + 1; /* those behind it are not to wait for it */
         e->fetch.skipped = true;
     }
 }
@@ -371,7 +371,7 @@ static bool take_block(struct tr_engine *e)
         }
     }
     f->taking = false;
-    if (f->whole) {
+    if (f->whole && f->block.group->next_block == f->block.page) {
         f->block.group->next_block++;
     } else {
         f->sweep_no = f->block.group->is.no; /* the rest of this group is for later */
@@ -427,6 +427,13 @@ void tr_fetch_sweep_begin(struct tr_engine *e)
     }
 }
 
+void tr_fetch_again(struct tr_engine *e, const struct tr_group *g)
+{
+    if (e->fetch.block.group == g && !TR_MUTANT(BLOCK_FORGOTTEN)) {
+        e->fetch.whole = false; /* the block in hand is not the last word */
+    }
+}
+
 void tr_fetch_left(struct tr_engine *e, const struct tr_job *job)
 {
     struct tr_group *g;
@@ -436,6 +443,7 @@ void tr_fetch_left(struct tr_engine *e, const struct tr_job *job)
         return;
     }
     g = tr_groups_of_run(&e->groups, job->slot->number);
+    tr_fetch_again(e, g);
     block = tr_run_footer_off(&g->footers[TR_GROUP_LIVE], job->record_off);
     if (block < g->next_block && !TR_MUTANT(BLOCK_FORGOTTEN)) {
         g->next_block = block;
@@ -456,7 +464,7 @@ static bool pull_page(struct tr_engine *e, const struct tr_fetch_read *r,
                       const struct tr_side_view *v)
 {
     struct tr_load *l = &e->load;
-    struct tr_side_job key = {.topic = l->pull_topic, .due_us = l->horizon_us};
+    struct tr_side_job key = {.topic = l->pull_topic, .due_us = e->fetch.pull_from};
 
     for (uint32_t i = tr_side_lower(v, &key); i < v->count; i++) {
         struct tr_side_row row;
@@ -472,7 +480,8 @@ static bool pull_page(struct tr_engine *e, const struct tr_fetch_read *r,
         id = tr_far_moved_id(&e->state.jobs.far, row.job.rid);
         if (!tr_load_pull(e, (struct tr_pulled){row.job.rid, row.job.due_us,
                                                 id != 0 ? id : row.job.rid,
-                                                entry_of(r->group, &row.job)})) {
+                                                entry_of(r->group, &row.job)}) &&
+            row.job.due_us > l->pulled[TR_PULL_MAX - 1].due_us) {
             return true; /* the others come later still */
         }
     }
@@ -489,7 +498,7 @@ bool tr_fetch_pull(struct tr_engine *e)
         return false;
     }
     while ((g = next_group(e, f->pull_no)) != NULL) {
-        struct tr_side_job key = {.topic = e->load.pull_topic, .due_us = e->load.horizon_us};
+        struct tr_side_job key = {.topic = e->load.pull_topic, .due_us = f->pull_from};
 
         if (g->leaving || g->runs[TR_GROUP_LIVE].file < 0 ||
             tr_run_footer_topic(&g->footers[TR_GROUP_LIVE], e->load.pull_topic) == 0) {
@@ -522,9 +531,10 @@ static void pull_done(struct tr_engine *e, struct tr_fetch_read *r)
     }
 }
 
-void tr_fetch_pull_begin(struct tr_engine *e)
+void tr_fetch_pull_begin(struct tr_engine *e, uint64_t from_us)
 {
     e->fetch.pull_no = 0;
+    e->fetch.pull_from = from_us;
 }
 
 /* ---- before serving ---- */

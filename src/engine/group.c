@@ -5,7 +5,7 @@
  * their record by its number (TR_MANIFEST_SLOTS_MAX + 2 x index + run); and by rid, for look-ups.
  * A new group always covers rids behind those of all others, so adding is appending.
  *
- * Cost: a look-up is a search by halves in at most 256 groups. In memory a group has about 0.13
+ * Cost: a look-up is a search by halves in at most 250 groups. In memory a group has about 0.13
  * bytes a job for fences and blocks.
  */
 

@@ -810,8 +810,10 @@ static enum tr_verdict with_lease(struct tr_engine *e, struct tr_req *r)
 {
     struct tr_job *job = tr_jobs_by_id(&e->state.jobs, r->id);
 
-    if (job == NULL && tr_load_locate(e, r->id) == TARRY_EFULL) {
-        return TR_STALL;
+    int err = job == NULL ? tr_load_locate(e, r->id) : TARRY_OK;
+
+    if (err != TARRY_OK) {
+        return err == TARRY_EFULL ? TR_STALL : tr_engine_finish(e, r, err);
     }
     if (job == NULL) {
         bool far = tr_load_show_far(e, r); /* then nobody holds it */

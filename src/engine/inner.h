@@ -188,7 +188,8 @@ struct tr_retire {
     struct tr_group *group; /* being removed, or NULL */
     bool busy;              /* a request is out */
     bool named;             /* the manifest still names it; */
-    uint64_t batch;         /* it may be without it when this one is durable */
+    bool ready;             /* the next one does not: */
+    uint64_t batch;         /* this one is durable */
     unsigned unlinked;      /* files */
     struct tr_io io;
     uint32_t next; /* place in order that is looked at next */
@@ -222,7 +223,8 @@ struct tr_fetch {
     bool whole;                  /* and nothing of it is left so far */
     bool skipped;                /* some block could not be read */
     uint64_t sweep_no;           /* groups up to this one are swept, */
-    uint64_t pull_no;            /* or looked through */
+    uint64_t pull_no;            /* or looked through, */
+    uint64_t pull_from;          /* from this due time on */
     struct tr_located {
         uint64_t rid;
         uint64_t until_us;       /* boot */
@@ -277,6 +279,7 @@ struct tr_engine {
     bool failed;
     bool draining;
     bool refusing; /* for lack of space, since some push */
+    bool no_counts; /* the checkpoints that were there at the start do not count topics */
 
     uint64_t commit_us;      /* boot: when the batch in flight went; */
     uint64_t commit_took;    /* how long the last one took; */
@@ -395,10 +398,12 @@ TR_MUST_USE int tr_fetch_locate_now(struct tr_engine *e, uint64_t rid); /* befor
 TR_MUST_USE int tr_fetch_decode(struct tr_engine *e, uint64_t rid, const uint8_t *bytes,
                                 struct tr_record *rec);
 void tr_fetch_unlocate(struct tr_engine *e, uint64_t rid);
+void tr_fetch_remember(struct tr_engine *e, uint64_t rid); /* it was located: to go after a while */
+void tr_fetch_again(struct tr_engine *e, const struct tr_group *g); /* something of it came or left */
 void tr_fetch_left(struct tr_engine *e, const struct tr_job *job); /* it is about to leave memory */
 void tr_fetch_sweep_begin(struct tr_engine *e);
 bool tr_fetch_sweep(struct tr_engine *e); /* a slice; true: all is done */
-void tr_fetch_pull_begin(struct tr_engine *e);
+void tr_fetch_pull_begin(struct tr_engine *e, uint64_t from_us); /* due times before it are loaded */
 bool tr_fetch_pull(struct tr_engine *e);
 bool tr_fetch_owns(const struct tr_engine *e, const struct tr_io *io);
 void tr_fetch_io_done(struct tr_engine *e, struct tr_io *io);

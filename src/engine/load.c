@@ -389,6 +389,7 @@ static bool pull_ends(struct tr_engine *e)
                 tr_load_later(e);
                 return false;
             }
+            tr_fetch_remember(e, p->rid);
             entry = tr_far_find(&e->state.jobs.far, p->rid);
         }
         if (entry == NULL || entry->bad) {
@@ -466,7 +467,7 @@ int tr_load_first(struct tr_engine *e, struct tr_topic *t, struct tr_job **job)
         l->pull_topic = t->number;
         l->pull_count = 0;
         l->pull_runs = true;
-        tr_fetch_pull_begin(e);
+        tr_fetch_pull_begin(e, all_here(l) ? l->horizon_us : 0);
         tr_far_walk_begin(&e->state.jobs.far, &l->pull);
     }
     return TARRY_EFULL;

@@ -162,7 +162,7 @@ static void list_groups(struct tr_engine *e, struct tr_manifest *next)
 {
     next->group_count = 0;
     for (uint32_t i = 0; i < e->groups.count; i++) {
-        if (!e->groups.order[i]->leaving) {
+        if (e->groups.order[i] != e->retire.group || !e->retire.ready) {
             next->groups[next->group_count++] = e->groups.order[i]->is;
         }
     }

@@ -1,10 +1,12 @@
 /*
  * Promotion: from slots to run files.
  *
- *     choose   the oldest sealed slots; their live jobs, those in memory and the far ones, in
- * slices read     the slots, whole sort     by due time; dead ones by (topic, dead_seq) write the
- * runs, then the sidecar; sync each; DIRSYNC manifest that names the group switch   each job that
- * is still alive and still where it was is in the run from now on
+ *     choose     the oldest sealed slots; their live jobs, in slices (promote_choose.c)
+ *     read       the slots, whole
+ *     sort       by due time; dead ones by (topic, dead_seq) (promote_make.c)
+ *     write      the runs, then the sidecar; sync each; DIRSYNC
+ *     manifest   that names the group
+ *     switch     who is still alive and still where it was is in the run from now on
  *
  * Until the switch nothing has changed for anybody: the slots are whole, and a crash leaves files
  * that the next start removes. After the manifest both places are good. A slot that has no live
@@ -280,8 +282,11 @@ static void run_filled(struct tr_engine *e)
 
     if (p->failed != TARRY_OK) {
         tr_promote_give_up(e, p->failed);
-    } else if (p->writer.stat.jobs == 0) {
-        tr_promote_give_up(e, TARRY_EDAMAGED); /* none of them can be read */
+    } else if (p->writer.stat.jobs == 0) { /* none of them can be read: without these slots, then */
+        for (size_t i = 0; i < p->count; i++) {
+            p->slots[p->chosen[i].slot]->stuck |= p->chosen[i].bad;
+        }
+        tr_promote_give_up(e, TARRY_EDAMAGED);
     } else {
         write_some(e, TR_PROMOTE_RUN_WRITE, false);
     }
@@ -328,6 +333,18 @@ void tr_promote_adopted(struct tr_engine *e)
     p->failures = 0;
 }
 
+/* Nothing in these slots is for a group any more, unless they hold something else by now. */
+static void leave_rest(struct tr_engine *e)
+{
+    struct tr_promote *p = &e->promote;
+
+    for (unsigned i = 0; i < p->slot_count; i++) {
+        if (p->slots[i]->seg_no == p->segments[i]) {
+            p->slots[i]->last_rid = 0;
+        }
+    }
+}
+
 /* ---- the switch ---- */
 
 /* Forgets a far entry of the slot: the run has it. */
@@ -371,12 +388,11 @@ static void switch_some(struct tr_engine *e)
     if (p->group->runs[TR_GROUP_LIVE].file >= 0) {
         uint64_t first = p->group->footers[TR_GROUP_LIVE].stat.due_first;
 
+        tr_fetch_again(e, p->group);
         p->group->next_block = 0; /* a sweep that came by saw them in their slots still */
         e->load.next_us = first < e->load.next_us ? first : e->load.next_us;
     }
-    for (unsigned i = 0; i < p->slot_count; i++) { /* what was left behind is written again */
-        p->slots[i]->last_rid = 0;
-    }
+    leave_rest(e); /* what was left behind is written again */
     tr_promote_clear(e);
     tr_engine_tell_idle(e);
 }
@@ -416,9 +432,7 @@ void tr_promote_give_up(struct tr_engine *e, int why)
     p->retry_at = why != TARRY_OK ? e->now.boot_us + ((uint64_t)RETRY_US << p->failures) : 0;
     p->failures += why != TARRY_OK && p->failures < FAILURES_MAX;
     if (why == TARRY_OK) {
-        for (unsigned i = 0; i < p->slot_count; i++) {
-            p->slots[i]->last_rid = 0; /* nothing in them is for a group */
-        }
+        leave_rest(e);
     }
     if (p->group == NULL) {
         tr_promote_clear(e);

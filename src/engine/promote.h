@@ -56,6 +56,7 @@ struct tr_promote {
     struct tr_io io;
     struct tr_piece piece;
     struct tr_slot *slots[TR_PROMOTE_SLOTS];
+    uint64_t segments[TR_PROMOTE_SLOTS]; /* that they had at the beginning */
     uint8_t *bytes[TR_PROMOTE_SLOTS];
     unsigned slot_count;
     unsigned at; /* slot that is dealt with */

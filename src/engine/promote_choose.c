@@ -21,6 +21,13 @@ static bool is_victim(const struct tr_promote *p, const struct tr_slot *slot)
     return false;
 }
 
+static bool can_be_taken(const struct tr_engine *e, const struct tr_slot *slot)
+{
+    return slot->state == TR_SLOT_SEALED && slot->live != 0 && !slot->stuck &&
+           slot->last_rid > e->groups.covered && slot->last_batch <= e->log.synced &&
+           !is_victim(&e->promote, slot);
+}
+
 /* The oldest slot that could be taken next, or NULL. */
 static struct tr_slot *next_victim(const struct tr_engine *e)
 {
@@ -29,13 +36,22 @@ static struct tr_slot *next_victim(const struct tr_engine *e)
     for (uint32_t i = 0; i < e->log.slots_max; i++) {
         struct tr_slot *slot = &e->log.slots[i];
 
-        if (slot->state == TR_SLOT_SEALED && slot->live != 0 && !slot->stuck &&
-            slot->last_rid > e->groups.covered && slot->last_batch <= e->log.synced &&
-            !is_victim(&e->promote, slot) && (best == NULL || slot->seg_no < best->seg_no)) {
+        if (can_be_taken(e, slot) && (best == NULL || slot->seg_no < best->seg_no)) {
             best = slot;
         }
     }
     return best;
+}
+
+/* How many there are. */
+static uint32_t victims(const struct tr_engine *e)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < e->log.slots_max; i++) {
+        n += can_be_taken(e, &e->log.slots[i]);
+    }
+    return n;
 }
 
 static uint32_t slots_in_use(const struct tr_engine *e)
@@ -54,10 +70,11 @@ bool tr_promote_wanted(const struct tr_engine *e)
     uint32_t used = slots_in_use(e);
 
     if (e->config.promote_slots == 0 || used == 0 || e->groups.count == TR_GROUPS_MAX ||
-        e->space.victim != NULL || e->promote.retry_at > e->now.boot_us) {
+        e->space.victim != NULL || e->promote.retry_at > e->now.boot_us ||
+        (e->no_counts && e->meta.made < 2)) { /* a start would not know whose they are */
         return false;
     }
-    return far > e->config.far_max || used > e->log.slots_max / 4 * 3 ||
+    return (far > e->config.far_max && victims(e) >= e->config.promote_slots) || used > e->log.slots_max / 4 * 3 ||
            (e->space.idle && used >= 2);
 }
 
@@ -71,6 +88,7 @@ void tr_promote_begin(struct tr_engine *e)
     p->slot_bytes = e->log.slot_bytes;
     while (p->slot_count < e->config.promote_slots && p->slot_count < TR_PROMOTE_SLOTS &&
            (slot = next_victim(e)) != NULL) {
+        p->segments[p->slot_count] = slot->seg_no;
         p->slots[p->slot_count++] = slot;
         p->rid_last = slot->last_rid > p->rid_last ? slot->last_rid : p->rid_last;
         live += slot->live;

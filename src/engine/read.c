@@ -136,10 +136,20 @@ static bool good(const struct tr_read *read)
 static void report(const struct tr_engine *e, uint64_t id, const struct tr_topic *t,
                    const struct tr_read *read)
 {
+    uint32_t number = read->slot->number;
+    char name[TR_IO_NAME_MAX];
+
+    if (number < TR_MANIFEST_SLOTS_MAX) {
+        tr_log_slot_name(name, number);
+    } else {
+        const struct tr_group *g = tr_groups_of_run(&e->groups, number);
+
+        tr_group_name(name, g->is.no, (enum tr_group_file)(number - g->runs[0].number));
+    }
     tr_engine_note(e, TR_NOTE_DAMAGE,
-                   "The record of job %" PRIu64 " (topic %.*s) cannot be read: slot w.%03u, "
-                   "offset %" PRIu64 ", %u bytes.",
-                   id, (int)t->name_len, t->name, read->slot->number, read->off, read->len);
+                   "The record of job %" PRIu64 " (topic %.*s) cannot be read: file %s, offset "
+                   "%" PRIu64 ", %u bytes.",
+                   id, (int)t->name_len, t->name, name, read->off, read->len);
 }
 
 /* The same for a far job. */

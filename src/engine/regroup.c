@@ -299,6 +299,8 @@ void tr_regroup_count(struct tr_engine *e)
     struct tr_job *job;
     size_t at = 0;
 
+    e->no_counts = e->state.recount;
+    e->state.recount = false;
     js->runs = js->alive.members - js->count - (js->far.count - js->far.located);
     all->far = 0;
     for (struct tr_list *n = e->state.topics.all.next; n != &e->state.topics.all; n = n->next) {

@@ -97,18 +97,18 @@ void tr_retire_step(struct tr_engine *e)
         if (!is_empty(e, g) || e->load.sweeping || e->load.pull_topic != 0) {
             return;
         }
+        g->leaving = true; /* nobody begins to read it from now on */
         r->group = g;
         r->named = true;
         r->batch = e->log.open.no - tr_log_open_empty(&e->log);
     }
-    if (r->named && !r->group->leaving) {
-        if (e->log.synced >= r->batch) {
-            r->group->leaving = true;
-        } else if (e->config.sync != TR_SYNC_ALWAYS) {
+    if (r->named && !r->ready) {
+        r->ready = e->log.synced >= r->batch;
+        if (!r->ready && e->config.sync != TR_SYNC_ALWAYS) {
             tr_log_sync(&e->log);
         }
     }
-    if (r->named && r->group->leaving) {
+    if (r->named && r->ready) {
         e->meta.want_manifest = true;
     }
 }
