@@ -186,7 +186,8 @@ static bool rot_only_frame(struct sim_run *r, const struct newest *n, struct spo
 
 static bool rot_anywhere(struct sim_run *r, struct spot *spot)
 {
-    static const char *const prefixes[] = {"w.", "w.", "man", "ckpt", "ckpt", "w."}; /* no runs yet */
+    static const char *const prefixes[] = {"w.",   "w.",   "man",
+                                           "ckpt", "ckpt", "w."}; /* no runs yet */
     enum sim_rot kind = sim_dice(&r->rng, 10) ? SIM_ROT_BAD : SIM_ROT_ANY;
     struct sim_place place;
 

@@ -40,7 +40,7 @@ void tr_engine_config_init(struct tr_engine_config *c, struct tr_mem *mem)
         .checkpoint_slack = UINT64_C(4) << 20,
         .seal_us = 50000,
         .near_us = 60000000,
-        .far_max = 400000,
+        .far_max = 1000000,
         .promote_slots = 4,
         .lazy_us = 100000,
         .gather_us = 5000,

@@ -401,9 +401,9 @@ bool tr_fetch_sweep(struct tr_engine *e)
         return false;
     }
     while ((g = next_group(e, f->sweep_no)) != NULL) {
-        uint64_t due_us = next_due(g);
+        uint64_t due_us = g->leaving ? TR_NEVER : next_due(g);
 
-        if (due_us >= e->load.sweep_us || g->leaving) {
+        if (due_us >= e->load.sweep_us) {
             e->load.left_us = due_us < e->load.left_us ? due_us : e->load.left_us;
             f->sweep_no = g->is.no;
             continue;

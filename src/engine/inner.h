@@ -278,7 +278,7 @@ struct tr_engine {
     bool moved;          /* in this turn: a batch was closed, or a stalled request came to an end */
     bool failed;
     bool draining;
-    bool refusing; /* for lack of space, since some push */
+    bool refusing;  /* for lack of space, since some push */
     bool no_counts; /* the checkpoints that were there at the start do not count topics */
 
     uint64_t commit_us;      /* boot: when the batch in flight went; */
@@ -399,11 +399,13 @@ TR_MUST_USE int tr_fetch_decode(struct tr_engine *e, uint64_t rid, const uint8_t
                                 struct tr_record *rec);
 void tr_fetch_unlocate(struct tr_engine *e, uint64_t rid);
 void tr_fetch_remember(struct tr_engine *e, uint64_t rid); /* it was located: to go after a while */
-void tr_fetch_again(struct tr_engine *e, const struct tr_group *g); /* something of it came or left */
+void tr_fetch_again(struct tr_engine *e,
+                    const struct tr_group *g); /* something of it came or left */
 void tr_fetch_left(struct tr_engine *e, const struct tr_job *job); /* it is about to leave memory */
 void tr_fetch_sweep_begin(struct tr_engine *e);
 bool tr_fetch_sweep(struct tr_engine *e); /* a slice; true: all is done */
-void tr_fetch_pull_begin(struct tr_engine *e, uint64_t from_us); /* due times before it are loaded */
+void tr_fetch_pull_begin(struct tr_engine *e,
+                         uint64_t from_us); /* due times before it are loaded */
 bool tr_fetch_pull(struct tr_engine *e);
 bool tr_fetch_owns(const struct tr_engine *e, const struct tr_io *io);
 void tr_fetch_io_done(struct tr_engine *e, struct tr_io *io);

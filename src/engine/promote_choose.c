@@ -74,8 +74,8 @@ bool tr_promote_wanted(const struct tr_engine *e)
         (e->no_counts && e->meta.made < 2)) { /* a start would not know whose they are */
         return false;
     }
-    return (far > e->config.far_max && victims(e) >= e->config.promote_slots) || used > e->log.slots_max / 4 * 3 ||
-           (e->space.idle && used >= 2);
+    return (far > e->config.far_max && victims(e) >= e->config.promote_slots) ||
+           used > e->log.slots_max / 4 * 3 || (e->space.idle && used >= 2);
 }
 
 void tr_promote_begin(struct tr_engine *e)

@@ -210,7 +210,7 @@ const struct tr_key_row tr_key_rows[TR_KEY_COUNT] = {
                             .allowed =
                                 "a number of bytes from 1 to 8388608, also as in 64KiB or 1MiB",
                             .apply = apply_body},
-    [TR_KEY_MEMORY_FAR] = {NAME("memory", "far"), .fallback = "400000",
+    [TR_KEY_MEMORY_FAR] = {NAME("memory", "far"), .fallback = "1000000",
                            .allowed = "a number of jobs from 1000 to 999999999",
                            .apply = apply_far},
     [TR_KEY_LOG_LEVEL] = {NAME("log", "level"), .flag = "--log-level", .live = true,
