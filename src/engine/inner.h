@@ -424,11 +424,12 @@ void tr_promote_fini(struct tr_engine *e);
 void tr_promote_met(struct tr_engine *e, struct tr_job *job); /* it came back into memory */
 
 /* regroup.c: before serving */
-TR_MUST_USE int tr_regroup_open(struct tr_engine *e);  /* the groups of the manifest */
-TR_MUST_USE int tr_regroup_check(struct tr_engine *e); /* is anybody missing? */
-TR_MUST_USE int tr_regroup_dead(struct tr_engine *e);  /* dead ones come into memory */
-void tr_regroup_count(struct tr_engine *e);            /* who is only in runs */
-TR_MUST_USE int tr_regroup_clean(struct tr_engine *e); /* files of other groups go */
+TR_MUST_USE int tr_regroup_open(struct tr_engine *e);   /* the groups of the manifest */
+TR_MUST_USE int tr_regroup_check(struct tr_engine *e);  /* is anybody missing? */
+TR_MUST_USE int tr_regroup_dead(struct tr_engine *e);   /* dead ones come into memory */
+TR_MUST_USE int tr_regroup_settle(struct tr_engine *e); /* copies in slots do not count */
+void tr_regroup_count(struct tr_engine *e);             /* who is only in runs */
+TR_MUST_USE int tr_regroup_clean(struct tr_engine *e);  /* files of other groups go */
 
 /* retire.c */
 void tr_retire_step(struct tr_engine *e);

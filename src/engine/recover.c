@@ -317,6 +317,9 @@ static int replay(struct tr_engine *e, struct tr_replay *p)
     if (err == TARRY_OK) {
         err = tr_regroup_dead(e);
     }
+    if (err == TARRY_OK) {
+        err = tr_regroup_settle(e);
+    }
     tr_regroup_count(e);
     return err;
 }

@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-enum { LIST_BYTES = 65536 };
+enum { LIST_BYTES = 65536, SETTLE_PAGES = 64 };
 
 static int run(struct tr_engine *e, struct tr_io *io)
 {
@@ -290,6 +290,90 @@ int tr_regroup_check(struct tr_engine *e)
         return TARRY_EDAMAGED;
     }
     return TARRY_OK;
+}
+
+/*
+ * A crash after a promotion leaves its slots to be met again, though the group has their jobs:
+ * those are in the run, else nothing would ever empty the slots. A record that was written again
+ * may be newer than the run's, and stays.
+ */
+static bool is_copy(const struct tr_engine *e, uint64_t rid)
+{
+    const struct tr_far_entry *entry = tr_far_find(&e->state.jobs.far, rid);
+
+    return entry != NULL && !entry->located && !entry->again;
+}
+
+/* The least rid that a group covers and a slot has; UINT64_MAX: there is none. */
+static uint64_t first_copy(const struct tr_engine *e)
+{
+    const struct tr_far *far = &e->state.jobs.far;
+    uint64_t least = UINT64_MAX;
+
+    for (const struct tr_list *n = far->all.next; n != &far->all; n = n->next) {
+        const struct tr_far_page *page = TR_CONTAINER_OF(n, struct tr_far_page, link);
+
+        for (unsigned i = 0; i < page->count && page->first <= e->groups.covered; i++) {
+            uint64_t rid = tr_far_page_rid(page, i);
+
+            if (rid <= e->groups.covered && rid < least && is_copy(e, rid)) {
+                least = rid;
+            }
+        }
+    }
+    return least;
+}
+
+static int settle_group(struct tr_engine *e, struct tr_group *g, uint8_t *buf)
+{
+    uint32_t pages = g->side.sections[TR_SIDE_R].pages;
+    int err = TARRY_OK;
+
+    for (uint32_t from = 0; from < pages && err == TARRY_OK; from += SETTLE_PAGES) {
+        uint32_t count = pages - from < SETTLE_PAGES ? pages - from : SETTLE_PAGES;
+
+        err = read_exactly(e, g->side_file, tr_sidecar_off(&g->side, TR_SIDE_R, from), buf,
+                           (uint64_t)count * TR_SIDE_PAGE);
+        for (uint32_t i = 0; i < count && err == TARRY_OK; i++) {
+            const uint8_t *page = buf + (size_t)i * TR_SIDE_PAGE;
+            struct tr_side_view v = {0};
+            struct tr_side_row row;
+
+            err = tr_sidecar_check(&g->side, TR_SIDE_R, from + i, page);
+            if (err == TARRY_OK) {
+                err = tr_sidecar_view(&g->side, TR_SIDE_R, from + i, page, &v);
+            }
+            for (uint32_t k = 0; k < v.count && err == TARRY_OK; k++) {
+                err = tr_side_get(&v, k, &row);
+                if (err == TARRY_OK && is_copy(e, row.job.rid)) {
+                    tr_state_far_to_run(&e->state, row.job.rid);
+                }
+            }
+        }
+    }
+    return err;
+}
+
+int tr_regroup_settle(struct tr_engine *e)
+{
+    uint64_t least = first_copy(e);
+    uint8_t *buf;
+    int err = TARRY_OK;
+
+    if (least == UINT64_MAX) {
+        return TARRY_OK;
+    }
+    buf = tr_mem_stretch(e->mem, NULL, 0, (size_t)SETTLE_PAGES * TR_SIDE_PAGE);
+    if (buf == NULL) {
+        return TARRY_ENOMEM;
+    }
+    for (uint32_t i = 0; i < e->groups.count && err == TARRY_OK; i++) {
+        if (e->groups.order[i]->is.rid_last >= least) {
+            err = settle_group(e, e->groups.order[i], buf);
+        }
+    }
+    tr_mem_free(e->mem, buf, (size_t)SETTLE_PAGES * TR_SIDE_PAGE);
+    return err;
 }
 
 void tr_regroup_count(struct tr_engine *e)

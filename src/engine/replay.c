@@ -137,7 +137,12 @@ static int apply_frame(struct tr_replay *p, struct tr_slot *slot, const struct t
             tr_job_place(job, slot, off + TR_FRAME_HEAD + at, (uint32_t)used);
         }
         if (err == TARRY_OK && job != NULL && tr_load_far(p->e, job)) {
+            uint64_t rid = job->rid;
+
             err = tr_state_send_far(&p->e->state, job);
+            if (err == TARRY_OK) {
+                tr_far_find(&p->e->state.jobs.far, rid)->again = rec.type == TR_REC_RELOG;
+            }
         }
         at += used;
         p->e->replayed++;

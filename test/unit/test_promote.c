@@ -200,6 +200,31 @@ static void test_promote_keeps_changes(void **state)
     rig_fini(&rig);
 }
 
+/* A crash right after each promotion: the slots that it emptied are free all the same, in the end.
+ */
+static void test_promote_crash_after_each(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+
+    (void)state;
+    for (unsigned round = 0; round < 30; round++) {
+        uint64_t made = stat(&rig).promotions;
+
+        while (stat(&rig).promotions == made) {
+            (void)rig_push_body(&rig, t, 100 * HOUR, 1000);
+        }
+        rig_power_cut(&rig);
+        rig_open(&rig);
+        t = rig_hold(&rig, "t");
+    }
+    rig_pass(&rig, 200 * RIG_SECOND);
+    assert_true(stat(&rig).runs >= 800);
+    assert_true(stat(&rig).far - stat(&rig).runs <= 100);
+    assert_true(sim_disk_count_names(rig.disk, "w.") <= 8);
+    rig_fini(&rig);
+}
+
 /* Files that a crash left behind are removed, those that are needed are missed by name. */
 static void test_promote_files_at_start(void **state)
 {
@@ -236,6 +261,7 @@ int main(void)
         cmocka_unit_test(test_promote_by_id),
         cmocka_unit_test(test_promote_first_of_topic),
         cmocka_unit_test(test_promote_keeps_changes),
+        cmocka_unit_test(test_promote_crash_after_each),
         cmocka_unit_test(test_promote_files_at_start),
     };
 
