@@ -364,7 +364,11 @@ static bool take_block(struct tr_engine *e)
             break;
         }
         (void)tr_engine_charge(e, BLOCK_UNITS);
-        if (take_record(e, &rec, place) != TARRY_OK) {
+        err = take_record(e, &rec, place);
+        if (err == TARRY_EDAMAGED) { /* no other record is to wait for it */
+            report(e, f->block.group, TR_GROUP_LIVE, tr_place_off(place));
+            f->skipped = true;
+        } else if (err != TARRY_OK) {
             f->records = here; /* the same one again, later */
             tr_load_later(e);
             return false;

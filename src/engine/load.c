@@ -392,6 +392,10 @@ static bool pull_ends(struct tr_engine *e)
             tr_fetch_remember(e, p->rid);
             entry = tr_far_find(&e->state.jobs.far, p->rid);
         }
+        if (entry == NULL && run_rid(e, p->id) == p->rid) { /* it was in a slot, and is not now */
+            here = here && tr_fetch_locate(e, p->rid) != TARRY_EFULL;
+            continue;
+        }
         if (entry == NULL || entry->bad) {
             continue;
         }

@@ -410,7 +410,7 @@ bool tr_space_hope(const struct tr_engine *e)
     if (tr_space_push_ok(e)) {
         return e->meta.growing; /* it is the checkpoint files that are short */
     }
-    if (can_grow(e) || sp->step != TR_SPACE_IDLE) {
+    if (can_grow(e) || sp->step != TR_SPACE_IDLE || e->promote.step != TR_PROMOTE_IDLE) {
         return true;
     }
     return sp->victim != NULL || has_empty(e) ||
