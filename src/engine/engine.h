@@ -46,12 +46,11 @@ struct tr_engine_config {
     uint64_t lazy_us;          /* an ATTEMPT waits at most so long for company */
     uint64_t gather_us;        /* weak sync: so does everything, */
     uint64_t gather_bytes;     /* or until there is so much of it */
-    uint64_t linger_us;        /* always: a batch waits at most so long for those just answered */
+    uint64_t linger_us;        /* always: a batch waits about so long for those just answered */
     unsigned many_topics;      /* a reserve of more first looks which of all have anything */
     uint64_t checkpoint_us;    /* after the first change */
     uint64_t idle_us;          /* before the ring is made smaller */
-    void (*idle)(
-        void *ctx); /* nothing was logged for a while, or the tidying up after it has ended */
+    void (*idle)(void *ctx);   /* nothing was logged for a while; again after tidying up */
     void *ctx;
     void (*durable)(void *ctx, uint64_t batch); /* all replies gated by up to this one may go */
     void (*closed)(void *ctx, uint64_t batch);  /* a batch was closed: memory is exact at its end */

@@ -7,8 +7,8 @@
  * a little longer, so that many that died leave little behind.
  *
  * Cost: 24 bytes a job, and about 1.5 for its page when neighbours are alive; a job alone in its
- * page costs 200. Put and take move at most 64 entries. One allocation per 64 jobs, three more
- * while a page grows.
+ * page costs 200. Put and take move at most 64 entries. Two allocations per 64 jobs, four
+ * more while a page grows.
  *
  * Due times: a page keeps a bound, so that a search for what is due passes over most pages. The
  * bound is right from the start and gets loose when entries go; nobody minds.

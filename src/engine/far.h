@@ -5,7 +5,8 @@
  * Far jobs whose record is in a slot: what is kept of a live job that is not in memory. See far.c.
  *
  * From rid to the place of the record, and what a kill must know. A job is here or it is a struct
- * tr_job, never both.
+ * tr_job, never both. One whose record is in a run is here only for a while, when it was asked for
+ * (located).
  */
 
 #include "base/check.h"

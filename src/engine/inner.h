@@ -9,11 +9,16 @@
  *     handout.c   reserve, waiters, leases
  *     view.c      requests that only look
  *     read.c      bodies that are not in memory
+ *     load.c      what leaves memory and what comes back
+ *     fetch.c     the same from run files
+ *     promote*.c  from slots to run files
+ *     retire.c    groups of run files in which nothing is alive
  *     meta.c      checkpoints and manifests
  *     space.c     the ring: growing, freeing, writing live records again
- *     recover.c   opening and closing
+ *     recover.c   opening and closing; regroup.c the groups, replay.c the log
  *
- * Everything below them (job, topic, state, log, wheel, clock, codecs) does not know this header.
+ * Everything below them (job, far, group, topic, state, log, wheel, clock, codecs) does not know
+ * this header.
  */
 
 #include "base/map.h"

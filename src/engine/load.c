@@ -6,11 +6,12 @@
  *                          \---- sweep: due before the new horizon ----------------------+
  *                          \---- somebody asks for its id, or for the first of its topic-/
  *
- * A far job is 24 bytes that say where its record is (far.c). The horizon is a moment of T a
- * minute ahead. When a far job is due less than half a minute ahead, the horizon moves on, and a
- * sweep goes through all far jobs in slices and has the records read of those that come before it.
- * From the moment it has moved nothing that is due before it is sent away, so a sweep misses
- * nothing; what it cannot load (no memory, no room) it comes back for (R28).
+ * A far job is 24 bytes that say where its record is (far.c), or, when that is in a run file,
+ * nothing at all (fetch.c). The horizon is a moment of T a minute ahead. When a far job is due less
+ * than half a minute ahead, the horizon moves on, and a sweep goes through all far jobs in slices
+ * and has the records read of those that come before it. From the moment it has moved nothing that
+ * is due before it is sent away, so a sweep misses nothing; what it cannot load (no memory, no
+ * room) it comes back for (R28).
  *
  * Visitors are far jobs that were brought back because somebody asked for them. They go a second
  * later, unless they have changed. The first ones of a topic (peek, kick) come a few hundred at a

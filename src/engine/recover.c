@@ -5,8 +5,8 @@
  *     2  sync, then read around the cache (R7): what is built on must be what a power cut leaves
  *     3  the newest good manifest; if a frame knows a newer one, refuse (R12)
  *     4  the newest good checkpoint, else the older one
- *     5  walk the log (replay.c)
- *     6  every job that is alive must have been met, else refuse (R13)
+ *     5  open the groups (regroup.c), walk the log (replay.c)
+ *     6  every live job that no group covers must have been met, else refuse (R13); see regroup.c
  *     7  make slots and room, write a manifest with a new epoch; then serve
  *
  * Nothing here waits for anything but the disk; a crash at any point leaves a store that opens to

@@ -8,8 +8,8 @@
  *     | block | block | block ... | footer | trailer |
  *
  * Live jobs stand by (due, rid); the dead jobs of a group have runs of their own, by (topic,
- * dead_seq). A group may have several runs, its *pieces*. Nothing here reads or writes a file: the
- * caller moves the bytes. Threads: none; the memory is the caller's tr_mem.
+ * dead_seq). A group has at most one of each, its *pieces* 0 and 1. Nothing here reads or writes a
+ * file: the caller moves the bytes. Threads: none; the memory is the caller's tr_mem.
  *
  * Writing:   tr_run_init
  *            tr_run_buffer          somewhere to put blocks, 1 MiB, say

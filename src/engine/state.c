@@ -12,7 +12,8 @@
  * Replay. A checkpoint gives L, topics and the changes of altered jobs; the log gives the jobs
  * themselves. A slot whose live records were written again (RELOG) is freed, so a job that L knows
  * may be met only at its RELOG, after some ALTERs of it: those are contained in the RELOG, and are
- * passed over. At the end of the replay every rid in L must have been met; recover.c checks it.
+ * passed over. At the end of the replay every rid in L must have been met, but for those that
+ * groups of run files cover; regroup.c checks it.
  */
 
 #include "engine/state.h"
