@@ -520,6 +520,9 @@ void sim_run_reopen(struct sim_run *r)
         return;
     }
     add_totals(r);
+    if (r->params.mem_fail_pct != 0) {
+        r->mem.fail_at = 0; /* a close needs memory for its checkpoint */
+    }
     sim_oracle_begin(&r->oracle, r->now);
     err = tr_engine_close(r->engine, r->now);
     if (err == TARRY_OK && !sim_disk_dead(r->disk)) {
@@ -664,6 +667,9 @@ static void play(struct sim_run *r)
                 sim_run_crash(r, sim_dice(&r->rng, 30));
                 continue;
             }
+        }
+        if (r->params.mem_fail_pct != 0 && sim_dice(&r->rng, r->params.mem_fail_pct)) {
+            r->mem.fail_at = r->mem.calls + sim_between(&r->rng, 1, 4);
         }
         play_event(r);
         if (sim_run_stopped(r)) {

@@ -343,6 +343,10 @@ static void swarm_far(struct sim_params *p, struct tr_rng *rng)
     p->op_weight[TR_OP_EDIT] = (unsigned)sim_between(rng, 5, 20);
     p->event_weight[SIM_EV_CRASH] = sim_dice(rng, 60) ? 2 : 0;
     p->event_weight[SIM_EV_STALL] = sim_dice(rng, 40) ? 3 : 0;
+    if (sim_dice(rng, 30)) { /* what was to be loaded does not fit, now and then */
+        p->mem_small = true;
+        p->mem_fail_pct = (unsigned)sim_between(rng, 1, 20);
+    }
 }
 
 /* Connections that keep what they have and wait for more: their leases end, or nearly. */

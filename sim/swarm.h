@@ -61,8 +61,9 @@ struct sim_params {
     unsigned promote_slots;
     uint64_t checkpoint_us;
     uint64_t idle_us;
-    uint64_t mem_bytes; /* limit */
-    bool mem_small;     /* so that requests may be refused */
+    uint64_t mem_bytes;    /* limit */
+    bool mem_small;        /* so that requests may be refused */
+    unsigned mem_fail_pct; /* chance, at each step, that an allocation soon fails; mem_small */
 
     /* Jobs. */
     uint32_t body_least;   /* of the big ones */

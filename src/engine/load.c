@@ -26,6 +26,7 @@
  */
 
 #include "base/err.h"
+#include "base/mutant.h"
 #include "engine/inner.h"
 
 #include <inttypes.h>
@@ -202,7 +203,7 @@ void tr_load_done(struct tr_engine *e, const struct tr_read *read, int status)
     if (status == TARRY_EDAMAGED || status == TARRY_EVERSION) {
         entry->bad = true;
         e->load.bad_at = min(e->load.bad_at, e->now.boot_us + BAD_US);
-    } else if (status != TARRY_OK) {
+    } else if (status != TARRY_OK && !TR_MUTANT(SWEEP_ONCE)) {
         e->load.next_us = min(e->load.next_us, entry->due_us);
         tr_load_later(e);
     }
@@ -302,7 +303,7 @@ static void sweep_page(struct tr_engine *e, struct tr_far_page *page)
             continue;
         }
         (void)tr_engine_charge(e, LOAD_UNITS);
-        if (tr_load_start(e, tr_far_page_rid(page, i)) != TARRY_OK) {
+        if (tr_load_start(e, tr_far_page_rid(page, i)) != TARRY_OK && !TR_MUTANT(SWEEP_ONCE)) {
             left_us = min(left_us, entry->due_us);
             tr_load_later(e);
         }
