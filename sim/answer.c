@@ -713,7 +713,7 @@ static void check_first_other(struct sim_oracle *o, const struct sim_ask *a,
         bool there = dead ? j->where == SIM_DEAD : sim_job_is_delayed(&o->model, j);
         bool before;
 
-        if (j == than || j->topic != a->topic || !there || j->damaged) {
+        if (j == than || j->topic != a->topic || !there || j->damaged || (j->hidden && !dead)) {
             continue;
         }
         if (!at_once(o, a) || may_be_in_the_making(o, a, j)) {

@@ -431,6 +431,16 @@ static void check_checkpoints(struct sim_oracle *o, const struct tr_engine_stat 
     }
 }
 
+/* May a job that is due have to wait, for memory, room in a checkpoint, or a read? */
+static bool may_be_late(const struct sim_oracle *o)
+{
+    const struct sim_params *p = o->params;
+
+    return p->mem_small || p->full || p->enospc_ppm != 0 || p->read_eio_ppm != 0 ||
+           p->write_eio_ppm != 0 || p->sync_eio_ppm != 0 || p->dir_eio_ppm != 0 || o->forced ||
+           (o->rotten && o->prefix.harm.name[0] == '\0');
+}
+
 void sim_check_quiet(struct sim_oracle *o)
 {
     struct sim_model *m = &o->model;
@@ -449,8 +459,9 @@ void sim_check_quiet(struct sim_oracle *o)
         const struct sim_job *j = &m->jobs[i];
 
         if (j->where == SIM_PENDING && j->ready_call == 0 && j->due_us <= m->now.wall_us &&
-            !o->clock_doubt && o->next_turn == UINT64_MAX && !j->damaged) {
-            FAIL("I1", "job %" PRIu64 " is due and not in memory, and nothing is planned", j->id);
+            !o->clock_doubt && !j->damaged && (o->next_turn == UINT64_MAX || !may_be_late(o))) {
+            FAIL("I1", "job %" PRIu64 " is due and not in memory, and nothing is done about it",
+                 j->id);
         }
         if (j->where == SIM_RESERVED && m->now.boot_us >= j->lease_hi_us + slack) {
             FAIL("I8", "the lease of job %" PRIu64 " ran out %" PRIu64 " us ago", j->id,
@@ -512,6 +523,7 @@ static void restore(struct sim_oracle *o, struct sim_job *j, const struct sim_ro
     j->gate = 0;
     j->push_gate = 0;
     j->damaged = false;
+    j->hidden = false;
     j->seen_call = o->model.call;
     if (row->lease != 0 && row->lease_end_us != 0) {
         restore_lease(o, j, row);

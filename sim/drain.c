@@ -99,8 +99,9 @@ static bool remove_damaged(struct sim_run *r)
             struct sim_ask *a = sim_work_blank(&r->work, SIM_DRAINER, TR_OP_DELETE);
 
             a->req.id = j->id;
-            (void)ask(r, a);
-            return true;
+            if (ask(r, a) == TARRY_OK) {
+                return true;
+            }
         }
     }
     return false;

@@ -65,6 +65,7 @@ struct sim_job {
     bool own_word;       /* a client's own word made it come early */
     bool told;           /* its maker knows its id */
     bool damaged;        /* its body was reported as damaged */
+    bool hidden;         /* the index of its group was: it may not be found */
     bool doubt;          /* its connection is being closed */
     bool late_close;     /* its lease may have run out while that went on */
     int32_t next;        /* in the hash */

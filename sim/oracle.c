@@ -394,7 +394,16 @@ void sim_oracle_notice(struct sim_oracle *o, enum tr_notice kind, const char *te
                 j->damaged = true;
             }
         }
-        if (!o->rotten && o->params->read_eio_ppm == 0 && !o->forced && !sim_disk_dead(o->disk)) {
+        if (o->prefix.harm.name[0] != '\0' && !sim_disk_dead(o->disk)) {
+            const char *wrong =
+                sim_harm_reported(&o->prefix.harm, &o->model, text, o->engine == NULL);
+
+            if (wrong != NULL) {
+                FAIL("I15", "%s, but: %s", wrong, text);
+            }
+        }
+        if (!o->rotten && o->params->read_eio_ppm == 0 && !o->forced && !sim_disk_dead(o->disk) &&
+            (o->engine != NULL || o->params->sync_eio_ppm == 0)) { /* a start syncs first */
             FAIL("I15", "damage is reported, but there is none: %s", text);
         }
     }
@@ -530,6 +539,16 @@ static bool needs_record(enum tr_op op)
     return needs_body(op) || op == TR_OP_KICK || about_job(op); /* some only to be refused */
 }
 
+/* Only the index or the block of another job is damaged. */
+static bool found_whole(const struct sim_oracle *o, const struct sim_ask *a)
+{
+    const struct sim_job *j = about_job(a->req.op) && o->prefix.harm.name[0] != '\0'
+                                  ? sim_model_find((struct sim_model *)&o->model, a->req.id)
+                                  : NULL;
+
+    return j != NULL && j->where != SIM_GONE && !j->damaged && !j->hidden;
+}
+
 /* A refusal for lack of something, not because of the job. */
 static bool excused(const struct sim_oracle *o, const struct sim_ask *a)
 {
@@ -540,7 +559,7 @@ static bool excused(const struct sim_oracle *o, const struct sim_ask *a)
         return tr_engine_failed(o->engine) || sim_disk_dead(o->disk) ||
                (needs_record(op) && (o->rotten || o->params->read_eio_ppm != 0 || o->forced));
     case TARRY_EDAMAGED:
-        return needs_record(op) && o->damage;
+        return needs_record(op) && o->damage && !found_whole(o, a);
     case TARRY_ENOMEM:
         return o->params->mem_small && op != TR_OP_DELETE;
     case TARRY_ENOSPC:

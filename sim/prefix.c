@@ -35,6 +35,7 @@ void sim_prefix_fini(struct sim_prefix *p)
     }
     free(p->snaps);
     free(p->now.rows);
+    sim_harm_fini(&p->harm);
 }
 
 void sim_prefix_reset(struct sim_prefix *p)
@@ -42,6 +43,7 @@ void sim_prefix_reset(struct sim_prefix *p)
     p->first = 0;
     p->count = 0;
     p->rid_high = 0;
+    sim_harm_reset(&p->harm);
 }
 
 struct reader {
@@ -158,6 +160,16 @@ static void add_run_row(struct reader *reader, const struct tr_record *rec)
     }
 }
 
+/* All bytes of a file, as they were before any damage. */
+static bool read_file(const struct sim_prefix *p, const char *name, uint8_t *bytes, size_t len)
+{
+    if (sim_harm_is(&p->harm, name)) {
+        memcpy(bytes, p->harm.good, len < p->harm.good_len ? len : p->harm.good_len);
+        return len == p->harm.good_len;
+    }
+    return sim_disk_peek(p->disk, name, 0, bytes, len) == len;
+}
+
 static void add_run(struct reader *reader, const struct tr_group_fact *g, unsigned piece)
 {
     struct tr_run_of of = {.group = g->no, .piece = piece};
@@ -170,7 +182,7 @@ static void add_run(struct reader *reader, const struct tr_group_fact *g, unsign
     TR_CHECK(bytes != NULL);
     memcpy(of.uuid, g->uuid, sizeof of.uuid);
     tr_group_name(name, g->no, (enum tr_group_file)piece);
-    if (len < TR_RUN_TRAILER || sim_disk_peek(reader->p->disk, name, 0, bytes, len) != len ||
+    if (len < TR_RUN_TRAILER || !read_file(reader->p, name, bytes, len) ||
         tr_run_trailer(bytes + len - TR_RUN_TRAILER, &of, len, &trailer) != TARRY_OK ||
         tr_run_footer(bytes + trailer.footer_off, &of, &trailer, &footer) != TARRY_OK) {
         sim_fail(reader->p->report, "I10", "run %s cannot be read", name);

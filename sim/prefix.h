@@ -7,6 +7,7 @@
  */
 
 #include "engine/engine.h"
+#include "harm.h"
 #include "model.h"
 #include "report.h"
 
@@ -42,6 +43,7 @@ struct sim_prefix {
     struct sim_rows now; /* as last read */
     struct sim_model *model;
     const struct sim_disk *disk; /* where the records of far jobs are */
+    struct sim_harm harm;        /* ... but for those of a damaged run */
     struct sim_report *report;
     uint64_t rid_high; /* highest rid in any batch that is surely durable */
 };

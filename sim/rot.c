@@ -1,7 +1,7 @@
 /*
  * One damaged place, chosen so that each rule about damage is met often enough: anywhere, in the
- * newest batch, in the header of a segment, in the newest checkpoint, in metadata, or (its own
- * swarm) all of the newest manifest.
+ * newest batch, in the header of a segment, in the newest checkpoint, in metadata, in a file of a
+ * group (harm.c), or (its own swarm) all of the newest manifest.
  *
  * What must come of it: the header of a segment, a checkpoint page or one copy of a manifest is
  * survived without loss, since there is another way to know; everything else may be refused, if it
@@ -184,10 +184,21 @@ static bool rot_only_frame(struct sim_run *r, const struct newest *n, struct spo
     return false;
 }
 
+static bool rot_group(struct sim_run *r, const struct newest *n, struct spot *spot)
+{
+    struct sim_harm *h = &r->oracle.prefix.harm;
+
+    if (!sim_harm_do(h, r->disk, &n->man, &r->rng)) {
+        return false;
+    }
+    memcpy(spot->name, h->name, sizeof(spot->name));
+    spot->off = h->off;
+    return true;
+}
+
 static bool rot_anywhere(struct sim_run *r, struct spot *spot)
 {
-    static const char *const prefixes[] = {"w.",   "w.",   "man",
-                                           "ckpt", "ckpt", "w."}; /* no runs yet */
+    static const char *const prefixes[] = {"w.", "w.", "man", "ckpt", "ckpt", "w."};
     enum sim_rot kind = sim_dice(&r->rng, 10) ? SIM_ROT_BAD : SIM_ROT_ANY;
     struct sim_place place;
 
@@ -251,6 +262,8 @@ void sim_run_rot(struct sim_run *r, bool then_crash)
     }
     if (r->params.rot_manifest) {
         done = rot_newest_manifest(r, &n, &spot);
+    } else if (r->params.rot_group || dice >= 90) {
+        done = rot_group(r, &n, &spot);
     } else if (dice < 25) {
         done = rot_last_batch(r, &n, &spot);
     } else if (dice < 40) {

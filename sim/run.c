@@ -176,6 +176,7 @@ static int open_engine(struct sim_run *r)
     c.closed = on_closed;
     c.notice = on_notice;
     r->ops_at_open = sim_disk_op_count(r->disk);
+    r->oracle.prefix.harm.named = false;
     r->starts++;
     r->oracle.was_failed = false;
     r->engine = NULL;
@@ -223,6 +224,9 @@ static bool refusal_allowed(struct sim_run *r, int err)
     if (r->oracle.rotten && (err == TARRY_EDAMAGED || err == TARRY_EVERSION || err == TARRY_EIO)) {
         if (!r->oracle.damage) {
             FAIL("I15", "the open was refused with %s, but nothing was said", tarry_errname(err));
+        } else if (r->oracle.prefix.harm.name[0] != '\0' && !r->oracle.prefix.harm.named) {
+            FAIL("I15", "the open was refused with %s, but %s was not named", tarry_errname(err),
+                 r->oracle.prefix.harm.name);
         } else if (r->oracle.must_open) {
             FAIL("I15", "the open was refused with %s, but there is a second copy",
                  tarry_errname(err));
@@ -663,7 +667,8 @@ static void play(struct sim_run *r)
             bool crash = r->params.rot_manifest || sim_dice(&r->rng, 60);
 
             sim_run_rot(r, crash);
-            if (crash) {
+            rot_step += r->params.rot_group && !r->oracle.rotten; /* there was no group yet */
+            if (crash && r->step != rot_step - 1) {
                 sim_run_crash(r, sim_dice(&r->rng, 30));
                 continue;
             }

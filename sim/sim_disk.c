@@ -327,6 +327,12 @@ void sim_disk_poke(struct sim_disk *d, const char *name, uint64_t off, const voi
     sim_trace_remark(&d->x.trace, "poke", name, off);
 }
 
+void sim_disk_break(struct sim_disk *d, const char *name, uint64_t off)
+{
+    sim_files_page(&d->x.files, need_file(d, name), off)->bad |= sim_files_mask(off, off + 1);
+    sim_trace_remark(&d->x.trace, "break", name, off);
+}
+
 uint64_t sim_disk_op_count(const struct sim_disk *d)
 {
     return d->x.op_count;

@@ -149,6 +149,9 @@ size_t sim_disk_peek(const struct sim_disk *d, const char *name, uint64_t off, v
 void sim_disk_poke(struct sim_disk *d, const char *name, uint64_t off, const void *from,
                    size_t len);
 
+/* From now on the sector at off, of an existing file, cannot be read. */
+void sim_disk_break(struct sim_disk *d, const char *name, uint64_t off);
+
 /* Executed ops since the reset; a WRITE with THEN_SYNC counts as two. */
 uint64_t sim_disk_op_count(const struct sim_disk *d);
 

@@ -349,6 +349,19 @@ static void swarm_far(struct sim_params *p, struct tr_rng *rng)
     }
 }
 
+/* A file of a group is damaged, while jobs come back from there. */
+static void swarm_runs(struct sim_params *p, struct tr_rng *rng)
+{
+    swarm_far(p, rng);
+    swarm_rot(p, rng);
+    p->slots_max = (uint32_t)sim_between(rng, 6, 24);
+    p->promote_slots = (unsigned)sim_between(rng, 1, 3);
+    p->live_max = (unsigned)sim_between(rng, 20, 120);
+    p->rot_group = true;
+    p->mem_small = false;
+    p->mem_fail_pct = 0;
+}
+
 /* Connections that keep what they have and wait for more: their leases end, or nearly. */
 static void swarm_wait(struct sim_params *p, struct tr_rng *rng)
 {
@@ -390,6 +403,7 @@ const struct sim_swarm sim_swarms[] = {
     {"memory", "a small memory limit", swarm_memory},
     {"order", "no crash: orders and counts are exact", swarm_order},
     {"far", "most jobs are far, and come back for all kinds of reasons", swarm_far},
+    {"runs", "a file of a group is damaged", swarm_runs},
     {"wait", "few jobs, many who wait for them while their leases end", swarm_wait},
     {NULL, NULL, NULL},
 };

@@ -36,8 +36,8 @@ static struct tr_group *next_group(const struct tr_engine *e, uint64_t after)
     return NULL;
 }
 
-static void report(struct tr_engine *e, const struct tr_group *g, enum tr_group_file file,
-                   uint64_t off)
+void tr_fetch_report(struct tr_engine *e, const struct tr_group *g, enum tr_group_file file,
+                     uint64_t off)
 {
     char name[TR_IO_NAME_MAX];
 
@@ -130,7 +130,7 @@ static int view_page(struct tr_engine *e, struct tr_fetch_read *r, struct tr_sid
         return TARRY_EFULL;
     }
     r->direct = false;
-    report(e, r->group, TR_GROUP_SIDE, tr_sidecar_off(side, r->section, r->page));
+    tr_fetch_report(e, r->group, TR_GROUP_SIDE, tr_sidecar_off(side, r->section, r->page));
     return TARRY_EDAMAGED;
 }
 
@@ -227,8 +227,8 @@ static void seek_done(struct tr_engine *e, struct tr_fetch_read *r)
     if (err != TARRY_OK || at >= v.count || tr_side_get(&v, at, &row) != TARRY_OK ||
         row.job.rid != r->rid) {
         if (err == TARRY_OK) {
-            report(e, r->group, TR_GROUP_SIDE,
-                   tr_sidecar_off(&r->group->side, r->section, r->page));
+            tr_fetch_report(e, r->group, TR_GROUP_SIDE,
+                            tr_sidecar_off(&r->group->side, r->section, r->page));
         }
         seek_failed(e, r);
         return;
@@ -305,7 +305,7 @@ static void block_done(struct tr_engine *e, struct tr_fetch_read *r)
     if (ok) {
         e->fetch.taking = true;
     } else {
-        report(e, r->group, TR_GROUP_LIVE, stat.off);
+        tr_fetch_report(e, r->group, TR_GROUP_LIVE, stat.off);
         r->group->next_block = r->page + 1; /* those behind it are not to wait for it */
         e->fetch.skipped = true;
     }
@@ -359,14 +359,14 @@ static bool take_block(struct tr_engine *e)
             break;
         }
         if (err != TARRY_OK) {
-            report(e, f->block.group, TR_GROUP_LIVE, here.off);
+            tr_fetch_report(e, f->block.group, TR_GROUP_LIVE, here.off);
             f->skipped = true;
             break;
         }
         (void)tr_engine_charge(e, BLOCK_UNITS);
         err = take_record(e, &rec, place);
         if (err == TARRY_EDAMAGED) { /* no other record is to wait for it */
-            report(e, f->block.group, TR_GROUP_LIVE, tr_place_off(place));
+            tr_fetch_report(e, f->block.group, TR_GROUP_LIVE, tr_place_off(place));
             f->skipped = true;
         } else if (err != TARRY_OK) {
             f->records = here; /* the same one again, later */
@@ -598,6 +598,10 @@ int tr_fetch_locate_now(struct tr_engine *e, uint64_t rid)
         r->page = row.t.page;
         r->index = row.t.index;
         err = run_row(e, r, &row);
+    }
+    if (err == TARRY_EDAMAGED || err == TARRY_EIO) {
+        tr_fetch_report(e, r->group, TR_GROUP_SIDE,
+                        tr_sidecar_off(&r->group->side, r->section, r->page));
     }
     if (err == TARRY_OK) {
         entry = entry_of(r->group, &row.job);

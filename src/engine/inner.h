@@ -361,6 +361,9 @@ TR_MUST_USE int tr_read_start(struct tr_engine *e, struct tr_job *job, struct tr
 TR_MUST_USE int tr_read_start_far(struct tr_engine *e, uint64_t rid,
                                   const struct tr_far_entry *entry);
 void tr_read_done(struct tr_engine *e, struct tr_read *read);
+/* The record cannot be read: slot, off and len say which. */
+void tr_read_report(const struct tr_engine *e, uint64_t id, const struct tr_topic *t,
+                    const struct tr_read *read);
 void tr_read_free_all(struct tr_engine *e);
 
 /* load.c */
@@ -402,6 +405,9 @@ TR_MUST_USE int tr_fetch_locate_now(struct tr_engine *e, uint64_t rid); /* befor
 /* The record of a far job that has an entry, from its bytes. */
 TR_MUST_USE int tr_fetch_decode(struct tr_engine *e, uint64_t rid, const uint8_t *bytes,
                                 struct tr_record *rec);
+/* A page or block cannot be read; it is tried again later. */
+void tr_fetch_report(struct tr_engine *e, const struct tr_group *g, enum tr_group_file file,
+                     uint64_t off);
 void tr_fetch_unlocate(struct tr_engine *e, uint64_t rid);
 void tr_fetch_remember(struct tr_engine *e, uint64_t rid); /* it was located: to go after a while */
 void tr_fetch_again(struct tr_engine *e,

@@ -133,8 +133,8 @@ static bool good(const struct tr_read *read)
            (tr_record_good(read->buf, read->len, read->rid) || TR_MUTANT(NO_RECORD_CRC));
 }
 
-static void report(const struct tr_engine *e, uint64_t id, const struct tr_topic *t,
-                   const struct tr_read *read)
+void tr_read_report(const struct tr_engine *e, uint64_t id, const struct tr_topic *t,
+                    const struct tr_read *read)
 {
     uint32_t number = read->slot->number;
     char name[TR_IO_NAME_MAX];
@@ -168,8 +168,8 @@ static void far_done(struct tr_engine *e, struct tr_read *read)
         }
         status = read->io.status == TARRY_EFULL ? TARRY_EIO : TARRY_EDAMAGED;
         if (status == TARRY_EDAMAGED) {
-            report(e, tr_far_id(&e->state.jobs.far, read->rid),
-                   tr_topics_by_number(&e->state.topics, entry->topic), read);
+            tr_read_report(e, tr_far_id(&e->state.jobs.far, read->rid),
+                           tr_topics_by_number(&e->state.topics, entry->topic), read);
         }
     }
     read->slot->readers--;
@@ -197,7 +197,7 @@ void tr_read_done(struct tr_engine *e, struct tr_read *read)
         }
         status = read->io.status == TARRY_EFULL ? TARRY_EIO : TARRY_EDAMAGED;
         if (status == TARRY_EDAMAGED) { /* else it could not even be tried */
-            report(e, job->id, job->topic, read);
+            tr_read_report(e, job->id, job->topic, read);
         }
     }
     read->slot->readers--;

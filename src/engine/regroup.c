@@ -139,6 +139,18 @@ static int open_side(struct tr_engine *e, struct tr_group *g)
     return err == TARRY_OK ? read_moved(e, g) : err;
 }
 
+/* What stands in the way of a start is named. */
+static void blame(const struct tr_engine *e, const struct tr_group *g, int err)
+{
+    if (err == TARRY_EDAMAGED || err == TARRY_EVERSION || err == TARRY_EIO) {
+        tr_engine_note(e, TR_NOTE_DAMAGE, "Group %llu, which the store needs, %s.",
+                       (unsigned long long)g->is.no,
+                       err == TARRY_EVERSION ? "is of a newer version"
+                       : err == TARRY_EIO    ? "cannot be used"
+                                             : "is damaged");
+    }
+}
+
 static int open_group(struct tr_engine *e, const struct tr_manifest_group *is)
 {
     struct tr_group *g = tr_group_new(&e->groups);
@@ -154,10 +166,7 @@ static int open_group(struct tr_engine *e, const struct tr_manifest_group *is)
     if (err == TARRY_OK) {
         err = open_side(e, g);
     }
-    if (err == TARRY_EDAMAGED) {
-        tr_engine_note(e, TR_NOTE_DAMAGE, "Group %llu, which the store needs, is damaged.",
-                       (unsigned long long)is->no);
-    }
+    blame(e, g, err);
     tr_groups_add(&e->groups, g);
     return err;
 }
@@ -263,10 +272,7 @@ int tr_regroup_dead(struct tr_engine *e)
         for (uint32_t k = 0; k < g->footers[TR_GROUP_DEAD].block_count && err == TARRY_OK; k++) {
             err = read_dead_block(e, g, k);
         }
-        if (err == TARRY_EDAMAGED) {
-            tr_engine_note(e, TR_NOTE_DAMAGE, "Group %llu, which the store needs, is damaged.",
-                           (unsigned long long)g->is.no);
-        }
+        blame(e, g, err);
         if (err != TARRY_OK) {
             break;
         }
@@ -324,34 +330,50 @@ static uint64_t first_copy(const struct tr_engine *e)
     return least;
 }
 
-static int settle_group(struct tr_engine *e, struct tr_group *g, uint8_t *buf)
+static int settle_page(struct tr_engine *e, struct tr_group *g, uint32_t page, const uint8_t *bytes)
 {
-    uint32_t pages = g->side.sections[TR_SIDE_R].pages;
-    int err = TARRY_OK;
+    struct tr_side_view v = {0};
+    struct tr_side_row row;
+    int err = tr_sidecar_check(&g->side, TR_SIDE_R, page, bytes);
 
-    for (uint32_t from = 0; from < pages && err == TARRY_OK; from += SETTLE_PAGES) {
-        uint32_t count = pages - from < SETTLE_PAGES ? pages - from : SETTLE_PAGES;
-
-        err = read_exactly(e, g->side_file, tr_sidecar_off(&g->side, TR_SIDE_R, from), buf,
-                           (uint64_t)count * TR_SIDE_PAGE);
-        for (uint32_t i = 0; i < count && err == TARRY_OK; i++) {
-            const uint8_t *page = buf + (size_t)i * TR_SIDE_PAGE;
-            struct tr_side_view v = {0};
-            struct tr_side_row row;
-
-            err = tr_sidecar_check(&g->side, TR_SIDE_R, from + i, page);
-            if (err == TARRY_OK) {
-                err = tr_sidecar_view(&g->side, TR_SIDE_R, from + i, page, &v);
-            }
-            for (uint32_t k = 0; k < v.count && err == TARRY_OK; k++) {
-                err = tr_side_get(&v, k, &row);
-                if (err == TARRY_OK && is_copy(e, row.job.rid)) {
-                    tr_state_far_to_run(&e->state, row.job.rid);
-                }
-            }
+    if (err == TARRY_OK) {
+        err = tr_sidecar_view(&g->side, TR_SIDE_R, page, bytes, &v);
+    }
+    for (uint32_t k = 0; k < v.count && err == TARRY_OK; k++) {
+        err = tr_side_get(&v, k, &row);
+        if (err == TARRY_OK && is_copy(e, row.job.rid)) {
+            tr_state_far_to_run(&e->state, row.job.rid);
         }
     }
     return err;
+}
+
+/* A page that cannot be read is no reason to refuse the store: the copies in slots are as good. */
+static int settle_group(struct tr_engine *e, struct tr_group *g, uint8_t *buf)
+{
+    uint32_t pages = g->side.sections[TR_SIDE_R].pages;
+    int err;
+
+    for (uint32_t from = 0; from < pages; from += SETTLE_PAGES) {
+        uint32_t count = pages - from < SETTLE_PAGES ? pages - from : SETTLE_PAGES;
+        bool read = read_exactly(e, g->side_file, tr_sidecar_off(&g->side, TR_SIDE_R, from), buf,
+                                 (uint64_t)count * TR_SIDE_PAGE) == TARRY_OK;
+
+        for (uint32_t i = 0; i < count; i++) {
+            uint64_t off = tr_sidecar_off(&g->side, TR_SIDE_R, from + i);
+
+            err = read ? TARRY_OK : read_exactly(e, g->side_file, off, buf, TR_SIDE_PAGE);
+            if (err == TARRY_OK) {
+                err = settle_page(e, g, from + i, buf + (read ? (size_t)i * TR_SIDE_PAGE : 0));
+            }
+            if (err == TARRY_EDAMAGED || err == TARRY_EIO) {
+                tr_fetch_report(e, g, TR_GROUP_SIDE, off);
+            } else if (err != TARRY_OK) {
+                return err;
+            }
+        }
+    }
+    return TARRY_OK;
 }
 
 int tr_regroup_settle(struct tr_engine *e)
