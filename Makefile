@@ -7,8 +7,8 @@ SECONDS ?= 60
 ARGS ?=
 PREFIX ?= /usr/local
 
-.PHONY: all help run test check sim mutants fuzz coverage bench bench-quick lint fmt asan tsan soak \
-	install clean
+.PHONY: all help run test check sim mutants fuzz coverage bench bench-quick \
+	bench-scale bench-100m lint fmt asan tsan soak install clean
 .DEFAULT_GOAL := all
 
 all:                  ## build
@@ -16,7 +16,7 @@ all:                  ## build
 	@ninja -C $$(tools/configure gcc)
 
 help:                 ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run:                  ## build and start the server; ARGS="--data DIR ..."
 	@tools/setup run
@@ -58,6 +58,14 @@ bench: all            ## beside beanstalkd, Redis and an echo; ROWS=put,cycle RE
 bench-quick: all      ## the same in two minutes, rough, only printed
 	@tools/setup test
 	@/usr/bin/python3 -B bench/run --quick --rows "$(ROWS)" --reps $(or $(REPS),0)
+
+bench-scale: all      ## 10 million far jobs, beside beanstalkd and Redis; IDLE=300; writes doc/
+	@tools/setup test
+	@/usr/bin/python3 -B bench/scale --write --idle $(or $(IDLE),0)
+
+bench-100m: all       ## 100 million far jobs, alone; 17 GB of disk; IDLE=300; writes doc/
+	@tools/setup test
+	@/usr/bin/python3 -B bench/scale --write --jobs 100000000 --alone --idle $(or $(IDLE),0)
 
 lint:                 ## layers, purity, headers, shape, clang-format, clang-tidy, cppcheck
 	@tools/setup test

@@ -195,8 +195,7 @@ static void note_put(struct load *l, const struct request *r, uint64_t id)
     }
 }
 
-/* False: not the body of a job that we put. */
-static bool good_body(const struct load *l, const struct reply *a, uint64_t *job)
+bool load_good_body(const struct load *l, const struct reply *a, uint64_t *job)
 {
     return a->body_len == l->opt.body_bytes && load_check_body(a->body, a->body_len, job) &&
            *job < l->next_job;
@@ -225,7 +224,7 @@ static void note_take(struct load *l, const struct reply *a, uint64_t *job)
     if (l->opt.trusting) {
         return;
     }
-    if (l->driver->fetches ? found >= l->next_job : !good_body(l, a, &found)) {
+    if (l->driver->fetches ? found >= l->next_job : !load_good_body(l, a, &found)) {
         l->bad_body++;
         l->vain++;
         return;
@@ -250,7 +249,7 @@ static void note_fetch(struct load *l, const struct request *r, const struct rep
 {
     uint64_t job = 0;
 
-    if (r->job < l->next_job && !(good_body(l, a, &job) && job == r->job)) {
+    if (r->job < l->next_job && !(load_good_body(l, a, &job) && job == r->job)) {
         l->bad_body++;
     }
 }
@@ -330,6 +329,7 @@ static void on_readable(struct load *l, struct conn *c)
         return;
     }
     l->now_ns = watch_now_ns();
+    l->received += (uint64_t)got;
     c->in_len += (size_t)got;
     read_replies(l, c);
 }
@@ -344,6 +344,7 @@ void load_begin(struct load *l)
     l->cpu_ns = watch_cpu_ns(l->opt.pid);
     l->own_cpu_ns = watch_own_cpu_ns();
     l->written = watch_written_bytes(l->opt.pid);
+    l->received = 0;
     if (l->opt.seconds > 0) {
         l->stop_ns = l->now_ns + (uint64_t)(l->opt.seconds * 1e9);
     }
@@ -461,7 +462,7 @@ static bool open_conn(struct load *l, struct conn *c, unsigned number)
     if (c->fd < 0 || c->out == NULL || c->in == NULL || c->ring == NULL) {
         return false;
     }
-    if (l->driver->prepare != NULL && !l->driver->prepare(l, c->fd)) {
+    if (l->driver->prepare != NULL && !l->driver->prepare(l, c)) {
         return false;
     }
     return ioctl(c->fd, FIONBIO, &one) == 0 &&
@@ -479,7 +480,7 @@ static void *reserve_table(size_t each)
 bool load_open(struct load *l)
 {
     bool lateness = strcmp(l->opt.mode, "burst") == 0 || strcmp(l->opt.mode, "trickle") == 0;
-    bool ids = strcmp(l->opt.mode, "put") != 0 && !l->driver->fetches;
+    bool ids = strcmp(l->opt.mode, "put") != 0 && l->opt.known == 0 && !l->driver->fetches;
 
     l->poll = epoll_create1(EPOLL_CLOEXEC);
     l->flags = reserve_table(sizeof(*l->flags));

@@ -18,6 +18,8 @@
 
 struct load;
 
+enum { LOAD_SCRIPTS = 4 };
+
 enum step {
     STEP_PUT,
     STEP_TAKE,  /* waits for a job */
@@ -25,7 +27,19 @@ enum step {
     STEP_ACK,   /* the job is done */
     STEP_MOVE,  /* Redis: what is due goes to the ready list */
     STEP_PLAIN, /* a reply is enough */
+    STEP_ASK,   /* about a job, or a tube, see enum ask */
     STEP_COUNT,
+};
+
+/* What can be asked about far jobs (mode ask). */
+enum ask {
+    ASK_NOTHING,
+    ASK_PEEK,   /* a job by id */
+    ASK_STATE,  /* the same, without its body */
+    ASK_CANCEL, /* it goes */
+    ASK_MOVE,   /* it is due at another time; on beanstalk that takes two commands */
+    ASK_FIRST,  /* the first delayed job of a tube */
+    ASK_COUNT,  /* how many are in a tube */
 };
 
 struct request {
@@ -37,6 +51,7 @@ struct request {
     uint32_t delay_s;
     const char *word; /* PLAIN: the command; TAKE: NULL */
     uint32_t tube;
+    enum ask ask;
 };
 
 enum answer { ANSWER_FINE, ANSWER_NONE, ANSWER_WRONG };
@@ -75,7 +90,7 @@ struct driver {
     bool needs_move; /* a mover must be there for delayed jobs */
 
     /* Before the run, blocking; NULL: nothing to do. False: it cannot work. */
-    bool (*prepare)(struct load *l, int fd);
+    bool (*prepare)(struct load *l, const struct conn *c);
 
     /* Writes r to `out`, which has room for body_bytes + 512, and gives the bytes. */
     size_t (*write)(struct load *l, char *out, const struct request *r);
@@ -86,6 +101,10 @@ struct driver {
 
 extern const struct driver load_beanstalk;
 extern const struct driver load_redis;
+
+/* The words of --ask; ASK_NOTHING when there is no such. */
+enum ask load_find_ask(const char *word);
+const char *load_ask_word(enum ask ask);
 
 struct mode {
     const char *name;
@@ -109,12 +128,17 @@ struct options {
     unsigned depth;
     unsigned body_bytes;
     uint64_t count;
-    double seconds;   /* 0: until count */
-    double limit_s;   /* give up */
-    unsigned delay_s; /* far jobs are due between this and nine times this; 0: at once */
+    double seconds;    /* 0: until count */
+    double limit_s;    /* give up */
+    unsigned delay_s;  /* far jobs are due from here on; 0: at once */
+    unsigned spread_s; /* and within so long; 0: eight times delay_s */
     unsigned ahead_s;
     unsigned rate;
-    uint64_t background;
+    uint64_t first;      /* number of the first job */
+    uint64_t known;      /* take, ask: so many jobs are there already */
+    uint64_t background; /* jobs with a number below are not to be handed out */
+    enum ask ask;
+    unsigned later_s; /* Redis: the mover's clock is ahead by this */
     unsigned tubes;
     bool share;
     unsigned mover_ms;
@@ -142,9 +166,9 @@ struct load {
     uint64_t stop_ns;     /* no new jobs from here on; 0: the count decides */
     uint64_t outstanding; /* requests without a reply, the mover's not counted */
     bool finished;
-    const char *failed;  /* why, or NULL */
-    int phase;           /* the mode's */
-    char scripts[2][41]; /* Redis: names of the Lua scripts */
+    const char *failed;             /* why, or NULL */
+    int phase;                      /* the mode's */
+    char scripts[LOAD_SCRIPTS][41]; /* Redis: names of the Lua scripts */
 
     uint64_t next_job; /* number of the next one */
     uint64_t put;      /* acknowledged */
@@ -180,7 +204,8 @@ struct load {
     uint64_t cpu_ns; /* at begin_ns, then what was used since */
     uint64_t own_cpu_ns;
     uint64_t written;
-    uint64_t fill_ns; /* how long the first phase took, where there are two */
+    uint64_t received; /* bytes, since the beginning */
+    uint64_t fill_ns;  /* how long the first phase took, where there are two */
 };
 
 /* Queues a request; it leaves at the end of the event, or by load_flush. */
@@ -201,6 +226,9 @@ void load_note(struct load *l, const struct request *r, const struct reply *a, u
 /* The body of a job: its number, then bytes that follow from it. */
 void load_fill_body(char *body, size_t len, uint64_t job);
 bool load_check_body(const char *body, size_t len, uint64_t *job);
+
+/* False: the reply's body is not that of a job that we put. */
+bool load_good_body(const struct load *l, const struct reply *a, uint64_t *job);
 
 /* For drivers: writes a number, or some bytes, and gives where it ended. */
 char *load_number(char *out, uint64_t number);

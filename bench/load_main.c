@@ -29,11 +29,17 @@ static const char usage[] =
     "         trickle   --rate jobs a second for --seconds, due 1 to 5 s later, over a\n"
     "                   background of --background far ones: how late are they?\n"
     "         tubes     cycles through --tubes tubes; --share: each connection watches its part\n"
+    "         take      take --count of the --known jobs that are there, and due\n"
+    "         ask       --ask peek, state, cancel or move, about random jobs of the --known that\n"
+    "                   are there; or first or count, of each of the --tubes in turn\n"
     "         first     wait for the first answer and the first job of a server that starts\n"
     "  --proto P        beanstalk (default) or redis\n"
     "  --address IP     default 127.0.0.1\n"
     "  --conns N --depth N --body BYTES --count N --seconds S --limit S\n"
     "  --delay S        far jobs are due between S and 9 S; 0: at once (default 10000)\n"
+    "  --spread S       or between --delay and so much later\n"
+    "  --first N        number of the first job, when there are others\n"
+    "  --later S        Redis: the clock of the mover is ahead\n"
     "  --ahead S --rate N --background N --tubes N --share --tube NAME --mover-ms N --seed N\n"
     "  --pid PID        of the server, for its CPU time, memory and bytes written\n"
     "  --series FILE    put latency in each second\n"
@@ -56,6 +62,11 @@ enum flag {
     F_AHEAD,
     F_RATE,
     F_BACKGROUND,
+    F_FIRST,
+    F_KNOWN,
+    F_SPREAD,
+    F_LATER,
+    F_ASK,
     F_TUBES,
     F_SHARE,
     F_TUBE,
@@ -69,31 +80,21 @@ enum flag {
 };
 
 static const struct option flags[] = {
-    {"mode", 1, NULL, F_MODE},
-    {"port", 1, NULL, F_PORT},
-    {"proto", 1, NULL, F_PROTO},
-    {"address", 1, NULL, F_ADDRESS},
-    {"conns", 1, NULL, F_CONNS},
-    {"depth", 1, NULL, F_DEPTH},
-    {"body", 1, NULL, F_BODY},
-    {"count", 1, NULL, F_COUNT},
-    {"seconds", 1, NULL, F_SECONDS},
-    {"limit", 1, NULL, F_LIMIT},
-    {"delay", 1, NULL, F_DELAY},
-    {"ahead", 1, NULL, F_AHEAD},
-    {"rate", 1, NULL, F_RATE},
-    {"background", 1, NULL, F_BACKGROUND},
-    {"tubes", 1, NULL, F_TUBES},
-    {"share", 0, NULL, F_SHARE},
-    {"tube", 1, NULL, F_TUBE},
-    {"mover-ms", 1, NULL, F_MOVER},
-    {"seed", 1, NULL, F_SEED},
-    {"pid", 1, NULL, F_PID},
-    {"series", 1, NULL, F_SERIES},
-    {"since", 1, NULL, F_SINCE},
-    {"echo", 0, NULL, F_ECHO},
-    {"label", 1, NULL, F_LABEL},
-    {NULL, 0, NULL, 0},
+    {"mode", 1, NULL, F_MODE},       {"port", 1, NULL, F_PORT},
+    {"proto", 1, NULL, F_PROTO},     {"address", 1, NULL, F_ADDRESS},
+    {"conns", 1, NULL, F_CONNS},     {"depth", 1, NULL, F_DEPTH},
+    {"body", 1, NULL, F_BODY},       {"count", 1, NULL, F_COUNT},
+    {"seconds", 1, NULL, F_SECONDS}, {"limit", 1, NULL, F_LIMIT},
+    {"delay", 1, NULL, F_DELAY},     {"ahead", 1, NULL, F_AHEAD},
+    {"rate", 1, NULL, F_RATE},       {"background", 1, NULL, F_BACKGROUND},
+    {"first", 1, NULL, F_FIRST},     {"known", 1, NULL, F_KNOWN},
+    {"spread", 1, NULL, F_SPREAD},   {"later", 1, NULL, F_LATER},
+    {"ask", 1, NULL, F_ASK},         {"tubes", 1, NULL, F_TUBES},
+    {"share", 0, NULL, F_SHARE},     {"tube", 1, NULL, F_TUBE},
+    {"mover-ms", 1, NULL, F_MOVER},  {"seed", 1, NULL, F_SEED},
+    {"pid", 1, NULL, F_PID},         {"series", 1, NULL, F_SERIES},
+    {"since", 1, NULL, F_SINCE},     {"echo", 0, NULL, F_ECHO},
+    {"label", 1, NULL, F_LABEL},     {NULL, 0, NULL, 0},
 };
 
 /* False: this flag takes no number. */
@@ -120,6 +121,14 @@ static bool take_number(struct options *o, int flag, uint64_t n)
         return o->rate = small, true;
     case F_BACKGROUND:
         return o->background = n, true;
+    case F_FIRST:
+        return o->first = n, true;
+    case F_KNOWN:
+        return o->known = n, true;
+    case F_SPREAD:
+        return o->spread_s = small, true;
+    case F_LATER:
+        return o->later_s = small, true;
     case F_TUBES:
         return o->tubes = small, true;
     case F_MOVER:
@@ -150,6 +159,8 @@ static bool take_text(struct options *o, int flag, const char *text)
         return o->limit_s = strtod(text, NULL), true;
     case F_TUBE:
         return o->tube = text, true;
+    case F_ASK:
+        return o->ask = load_find_ask(text), true;
     case F_SERIES:
         return o->series = text, true;
     case F_LABEL:
@@ -182,6 +193,15 @@ static bool read_flags(struct options *o, int argc, char **argv)
            o->body_bytes <= 65535 && o->rate > 0 && o->tubes > 0;
 }
 
+/* Modes that want to know what is there. */
+static bool says_enough(const struct options *o)
+{
+    bool asks = strcmp(o->mode, "ask") == 0;
+
+    return (!asks && strcmp(o->mode, "take") != 0) ||
+           (o->known > 0 && o->count <= o->known / 2 && (!asks || o->ask != ASK_NOTHING));
+}
+
 /* ---- The line. */
 
 static void print_times(const char *name, const struct hist *h)
@@ -200,7 +220,7 @@ static void print_times(const char *name, const struct hist *h)
 static uint64_t count_lost(const struct load *l)
 {
     uint64_t lost = 0;
-    bool all = strcmp(l->opt.mode, "put") != 0 && !l->opt.trusting;
+    bool all = strcmp(l->opt.mode, "put") != 0 && l->opt.known == 0 && !l->opt.trusting;
 
     for (uint64_t job = l->opt.background; all && job < l->next_job; job++) {
         lost += (l->flags[job] & (JOB_PUT | JOB_TAKEN)) == JOB_PUT;
@@ -229,13 +249,16 @@ static int print_line(const struct load *l)
     printf("%s mode=%s proto=%s conns=%u depth=%u body=%u jobs=%" PRIu64 " secs=%.3f ops=%.0f",
            l->opt.label, l->opt.mode, l->opt.proto, l->opt.conns, l->opt.depth, l->opt.body_bytes,
            ops, secs, (double)ops / secs);
+    if (l->opt.ask != ASK_NOTHING) {
+        printf(" ask=%s", load_ask_word(l->opt.ask));
+    }
     print_times("", puts_only ? &l->latency[STEP_PUT] : &l->whole);
     if (!puts_only) {
         print_times("put_", &l->latency[STEP_PUT]);
     }
     print_times("late_", &l->late);
     print_times("low_", &l->late_low);
-    printf(" client_cpu=%.3f", (double)l->own_cpu_ns / 1e9);
+    printf(" client_cpu=%.3f received=%" PRIu64, (double)l->own_cpu_ns / 1e9, l->received);
     if (l->opt.pid > 0) {
         printf(" server_cpu=%.3f rss=%" PRIu64 " wchar=%" PRIu64, (double)l->cpu_ns / 1e9,
                watch_rss_bytes(l->opt.pid), l->written);
@@ -255,8 +278,9 @@ static int print_line(const struct load *l)
 
 /* ---- first: no load at all, so it stands alone. */
 
-/* Sends text, waits for an answer; gives how it began. False: nobody is there. */
-static bool ask(const struct options *o, const char *text, char *said, size_t room)
+/* Sends text, waits for an answer; gives how it began, and in *open, unless that is known, when the
+ * port was there. False: nobody is there. */
+static bool ask(const struct options *o, const char *text, char *said, size_t room, uint64_t *open)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)o->port)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -264,6 +288,7 @@ static bool ask(const struct options *o, const char *text, char *said, size_t ro
 
     if (fd >= 0 && inet_pton(AF_INET, o->address, &a.sin_addr) == 1 &&
         connect(fd, (const struct sockaddr *)&a, sizeof(a)) == 0 &&
+        (*open > 0 || (*open = watch_now_ns() / 1000 - o->since_us) < UINT64_MAX) &&
         write(fd, text, strlen(text)) == (ssize_t)strlen(text)) {
         got = read(fd, said, room - 1);
     }
@@ -275,13 +300,14 @@ static bool ask(const struct options *o, const char *text, char *said, size_t ro
 }
 
 /* Asks again and again until the answer begins with `want`; gives the us since `since`, or 0. */
-static uint64_t ask_until(const struct options *o, const char *text, const char *want)
+static uint64_t ask_until(const struct options *o, const char *text, const char *want,
+                          uint64_t *open)
 {
     const struct timespec pause = {0, 500000};
     char said[512];
 
     for (;;) {
-        bool there = ask(o, text, said, sizeof(said));
+        bool there = ask(o, text, said, sizeof(said), open);
         uint64_t us = watch_now_ns() / 1000 - o->since_us;
 
         if (there && strncmp(said, want, strlen(want)) == 0 && strncmp(said, "$-1", 3) != 0) {
@@ -297,18 +323,20 @@ static uint64_t ask_until(const struct options *o, const char *text, const char 
 static int run_first(struct options *o)
 {
     bool redis = strcmp(o->proto, "redis") == 0;
+    uint64_t open = 0;
     uint64_t ready;
     uint64_t job;
 
     if (o->since_us == 0) {
         o->since_us = watch_now_ns() / 1000;
     }
-    ready = ask_until(o, redis ? "PING\r\n" : "list-tube-used\r\n", redis ? "+PONG" : "USING");
+    ready =
+        ask_until(o, redis ? "PING\r\n" : "list-tube-used\r\n", redis ? "+PONG" : "USING", &open);
     job = ready == 0 ? 0
                      : ask_until(o, redis ? "LPOP q:ready\r\n" : "reserve-with-timeout 0\r\n",
-                                 redis ? "$" : "RESERVED");
-    printf("%s mode=first proto=%s ready_ms=%.1f job_ms=%.1f\n", o->label, o->proto,
-           (double)ready / 1e3, (double)job / 1e3);
+                                 redis ? "$" : "RESERVED", &open);
+    printf("%s mode=first proto=%s port_ms=%.1f ready_ms=%.1f job_ms=%.1f\n", o->label, o->proto,
+           (double)open / 1e3, (double)ready / 1e3, (double)job / 1e3);
     return job > 0 ? 0 : 1;
 }
 
@@ -340,7 +368,7 @@ int main(int argc, char **argv)
     }
     l.mode = load_find_mode(l.opt.mode);
     l.driver = strcmp(l.opt.proto, "redis") == 0 ? &load_redis : &load_beanstalk;
-    if (l.mode == NULL || (l.opt.count == 0 && l.opt.seconds <= 0)) {
+    if (l.mode == NULL || (l.opt.count == 0 && l.opt.seconds <= 0) || !says_enough(&l.opt)) {
         (void)fputs(usage, stderr);
         return 2;
     }
@@ -359,6 +387,8 @@ int main(int argc, char **argv)
     } else {
         l.opt.background = 0;
     }
+    l.opt.background += l.opt.first;
+    l.next_job = l.opt.known > 0 ? l.opt.known : l.opt.first;
     load_run(&l);
     status = print_line(&l);
     if (l.series != NULL) {

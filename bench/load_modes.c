@@ -18,14 +18,16 @@
 
 static bool more_puts(const struct load *l)
 {
-    return l->stop_ns != 0 ? l->now_ns < l->stop_ns : l->next_job < l->opt.count;
+    return l->stop_ns != 0 ? l->now_ns < l->stop_ns : l->next_job < l->opt.first + l->opt.count;
 }
 
 static uint32_t far_delay(struct load *l)
 {
     uint64_t least = l->opt.delay_s;
 
-    return least == 0 ? 0 : (uint32_t)(least + tr_rng_below(&l->rng, least * 8));
+    uint64_t spread = l->opt.spread_s > 0 ? l->opt.spread_s : least * 8;
+
+    return least == 0 ? 0 : (uint32_t)(least + tr_rng_below(&l->rng, spread));
 }
 
 static void send_take(struct load *l, struct conn *c, uint64_t begin_ns)
@@ -228,7 +230,7 @@ static void trickle_start(struct load *l)
             load_put(l, &l->conns[0], far_delay(l));
         }
     }
-    if (l->opt.background == 0) {
+    if (l->next_job >= l->opt.background) {
         trickle_go(l);
     }
 }
@@ -376,6 +378,87 @@ static void tubes_replied(struct load *l, struct conn *c, const struct request *
     end_when_quiet(l);
 }
 
+/* ---- take: jobs that were there before. */
+
+static void take_start(struct load *l)
+{
+    load_begin(l);
+    l->put = l->opt.count;
+    drain_take(l);
+}
+
+/* ---- ask: about random jobs, or tubes in turn. */
+
+static const char *const ask_words[] = {
+    [ASK_NOTHING] = "nothing", [ASK_PEEK] = "peek", [ASK_STATE] = "state",
+    [ASK_CANCEL] = "cancel",   [ASK_MOVE] = "move", [ASK_FIRST] = "first",
+    [ASK_COUNT] = "count",
+};
+
+enum ask load_find_ask(const char *word)
+{
+    unsigned i = sizeof(ask_words) / sizeof(ask_words[0]) - 1;
+
+    while (i > 0 && strcmp(ask_words[i], word) != 0) {
+        i--;
+    }
+    return (enum ask)i;
+}
+
+const char *load_ask_word(enum ask ask)
+{
+    return ask_words[ask];
+}
+
+/* beanstalk's ids count from 1. One that is changed is not asked for again. */
+static void send_ask(struct load *l, struct conn *c)
+{
+    bool once = l->opt.ask == ASK_CANCEL || l->opt.ask == ASK_MOVE;
+    uint64_t n = tr_rng_below(&l->rng, l->opt.known);
+
+    while (once && (l->flags[n] & JOB_TAKEN) != 0) {
+        n = tr_rng_below(&l->rng, l->opt.known);
+    }
+    l->flags[n] |= once ? JOB_TAKEN : 0;
+    load_send(l, c,
+              (struct request){.step = STEP_ASK,
+                               .ask = l->opt.ask,
+                               .id = n + !l->driver->fetches,
+                               .tube = (uint32_t)(l->takes++ % l->opt.tubes),
+                               .delay_s = far_delay(l)});
+}
+
+static bool more_asks(const struct load *l)
+{
+    return l->stop_ns != 0 ? l->now_ns < l->stop_ns : l->takes < l->opt.count;
+}
+
+static void ask_start(struct load *l)
+{
+    load_begin(l);
+    for (unsigned d = 0; d < l->opt.depth; d++) {
+        for (unsigned i = 0; i < l->conn_count && more_asks(l); i++) {
+            send_ask(l, &l->conns[i]);
+        }
+    }
+}
+
+static void ask_replied(struct load *l, struct conn *c, const struct request *r,
+                        const struct reply *a)
+{
+    uint64_t job;
+
+    l->end_ns = l->now_ns;
+    l->done++;
+    hist_add(&l->whole, l->now_ns - r->sent_ns);
+    l->wrong += a->answer != ANSWER_FINE;
+    l->bad_body += a->answer == ANSWER_FINE && a->body != NULL && !load_good_body(l, a, &job);
+    if (more_asks(l)) {
+        send_ask(l, c);
+    }
+    end_when_quiet(l);
+}
+
 /* ---- The list. */
 
 static const struct mode modes[] = {
@@ -384,6 +467,8 @@ static const struct mode modes[] = {
     {.name = "drain", .start = drain_start, .replied = drain_replied},
     {.name = "burst", .start = burst_start, .replied = drain_replied, .tick = mover_tick},
     {.name = "trickle", .start = trickle_start, .replied = trickle_replied, .tick = trickle_tick},
+    {.name = "take", .start = take_start, .replied = drain_replied, .tick = mover_tick},
+    {.name = "ask", .start = ask_start, .replied = ask_replied},
     {.name = "tubes", .start = tubes_start, .replied = tubes_replied},
 };
 

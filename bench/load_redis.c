@@ -9,6 +9,7 @@
 
 #include "bench/load.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@
 
 #define TEXT(out, literal) load_bytes(out, literal, sizeof(literal) - 1)
 
-enum { PUSH, MOVE };
+enum { PUSH, MOVE, FIRST, CANCEL };
 
 static const char *const scripts[] = {
     [PUSH] = "redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) "
@@ -26,7 +27,13 @@ static const char *const scripts[] = {
     [MOVE] = "local due = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', ARGV[1], 'LIMIT', 0, 1000) "
              "if #due > 0 then redis.call('ZREM', KEYS[2], unpack(due)) "
              "redis.call('RPUSH', KEYS[3], unpack(due)) end return #due",
+    [FIRST] = "return redis.call('HGET', KEYS[1], "
+              "redis.call('ZRANGE', KEYS[2], 0, 0)[1])",
+    [CANCEL] = "return redis.call('ZREM', KEYS[2], ARGV[1]) + "
+               "redis.call('HDEL', KEYS[1], ARGV[1]) - 1",
 };
+
+static_assert(sizeof(scripts) / sizeof(scripts[0]) == LOAD_SCRIPTS, "a name for each");
 
 /* SCRIPT LOAD; the answer is $40, then the name. */
 static bool load_script(int fd, const char *script, char name[41])
@@ -53,10 +60,14 @@ static bool load_script(int fd, const char *script, char name[41])
     return memcmp(said, "$40\r\n", 5) == 0;
 }
 
-static bool prepare(struct load *l, int fd)
+static bool prepare(struct load *l, const struct conn *c)
 {
-    return l->scripts[MOVE][0] != '\0' || (load_script(fd, scripts[PUSH], l->scripts[PUSH]) &&
-                                           load_script(fd, scripts[MOVE], l->scripts[MOVE]));
+    for (unsigned i = 0; i < LOAD_SCRIPTS && c->number == 0; i++) {
+        if (!load_script(c->fd, scripts[i], l->scripts[i])) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static char *bulk(char *out, const char *bytes, size_t len)
@@ -107,6 +118,29 @@ static char *write_put(const struct load *l, char *out, const struct request *r)
     return bulk_number(out, r->delay_s == 0 ? 0 : wall_us() + 1 + r->delay_s * UINT64_C(1000000));
 }
 
+/* A new due time is one ZADD; XX CH: it must be there, and is counted when it changes. */
+static char *write_ask(const struct load *l, char *out, const struct request *r)
+{
+    switch (r->ask) {
+    case ASK_PEEK:
+        out = TEXT(out, "*3\r\n$4\r\nHGET\r\n$6\r\nq:jobs\r\n");
+        return bulk_number(out, r->id);
+    case ASK_STATE:
+        out = TEXT(out, "*3\r\n$6\r\nZSCORE\r\n$9\r\nq:delayed\r\n");
+        return bulk_number(out, r->id);
+    case ASK_CANCEL:
+        return bulk_number(script_head(out, "*7\r\n", l->scripts[CANCEL]), r->id);
+    case ASK_MOVE:
+        out = TEXT(out, "*6\r\n$4\r\nZADD\r\n$9\r\nq:delayed\r\n$2\r\nXX\r\n$2\r\nCH\r\n");
+        out = bulk_number(out, wall_us() + r->delay_s * UINT64_C(1000000));
+        return bulk_number(out, r->id);
+    case ASK_FIRST:
+        return script_head(out, "*6\r\n", l->scripts[FIRST]);
+    default:
+        return TEXT(out, "*2\r\n$5\r\nZCARD\r\n$9\r\nq:delayed\r\n");
+    }
+}
+
 static size_t write_request(struct load *l, char *out, const struct request *r)
 {
     char *end = out;
@@ -128,7 +162,10 @@ static size_t write_request(struct load *l, char *out, const struct request *r)
         break;
     case STEP_MOVE:
         end = script_head(end, "*7\r\n", l->scripts[MOVE]);
-        end = bulk_number(end, wall_us());
+        end = bulk_number(end, wall_us() + l->opt.later_s * UINT64_C(1000000));
+        break;
+    case STEP_ASK:
+        end = write_ask(l, end, r);
         break;
     default:
         break;
@@ -190,10 +227,13 @@ static size_t read_reply(const char *p, size_t len, const struct request *r, str
     if (r->step == STEP_TAKE) {
         return read_taken(p, len, reply);
     }
-    if (r->step == STEP_FETCH) {
+    if (r->step == STEP_FETCH || r->ask == ASK_PEEK || r->ask == ASK_FIRST || r->ask == ASK_STATE) {
         size_t used = read_bulk(p, len, &reply->body, &reply->body_len);
 
         reply->answer = reply->body != NULL ? ANSWER_FINE : ANSWER_WRONG;
+        if (r->ask == ASK_STATE) {
+            reply->body = NULL; /* not a job's */
+        }
         return used;
     }
     end = memchr(p, '\n', len);
@@ -202,7 +242,9 @@ static size_t read_reply(const char *p, size_t len, const struct request *r, str
     }
     reply->number = p[0] == ':' ? strtoull(p + 1, NULL, 10) : 0;
     reply->answer =
-        p[0] == ':' && (r->step == STEP_MOVE || reply->number == 1) ? ANSWER_FINE : ANSWER_WRONG;
+        p[0] == ':' && (r->step == STEP_MOVE || r->ask == ASK_COUNT || reply->number == 1)
+            ? ANSWER_FINE
+            : ANSWER_WRONG;
     return (size_t)(end - p) + 1;
 }
 

@@ -8,7 +8,6 @@ import time
 
 from servers import Server
 
-BODY = 100
 RECORD = 140  # bytes of a put in the log, about; for the disk's limit
 
 

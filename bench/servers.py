@@ -2,6 +2,7 @@
 
 A server is started for one run and ended by its process id; its folder goes with it.
 """
+import contextlib
 import os
 import pathlib
 import shutil
@@ -41,6 +42,7 @@ SERVERS = {
     "beanstalkd": beanstalkd(),
     "beanstalkd -f50": beanstalkd("-f50"),
     "beanstalkd -f0": beanstalkd("-f0"),
+    "beanstalkd -F": beanstalkd("-F"),
     "redis": redis("--appendonly", "no"),
     "redis everysec": redis("--appendonly", "yes", "--appendfsync", "everysec"),
     "redis always": redis("--appendonly", "yes", "--appendfsync", "always"),
@@ -80,12 +82,13 @@ class Server:
     def pid(self):
         return self.process.pid
 
-    def spawn(self):
-        """Starts it and does not wait."""
+    def spawn(self, env=None):
+        """Starts it and does not wait. env: variables besides ours."""
         command = [str(word) for word in SERVERS[self.name](self.port, self.data)]
         with open(self.data / "said", "ab") as said:
             self.process = subprocess.Popen(command, cwd=self.data, stdin=subprocess.DEVNULL,
-                                            stdout=said, stderr=said)
+                                            stdout=said, stderr=said,
+                                            env={**os.environ, **(env or {})})
 
     def start(self):
         self.spawn()
@@ -143,6 +146,27 @@ class Server:
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * 1024
         return 0
+
+    def written_bytes(self):
+        """Given to write calls so far; see bench/watch.h why not write_bytes."""
+        text = pathlib.Path(f"/proc/{self.pid}/io").read_text()
+        return int(text.split("wchar:", 1)[1].split()[0])
+
+    def cpu_s(self):
+        """Of all threads that are there."""
+        found = pathlib.Path(f"/proc/{self.pid}/task").glob("*/schedstat")
+        return sum(int(path.read_text().split()[0]) for path in found) / 1e9
+
+    def forget_cache(self, everything):
+        """Its files leave the page cache, and, if that is wanted and allowed, all else does."""
+        for path in self.data.rglob("*"):
+            if path.is_file():
+                with open(path, "rb") as f:
+                    os.fsync(f.fileno())
+                    os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        if everything:
+            with contextlib.suppress(OSError):
+                pathlib.Path("/proc/sys/vm/drop_caches").write_text("3")
 
     def sleeps(self):
         """How often its threads went to sleep so far."""
