@@ -23,7 +23,7 @@ static void check(bool good)
 
 static void copy_row(const struct tr_cells *from, uint32_t row, struct tr_cells *to)
 {
-    struct tr_cells_walk walk = tr_cells_from(row, 0);
+    struct tr_cells_walk walk = tr_cells_from(from, row, 0);
     uint32_t fresh = tr_cells_new_row(to);
     uint8_t bytes[PIECE];
     size_t len;
@@ -35,7 +35,7 @@ static void copy_row(const struct tr_cells *from, uint32_t row, struct tr_cells 
 
 static void compare(const struct tr_cells *a, const struct tr_cells *b, uint32_t row)
 {
-    struct tr_cells_walk wa = tr_cells_from(row, 0);
+    struct tr_cells_walk wa = tr_cells_from(a, row, 0);
     struct tr_cells_walk wb = wa;
     struct tr_cell x;
     struct tr_cell y;

@@ -40,6 +40,7 @@ void sim_oracle_reset(struct sim_oracle *o, const struct sim_params *params, str
     o->params = params;
     o->disk = disk;
     o->prefix.disk = disk;
+    o->prefix.hour_us = params->hour_us;
     for (unsigned i = 0; i < SIM_ASKS_MAX; i++) {
         o->asks[i].oracle = o;
     }

@@ -15,6 +15,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "engine/cells.h"
 #include "engine/group.h"
 #include "engine/record.h"
 #include "sim_disk.h"
@@ -127,6 +128,8 @@ static void add_row(void *ctx, const struct tr_job_fact *f)
         .buries = f->buries,
         .kicks = f->kicks,
     };
+    row->number = f->number;
+    row->cell = f->cell;
     row->away = f->far;
     row->unread = f->far && !read_record(reader->p, f, row);
     if (f->body != NULL) {
@@ -151,6 +154,8 @@ static void add_run_row(struct reader *reader, const struct tr_record *rec)
                             .due_us = rec->due_us,
                             .dead_seq = rec->mask & TR_FIELD(DEAD) ? rec->dead.seq : 0,
                             .away = true,
+                            .number = rec->topic,
+                            .cell = rec->flags & TR_RF_CELL,
                             .topic = (uint32_t)topic};
     set_fields(row, rec);
     if (topic < 0) { /* the model has not heard of the number yet */
@@ -248,6 +253,60 @@ void sim_prefix_read(struct sim_prefix *p, const struct tr_engine *e)
     read_into(p, e, &p->now);
 }
 
+/* ---- Cells of the forecast. */
+
+struct cells {
+    const struct sim_rows *rows;
+    struct sim_prefix *p;
+    uint64_t sums[2]; /* what the cells of topics count, and those of all */
+};
+
+static bool is_counted(const struct sim_prefix *p, const struct sim_row *row,
+                       const struct tr_cell_fact *cell)
+{
+    uint64_t real = row->due_us / p->hour_us;
+    uint64_t hour = real < TR_CELL_HOUR_MAX ? real : TR_CELL_HOUR_MAX;
+    uint64_t when = row->cell == TR_RF_CELL_HOUR ? hour * 2 + 1 : hour / 24 * 24 * 2;
+
+    return row->dead_seq == 0 && when == cell->when &&
+           (cell->number == 0 || row->number == cell->number);
+}
+
+static void check_cell(void *ctx, const struct tr_cell_fact *cell)
+{
+    struct cells *c = ctx;
+    uint64_t count = 0;
+
+    for (size_t i = 0; i < c->rows->count; i++) {
+        count += is_counted(c->p, &c->rows->rows[i], cell);
+    }
+    if (count != cell->count) {
+        sim_fail(c->p->report, "I16",
+                 "at batch %" PRIu64 " cell %" PRIu32 " of topic %" PRIu32 " counts %" PRIu32
+                 ", but there are %" PRIu64 " jobs",
+                 c->rows->batch, cell->when, cell->number, cell->count, count);
+    }
+    c->sums[cell->number == 0] += cell->count;
+}
+
+static void check_cells(struct sim_prefix *p, const struct tr_engine *e,
+                        const struct sim_rows *rows)
+{
+    struct cells c = {.rows = rows, .p = p};
+    uint64_t live = 0;
+
+    for (size_t i = 0; i < rows->count; i++) {
+        live += rows->rows[i].dead_seq == 0;
+    }
+    tr_engine_cells(e, check_cell, &c);
+    if (c.sums[0] != live || c.sums[1] != live) {
+        sim_fail(p->report, "I16",
+                 "at batch %" PRIu64 " the cells of topics count %" PRIu64 " jobs, those of all "
+                 "%" PRIu64 ", but there are %" PRIu64,
+                 rows->batch, c.sums[0], c.sums[1], live);
+    }
+}
+
 /* Room at the end; earlier snapshots that were given up lend their memory. */
 static struct sim_rows *new_snap(struct sim_prefix *p, uint64_t batch)
 {
@@ -287,12 +346,16 @@ uint64_t sim_prefix_newest(const struct sim_prefix *p)
 
 void sim_prefix_closed(struct sim_prefix *p, const struct tr_engine *e, uint64_t batch)
 {
+    struct sim_rows *snap;
+
     if (p->count > 0 && batch <= sim_prefix_newest(p)) {
         sim_fail(p->report, "I6", "batch %" PRIu64 " is closed after batch %" PRIu64, batch,
                  sim_prefix_newest(p));
         return;
     }
-    read_into(p, e, new_snap(p, batch));
+    snap = new_snap(p, batch);
+    read_into(p, e, snap);
+    check_cells(p, e, snap);
 }
 
 static void raise_rid_high(struct sim_prefix *p, const struct sim_rows *r)
@@ -435,5 +498,6 @@ void sim_prefix_recovered(struct sim_prefix *p, const struct tr_engine *e, uint6
     p->count = 0;
     snap = new_snap(p, batch);
     read_into(p, e, snap);
+    check_cells(p, e, snap);
     raise_rid_high(p, snap);
 }

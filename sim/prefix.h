@@ -23,8 +23,9 @@ struct sim_row {
     uint32_t topic;     /* index */
     uint32_t priority, body_len;
     uint32_t reserves, timeouts, releases, buries, kicks;
-    bool away;   /* not in memory */
-    bool unread; /* its record cannot be read: only id, rid, topic and due_us are known */
+    uint32_t number, cell; /* of its topic; its kind of cell */
+    bool away;             /* not in memory */
+    bool unread;           /* its record cannot be read: only id, rid, topic and due_us are known */
 };
 
 struct sim_rows {
@@ -45,6 +46,7 @@ struct sim_prefix {
     const struct sim_disk *disk; /* where the records of far jobs are */
     struct sim_harm harm;        /* ... but for those of a damaged run */
     struct sim_report *report;
+    uint64_t hour_us;  /* of the cells */
     uint64_t rid_high; /* highest rid in any batch that is surely durable */
 };
 

@@ -168,6 +168,8 @@ static int open_engine(struct sim_run *r)
     c.many_topics = p->many_topics;
     c.near_us = p->near_us;
     c.far_max = p->far_max;
+    c.cells_max = p->cells_max;
+    c.hour_us = p->hour_us;
     c.promote_slots = p->promote_slots;
     c.checkpoint_us = p->checkpoint_us;
     c.idle_us = p->idle_us;

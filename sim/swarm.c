@@ -61,6 +61,8 @@ static void draw_config(struct sim_params *p, struct tr_rng *rng)
     p->near_us = sim_spread(rng, 1, 100) * (sim_dice(rng, 70) ? 10 * MS : 60000 * MS);
     p->promote_slots = sim_dice(rng, 60) ? (unsigned)sim_between(rng, 1, 3) : 0;
     p->far_max = sim_spread(rng, 1, 200);
+    p->cells_max = sim_dice(rng, 40) ? sim_spread(rng, 1, 60) : 1 << 20;
+    p->hour_us = sim_spread(rng, 1 * SEC, 3600 * SEC);
     p->checkpoint_us = sim_spread(rng, 5 * MS, 30 * SEC);
     p->idle_us = sim_spread(rng, 10 * MS, 10 * SEC);
     p->mem_bytes = 64 * KIB * KIB;

@@ -58,6 +58,8 @@ struct sim_params {
     unsigned many_topics;
     uint64_t near_us;
     uint64_t far_max;
+    uint64_t cells_max;
+    uint64_t hour_us;
     unsigned promote_slots;
     uint64_t checkpoint_us;
     uint64_t idle_us;

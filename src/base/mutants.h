@@ -40,6 +40,10 @@
     X(APPLIED_TWICE, "R25", "the checkpoint's last batch is applied again", "replay.c:apply", "generic", 500) \
     X(NOT_FROZEN, "R25", "what changes while a checkpoint is made is not copied first", "checkpoint.c:tr_freeze_job", "generic", 2000) \
     X(COUNT_NOT_FROZEN, "R25", "a topic is counted as it is when its row is copied", "state.c:count", "generic", 2000) \
+    X(CELL_NOT_FROZEN, "R25", "a cell that changes while a checkpoint is made is not copied first", "checkpoint.c:tr_freeze_cell", "generic", 2000) \
+    X(CELLS_TWICE, "R25", "a job that is met at its RELOG is counted again", "state.c:apply_relog", "relog", 2000) \
+    X(KILL_ANY_CELL, "R32", "a kill is counted in an hour though its job was in a day", "state.c:tr_state_kill", "generic", 2000) \
+    X(ALTER_OLD_IGNORED, "R32", "the replay does not look at what an ALTER says was before", "state.c:recount_altered", "relog", 5000) \
     X(NO_RESERVE, "R26", "pushes may use the last slot", "space.c:tr_space_push_ok", "full", 2000) \
     X(LATE_ALLOCATION, "R26", "checkpoints get their blocks when they are written", "recover.c:make_room", "full", 5000) \
     X(LEASE_IS_ATTEMPT, "R27", "the attempt count is the lease number", "handout.c:new_lease", "generic", 2000) \

@@ -102,17 +102,18 @@ static uint64_t key_at(uint32_t row, uint32_t when)
     return (uint64_t)row << 32 | when;
 }
 
-static uint32_t when_of(uint64_t due_us, uint32_t kind)
+uint32_t tr_cells_when(const struct tr_cells *c, uint64_t due_us, uint32_t kind)
 {
-    uint64_t hour = due_us / TR_CELL_HOUR_US;
+    uint64_t hour = due_us / c->hour_us;
 
     hour = hour < TR_CELL_HOUR_MAX ? hour : TR_CELL_HOUR_MAX;
-    return (uint32_t)(kind == TR_RF_CELL_HOUR ? hour * 2 + 1 : hour / DAY * DAY * 2);
+    return (uint32_t)(kind == TR_RF_CELL_HOUR ? hour * 2 + 1 : hour / c->day * c->day * 2);
 }
 
 void tr_cells_init(struct tr_cells *c, struct tr_mem *mem, uint64_t count_max)
 {
-    *c = (struct tr_cells){.mem = mem, .count_max = count_max};
+    *c = (struct tr_cells){
+        .mem = mem, .count_max = count_max, .hour_us = TR_CELL_HOUR_US, .day = DAY};
 }
 
 void tr_cells_fini(struct tr_cells *c)
@@ -132,7 +133,8 @@ void tr_cells_fini(struct tr_cells *c)
     if (c->top_room > 0) {
         tr_mem_free(c->mem, c->top, c->top_room * sizeof *c->top);
     }
-    tr_cells_init(c, c->mem, c->count_max);
+    *c = (struct tr_cells){
+        .mem = c->mem, .count_max = c->count_max, .hour_us = c->hour_us, .day = c->day};
 }
 
 uint32_t tr_cells_new_row(struct tr_cells *c)
@@ -512,12 +514,12 @@ static bool full(const struct tr_cells *c, uint32_t when)
 
 int tr_cells_make(struct tr_cells *c, uint32_t row, uint64_t due_us, uint32_t *kind)
 {
-    uint32_t hour = when_of(due_us, TR_RF_CELL_HOUR);
+    uint32_t hour = tr_cells_when(c, due_us, TR_RF_CELL_HOUR);
     bool room = c->count < c->count_max || find(c, key_at(row, hour)) != NULL;
 
     TR_CHECK(row != TR_CELLS_ALL);
     *kind = room && !full(c, hour) ? TR_RF_CELL_HOUR : TR_RF_CELL_DAY;
-    if (*kind == TR_RF_CELL_DAY && full(c, when_of(due_us, TR_RF_CELL_DAY))) {
+    if (*kind == TR_RF_CELL_DAY && full(c, tr_cells_when(c, due_us, TR_RF_CELL_DAY))) {
         return TARRY_EFULL;
     }
     return make_spares(c);
@@ -526,14 +528,21 @@ int tr_cells_make(struct tr_cells *c, uint32_t row, uint64_t due_us, uint32_t *k
 void tr_cells_add(struct tr_cells *c, uint32_t row, uint64_t due_us, uint32_t kind)
 {
     TR_CHECK(row != TR_CELLS_ALL);
-    bump(c, row, when_of(due_us, kind), 1);
-    bump(c, TR_CELLS_ALL, when_of(due_us, kind), 1);
+    bump(c, row, tr_cells_when(c, due_us, kind), 1);
+    bump(c, TR_CELLS_ALL, tr_cells_when(c, due_us, kind), 1);
     c->jobs++;
+}
+
+uint32_t tr_cells_count(const struct tr_cells *c, uint32_t row, uint32_t when)
+{
+    const struct item *item = find(c, key_at(row, when));
+
+    return item != NULL ? item->count : 0;
 }
 
 bool tr_cells_sub(struct tr_cells *c, uint32_t row, uint64_t due_us, uint32_t kind)
 {
-    uint32_t when = when_of(due_us, kind);
+    uint32_t when = tr_cells_when(c, due_us, kind);
 
     TR_CHECK(row != TR_CELLS_ALL);
     if (find(c, key_at(row, when)) == NULL) {
@@ -565,11 +574,11 @@ bool tr_cells_drop(struct tr_cells *c, uint32_t row, unsigned *work)
     return false;
 }
 
-struct tr_cells_walk tr_cells_from(uint32_t row, uint32_t hour)
+struct tr_cells_walk tr_cells_from(const struct tr_cells *c, uint32_t row, uint32_t hour)
 {
     uint32_t from = hour < TR_CELL_HOUR_MAX ? hour : TR_CELL_HOUR_MAX;
 
-    return (struct tr_cells_walk){.row = row, .from = from * 2, .at = from / DAY * DAY * 2};
+    return (struct tr_cells_walk){.row = row, .from = from * 2, .at = from / c->day * c->day * 2};
 }
 
 bool tr_cells_next(const struct tr_cells *c, struct tr_cells_walk *w, struct tr_cell *cell)
@@ -588,11 +597,21 @@ bool tr_cells_next(const struct tr_cells *c, struct tr_cells_walk *w, struct tr_
         }
         w->at = (uint64_t)item->when + 1;
         *cell = (struct tr_cell){.hour = item->when / 2,
+                                 .when = item->when,
                                  .kind = day ? TR_RF_CELL_DAY : TR_RF_CELL_HOUR,
                                  .count = item->count};
         return true;
     }
     return false;
+}
+
+size_t tr_cells_put(uint8_t *out, uint32_t when, uint32_t count, uint64_t *before)
+{
+    uint64_t now = (uint64_t)when + 1;
+    size_t len = tr_put_varint(out, now - *before);
+
+    *before = now;
+    return len + tr_put_varint(out + len, count);
 }
 
 size_t tr_cells_encode(const struct tr_cells *c, struct tr_cells_walk *w, uint8_t *out, size_t room)
@@ -603,11 +622,7 @@ size_t tr_cells_encode(const struct tr_cells *c, struct tr_cells_walk *w, uint8_
 
     TR_CHECK(room >= TR_CELL_BYTES_MAX);
     while (room - len >= TR_CELL_BYTES_MAX && tr_cells_next(c, w, &cell)) {
-        uint64_t now = (uint64_t)cell.hour * 2 + (cell.kind == TR_RF_CELL_HOUR) + 1;
-
-        len += tr_put_varint(out + len, now - before);
-        len += tr_put_varint(out + len, cell.count);
-        before = now;
+        len += tr_cells_put(out + len, cell.when, cell.count, &before);
     }
     return len;
 }
@@ -625,7 +640,7 @@ int tr_cells_decode(struct tr_cells *c, uint32_t row, const uint8_t *p, size_t l
         const struct item *all;
 
         if (r.bad || step == 0 || step > UINT32_MAX + UINT64_C(1) - before || count == 0 ||
-            count > UINT32_MAX || (when % 2 == 0 && when / 2 % DAY != 0)) {
+            count > UINT32_MAX || (when % 2 == 0 && when / 2 % c->day != 0)) {
             return TARRY_EDAMAGED;
         }
         all = find(c, key_at(TR_CELLS_ALL, (uint32_t)when));

@@ -43,12 +43,15 @@ struct tr_cells {
     uint64_t jobs;  /* counted now */
     uint64_t count; /* cells, of row 0 too */
     uint64_t count_max;
+    uint64_t hour_us; /* TR_CELL_HOUR_US; tests have shorter ones */
+    uint32_t day;     /* hours in a day */
     uint32_t last_row;
 };
 
 /* What a walk gives. */
 struct tr_cell {
     uint32_t hour;  /* since 1970; of a day its first */
+    uint32_t when;  /* of tr_cells_when */
     uint32_t kind;  /* TR_RF_CELL_HOUR or TR_RF_CELL_DAY */
     uint32_t count; /* jobs, not 0 */
 };
@@ -76,6 +79,10 @@ TR_MUST_USE int tr_cells_make(struct tr_cells *c, uint32_t row, uint64_t due_us,
 /* Counts a job, in its row and in row 0. After make. */
 void tr_cells_add(struct tr_cells *c, uint32_t row, uint64_t due_us, uint32_t kind);
 
+/* Where a job is counted: its cell among those of a row; and how many are. */
+uint32_t tr_cells_when(const struct tr_cells *c, uint64_t due_us, uint32_t kind);
+uint32_t tr_cells_count(const struct tr_cells *c, uint32_t row, uint32_t when);
+
 /* Counts it down again. Never needs memory. False: there is no such cell, and nothing changed. */
 TR_MUST_USE bool tr_cells_sub(struct tr_cells *c, uint32_t row, uint64_t due_us, uint32_t kind);
 
@@ -85,8 +92,11 @@ TR_MUST_USE bool tr_cells_drop(struct tr_cells *c, uint32_t row, unsigned *work)
 
 /* A walk over the cells of a row that end after the given hour began, in order of time; a day
  * stands before its hours. The cells may change between two calls. */
-struct tr_cells_walk tr_cells_from(uint32_t row, uint32_t hour);
+struct tr_cells_walk tr_cells_from(const struct tr_cells *c, uint32_t row, uint32_t hour);
 bool tr_cells_next(const struct tr_cells *c, struct tr_cells_walk *w, struct tr_cell *cell);
+
+/* Writes one cell of a row; *before is 0 at first, and goes on with it. Gives the bytes. */
+size_t tr_cells_put(uint8_t *out, uint32_t when, uint32_t count, uint64_t *before);
 
 /* Writes as many cells of a walk as fit; gives the bytes, 0 at its end. room is at least
  * TR_CELL_BYTES_MAX. */

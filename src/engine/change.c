@@ -101,10 +101,7 @@ static int move(struct tr_engine *e, struct tr_job *job, const struct tr_record 
     mv.mask |= TR_FIELD(OLD) | TR_FIELD(ID);
     mv.rid = e->state.next_rid;
     mv.id = job->id;
-    mv.old = (struct tr_kill){.rid = job->rid,
-                              .due_us = job->due_us,
-                              .topic = job->topic->number,
-                              .was_dead = job->dead_seq != 0};
+    mv.old = tr_tally_kill(job);
     mv.body = body;
     err = tr_state_apply(&e->state, &mv, e->log.open.no, &same);
     if (err == TARRY_OK) {
@@ -120,9 +117,30 @@ static void alter(struct tr_engine *e, struct tr_job *job, struct tr_record *rec
 
     rec->type = TR_REC_ALTER;
     rec->rid = job->rid;
+    if (rec->mask & (TR_FIELD(DUE) | TR_FIELD(DEAD))) {
+        rec->mask |= TR_FIELD(OLD); /* a replay may not have met the job */
+        rec->old = tr_tally_kill(job);
+    }
     TR_CHECK(tr_state_apply(&e->state, rec, e->log.open.no, &same) == TARRY_OK);
     TR_CHECK(same == job);
     tr_log_append(&e->log, rec, tr_engine_base(e), gated);
+}
+
+int tr_change_fits(struct tr_engine *e, const struct tr_job *job, struct tr_record *rec)
+{
+    struct tr_tally to = tr_tally_altered(tr_tally_job(job), rec);
+    uint32_t kind;
+    int err;
+
+    if ((rec->mask & (TR_FIELD(DUE) | TR_FIELD(DEAD))) == 0 || to.dead) {
+        return TARRY_OK;
+    }
+    err = tr_tally_kind(&e->state, to.topic, to.due_us, &kind);
+    if (err == TARRY_OK && kind != (job->flags & TR_RF_CELL)) {
+        rec->mask |= TR_FIELD(FLAGS);
+        rec->flags = (job->flags & ~(uint32_t)TR_RF_CELL) | kind;
+    }
+    return err;
 }
 
 int tr_change_revise(struct tr_engine *e, struct tr_job *job, struct tr_record *rec, bool gated)
@@ -131,6 +149,9 @@ int tr_change_revise(struct tr_engine *e, struct tr_job *job, struct tr_record *
     size_t bytes = (size_t)2 * TR_RECORD_HEAD_MAX + (moves ? job->body_len : 0);
     int err = tr_log_reserve(&e->log, bytes, 2);
 
+    if (err == TARRY_OK) {
+        err = tr_change_fits(e, job, rec);
+    }
     if (err != TARRY_OK) {
         return err;
     }
@@ -200,9 +221,12 @@ static int push_job(struct tr_engine *e, struct tr_req *r, struct tr_topic *t)
         return TARRY_ENOMEM;
     }
     rec.mask |= r->delay_us != 0 ? TR_FIELD(DELAY) : 0;
-    rec.mask |= r->beanstalk ? TR_FIELD(FLAGS) : 0;
-    rec.flags = r->beanstalk ? TR_RF_BEANSTALK : 0;
-    err = tr_state_apply(&e->state, &rec, e->log.open.no, &job);
+    err = tr_tally_kind(&e->state, t, rec.due_us, &rec.flags);
+    rec.flags |= r->beanstalk ? TR_RF_BEANSTALK : 0;
+    rec.mask |= rec.flags != 0 ? TR_FIELD(FLAGS) : 0;
+    if (err == TARRY_OK) {
+        err = tr_state_apply(&e->state, &rec, e->log.open.no, &job);
+    }
     if (err != TARRY_OK) {
         tr_jobs_free_body(&e->state.jobs, copy, (uint32_t)r->body_len);
         return err;
@@ -285,7 +309,8 @@ static enum tr_verdict delete_far(struct tr_engine *e, struct tr_req *r, uint64_
 {
     const struct tr_far_entry *entry = tr_far_find(&e->state.jobs.far, rid);
     struct tr_topic *t = tr_topics_by_number(&e->state.topics, entry->topic);
-    struct tr_kill kill = {.rid = rid, .due_us = entry->due_us, .topic = entry->topic};
+    struct tr_kill kill = {
+        .rid = rid, .due_us = entry->due_us, .topic = entry->topic, .cell = (uint8_t)entry->cell};
     int err = tr_log_reserve(&e->log, TR_RECORD_HEAD_MAX, 1);
 
     if (err != TARRY_OK) {
@@ -331,8 +356,7 @@ static enum tr_verdict delete_job(struct tr_engine *e, struct tr_req *r)
     tr_view_fill(e, job, &r->out.job);
 
     struct tr_topic *t = job->topic;
-    struct tr_kill kill = {
-        .rid = job->rid, .due_us = job->due_us, .topic = t->number, .was_dead = job->dead_seq != 0};
+    struct tr_kill kill = tr_tally_kill(job);
 
     tr_log_kill(&e->log, kill, held ? TR_WHY_ACKED : TR_WHY_CANCELLED, tr_engine_base(e), true);
     tr_change_unschedule(e, job);
@@ -465,7 +489,7 @@ static enum tr_verdict kick(struct tr_engine *e, struct tr_req *r)
     return end(e, r, r->out.number != 0 && err != TARRY_EFULL ? TARRY_OK : err);
 }
 
-static int edit_body(struct tr_engine *e, struct tr_job *job, const struct tr_record *rec,
+static int edit_body(struct tr_engine *e, struct tr_job *job, struct tr_record *rec,
                      const struct tr_req *r)
 {
     uint8_t *copy;
@@ -483,6 +507,9 @@ static int edit_body(struct tr_engine *e, struct tr_job *job, const struct tr_re
         return TARRY_EFULL;
     }
     err = tr_log_reserve(&e->log, r->body_len + (size_t)2 * TR_RECORD_HEAD_MAX, 2);
+    if (err == TARRY_OK) {
+        err = tr_change_fits(e, job, rec);
+    }
     if (err != TARRY_OK) {
         return err;
     }

@@ -8,7 +8,7 @@
  *     10  u16  rows
  *     12  u32  bytes used, these 32 included
  *     16  u32  page number
- *     20  u32  page 0: 1: topics are counted; else 0
+ *     20  u32  page 0: 1: topics are counted, + 2: so are cells; else 0
  *     24  u64  batch
  *     32       rows, none of which crosses a page
  *
@@ -22,6 +22,8 @@
  *     3 CHANGES  ALTER record (base rid 0, clock 0) of a job whose record is outdated
  *     4 COUNTS   varint topic number, varint jobs; only topics that have some. Page 0 says at byte
  *                20 whether there are such rows: an older store has none
+ *     5 CELLS    varint topic number, u8 length, then so many bytes of cells of this topic (see
+ *                cells.c); each cell is in one row. Byte 20 of page 0 tells of these, too
  *
  * A row that is a record has a crc of its own. Every page carries the batch, so pages of two
  * checkpoints can never be taken for one: a write cut short leaves some of each.
@@ -35,6 +37,9 @@
  *     TOPICS   by number. One that goes is copied first. Here more than was there does no harm: a
  *              topic that is new since is without jobs, a newer dead_seq leaves a gap.
  *     COUNTS   with the topics; what a topic had is kept when that changes (topic->jobs_then).
+ *     CELLS    by topic and time. One that is about to change and was not reached is copied, in a
+ *              row of its own, and remembered so that it is passed over later. A new one is only
+ *              remembered.
  *     CHANGES  the altered jobs. job->row is the number of the freeze that has dealt with it; such
  *              a job moves to the end of the list, where newly altered ones go too:
  *
@@ -69,7 +74,11 @@ enum {
     CHANGE_MAX = 144, /* an ALTER with every field at its widest */
     TOPIC_ROW_MAX = 300,
     COUNT_ROW_MAX = 16,
+    CELL_ROW_MAX = 5 + 1 + 255,
+    CELL_MAX = 5 + 1 + TR_CELL_BYTES_MAX, /* one in a row of its own */
 };
+
+enum { COUNTS_TOLD = 1, CELLS_TOLD = 2 }; /* by the first page */
 
 enum { BITS_UNITS = 64 }; /* of work, to copy a chunk of L */
 
@@ -307,6 +316,90 @@ static int copy_topics(struct tr_freeze *f, unsigned *work)
     return TARRY_OK;
 }
 
+/* A row of cells is put together. */
+struct cell_row {
+    uint8_t bytes[255];
+    size_t len;
+    uint64_t before;
+};
+
+static int add_cells(struct tr_freeze *f, uint32_t topic, struct cell_row *cells)
+{
+    uint8_t row[CELL_ROW_MAX];
+    size_t len = tr_put_varint(row, topic);
+    int err = TARRY_OK;
+
+    if (cells->len != 0) {
+        row[len++] = (uint8_t)cells->len;
+        memcpy(row + len, cells->bytes, cells->len);
+        err = add_row(f, TR_PAGE_CELLS, row, len + cells->len);
+    }
+    cells->len = 0;
+    cells->before = 0;
+    return err;
+}
+
+static uint64_t cell_key(uint32_t row, uint32_t when)
+{
+    return (uint64_t)row << 32 | when;
+}
+
+/* All cells of one topic, from where the walk is. */
+static int copy_cells_of(struct tr_freeze *f, const struct tr_topic *t, unsigned *work)
+{
+    struct cell_row cells = {.len = 0};
+    struct tr_cell cell;
+    bool more = true;
+    int err = TARRY_OK;
+
+    f->cells.row = t->row; /* it may have got one, or another, since */
+    while (err == TARRY_OK && *work > 0 && more) {
+        more = t->row != 0 && tr_cells_next(&f->state->cells, &f->cells, &cell);
+        --*work;
+        if (!more || tr_map_find(&f->cells_changed, cell_key(t->row, cell.when)) != NULL) {
+            continue;
+        }
+        cells.len += tr_cells_put(cells.bytes + cells.len, cell.when, cell.count, &cells.before);
+        if (cells.len + TR_CELL_BYTES_MAX > sizeof cells.bytes) {
+            err = add_cells(f, t->number, &cells);
+        }
+    }
+    if (err == TARRY_OK) {
+        err = add_cells(f, t->number, &cells);
+    }
+    return err == TARRY_OK && more ? TARRY_EFULL : err;
+}
+
+static void next_cells(struct tr_freeze *f, struct tr_list *topic)
+{
+    f->cells_of = topic;
+    if (topic != &f->state->topics.all) {
+        f->cells =
+            tr_cells_from(&f->state->cells, TR_CONTAINER_OF(topic, struct tr_topic, link)->row, 0);
+    }
+}
+
+static int copy_cells(struct tr_freeze *f, unsigned *work)
+{
+    struct tr_state *s = f->state;
+
+    if (!tr_tally_drop(s, work)) { /* rows that it has and the state has not */
+        return TARRY_EFULL;
+    }
+    if (f->failed) {
+        return TARRY_ENOMEM;
+    }
+    while (f->cells_of != &s->topics.all) {
+        int err = copy_cells_of(f, TR_CONTAINER_OF(f->cells_of, struct tr_topic, link), work);
+
+        if (err != TARRY_OK) {
+            return err;
+        }
+        next_cells(f, f->cells_of->next);
+    }
+    return TARRY_OK;
+}
+
 static int copy_change(struct tr_freeze *f, struct tr_job *job)
 {
     uint8_t row[TR_RECORD_HEAD_MAX];
@@ -351,7 +444,7 @@ static void finish(struct tr_freeze *f)
     tr_put_le(m + TR_UUID + 32, f->altered, 8);
     tr_put_le(page + 10, 1, 2);
     tr_put_le(page + 12, HEAD + META_LEN, 4);
-    tr_put_le(page + 20, 1, 4);
+    tr_put_le(page + 20, COUNTS_TOLD | CELLS_TOLD, 4);
     close_page(p, 0);
     for (unsigned k = 0; k < TR_PAGE_KINDS; k++) {
         if (f->open[k] != 0) {
@@ -365,6 +458,7 @@ static void leave(struct tr_freeze *f)
 {
     f->state->freeze = NULL;
     tr_bitmap_fini(&f->cleared);
+    tr_map_fini(&f->cells_changed);
     *f = (struct tr_freeze){0};
 }
 
@@ -395,6 +489,8 @@ int tr_freeze_begin(struct tr_freeze *f, struct tr_pages *p, struct tr_state *s,
                             .topic = s->topics.all.next};
     memcpy(f->uuid, uuid, TR_UUID);
     tr_bitmap_init(&f->cleared, p->mem);
+    tr_map_init(&f->cells_changed, p->mem);
+    next_cells(f, s->topics.all.next);
     s->jobs.freeze_no++;
     s->freeze = f;
     return TARRY_OK;
@@ -414,7 +510,14 @@ int tr_freeze_step(struct tr_freeze *f, unsigned *work)
     if (err == TARRY_OK && f->step == TR_PAGE_TOPICS) {
         err = copy_topics(f, work);
         if (err == TARRY_OK) {
+            f->step = TR_PAGE_CELLS;
+        }
+    }
+    if (err == TARRY_OK && f->step == TR_PAGE_CELLS) {
+        err = copy_cells(f, work);
+        if (err == TARRY_OK) {
             f->step = TR_PAGE_CHANGES;
+            tr_map_fini(&f->cells_changed);
         }
     }
     if (err == TARRY_OK) {
@@ -450,8 +553,51 @@ void tr_freeze_job(struct tr_freeze *f, struct tr_job *job, bool dies)
     }
 }
 
+/* Has the walk come past this cell? What is new then is not in the checkpoint either way. */
+static bool cell_passed(const struct tr_freeze *f, uint32_t topic, uint32_t when)
+{
+    const struct tr_topic *at = TR_CONTAINER_OF(f->cells_of, struct tr_topic, link);
+
+    return f->step == TR_PAGE_CHANGES || f->cells_of == &f->state->topics.all ||
+           topic < at->number || (topic == at->number && when < f->cells.at);
+}
+
+static void copy_cell(struct tr_freeze *f, uint32_t topic, uint64_t key, uint32_t count)
+{
+    struct cell_row cells = {.len = 0};
+
+    if (tr_map_find(&f->cells_changed, key) != NULL) {
+        return;
+    }
+    if (count != 0) {
+        cells.len = tr_cells_put(cells.bytes, (uint32_t)key, count, &cells.before);
+    }
+    if (tr_map_put(&f->cells_changed, key, f) != TARRY_OK ||
+        add_cells(f, topic, &cells) != TARRY_OK) {
+        f->failed = true;
+    }
+}
+
+void tr_freeze_cell(struct tr_freeze *f, const struct tr_topic *t, uint32_t when)
+{
+    if (!f->failed && !TR_MUTANT(CELL_NOT_FROZEN) && !cell_passed(f, t->number, when)) {
+        copy_cell(f, t->number, cell_key(t->row, when),
+                  tr_cells_count(&f->state->cells, t->row, when));
+    }
+}
+
+void tr_freeze_dropped(struct tr_freeze *f, const struct tr_dropped *d, const struct tr_cell *cell)
+{
+    if (!f->failed && !cell_passed(f, d->topic, cell->when)) {
+        copy_cell(f, d->topic, cell_key(d->row, cell->when), cell->count);
+    }
+}
+
 void tr_freeze_topic(struct tr_freeze *f, const struct tr_topic *t)
 {
+    if (f->cells_of == &t->link) { /* it has none left */
+        next_cells(f, t->link.next);
+    }
     if (f->topic == &f->state->topics.all ||
         TR_CONTAINER_OF(f->topic, struct tr_topic, link)->number > t->number) {
         return; /* it is copied */
@@ -493,11 +639,15 @@ uint64_t tr_checkpoint_bound(const struct tr_state *s, uint64_t more)
     uint64_t sparse = alive * (10 + 2); /* the worst: each job alone in its block */
     uint64_t dense = ((s->next_rid + more) / BLOCK_RIDS + 1) * ROW_MAX;
     uint64_t bits = sparse < dense ? sparse : dense;
+    uint64_t cells = s->cells.count + jobs; /* each job in memory may move to another one, */
+
+    cells = cells < alive ? cells : alive; /* but none is empty */
 
     return TR_PAGE *
            (TR_PAGE_KINDS + bits / (TR_PAGE - HEAD - ROW_MAX) +
             jobs / ((TR_PAGE - HEAD) / CHANGE_MAX) + topics / ((TR_PAGE - HEAD) / TOPIC_ROW_MAX) +
-            topics / ((TR_PAGE - HEAD) / COUNT_ROW_MAX));
+            topics / ((TR_PAGE - HEAD) / COUNT_ROW_MAX) +
+            cells * CELL_MAX / (TR_PAGE - HEAD - CELL_ROW_MAX));
 }
 
 uint64_t tr_checkpoint_pages(const uint8_t *page, const uint8_t uuid[TR_UUID], uint64_t batch)
@@ -586,7 +736,6 @@ static int load_bits(struct tr_reader *r, struct tr_state *s)
 static int load_change(struct tr_reader *r, struct tr_state *s)
 {
     struct tr_record rec;
-    struct tr_job *job;
     size_t used = 0;
     int err = tr_record_decode(r->at, tr_reader_left(r), (struct tr_base){0}, &rec, &used);
 
@@ -594,7 +743,21 @@ static int load_change(struct tr_reader *r, struct tr_state *s)
         return err != TARRY_OK ? err : TARRY_EDAMAGED;
     }
     (void)tr_read_bytes(r, used);
-    return tr_state_apply(s, &rec, 0, &job);
+    return tr_state_meet_change(s, &rec);
+}
+
+static int load_cells(struct tr_reader *r, struct tr_state *s)
+{
+    uint64_t number = tr_read_varint(r);
+    size_t len = (size_t)tr_read_le(r, 1);
+    const uint8_t *p = tr_read_bytes(r, len);
+    struct tr_topic *t =
+        number <= UINT32_MAX ? tr_topics_by_number(&s->topics, (uint32_t)number) : NULL;
+
+    if (p == NULL || t == NULL) {
+        return TARRY_EDAMAGED;
+    }
+    return tr_cells_decode(&s->cells, tr_tally_row(s, t), p, len);
 }
 
 static int load_count(struct tr_reader *r, struct tr_state *s)
@@ -623,6 +786,7 @@ static int load_kind(const uint8_t *bytes, size_t pages, enum tr_page_kind kind,
             err = kind == TR_PAGE_TOPICS   ? load_topic(&r, s)
                   : kind == TR_PAGE_BITS   ? load_bits(&r, s)
                   : kind == TR_PAGE_COUNTS ? load_count(&r, s)
+                  : kind == TR_PAGE_CELLS  ? load_cells(&r, s)
                                            : load_change(&r, s);
         }
         if (err != TARRY_OK) {
@@ -652,8 +816,12 @@ int tr_checkpoint_load(const uint8_t *bytes, size_t pages, struct tr_state *s)
     if (s->jobs.alive.members != tr_get_le(m + TR_UUID + 24, 8)) {
         return TARRY_EDAMAGED;
     }
-    s->recount = tr_get_le(bytes + 20, 4) == 0;
-    return s->recount ? TARRY_OK : load_kind(bytes, pages, TR_PAGE_COUNTS, s);
+    s->recount = (tr_get_le(bytes + 20, 4) & COUNTS_TOLD) == 0;
+    s->recells = (tr_get_le(bytes + 20, 4) & CELLS_TOLD) == 0;
+    if (!s->recount) {
+        err = load_kind(bytes, pages, TR_PAGE_COUNTS, s);
+    }
+    return err == TARRY_OK && !s->recells ? load_kind(bytes, pages, TR_PAGE_CELLS, s) : err;
 }
 
 int tr_checkpoint_load_changes(const uint8_t *bytes, size_t pages, struct tr_state *s)

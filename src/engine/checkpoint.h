@@ -24,6 +24,7 @@ enum tr_page_kind {
     TR_PAGE_BITS,
     TR_PAGE_CHANGES,
     TR_PAGE_COUNTS,
+    TR_PAGE_CELLS,
     TR_PAGE_KINDS
 };
 
@@ -54,10 +55,13 @@ struct tr_freeze {
     uint32_t next_topic;
     uint64_t jobs;
     uint64_t altered;
-    uint64_t chunk;           /* BITS: the next one of L */
-    struct tr_bitmap cleared; /* BITS: rids that have died since, in this chunk or later ones */
-    struct tr_list *topic;    /* TOPICS: the next one */
-    bool failed;              /* there was no memory for something that had to be copied */
+    uint64_t chunk;              /* BITS: the next one of L */
+    struct tr_bitmap cleared;    /* BITS: rids that have died since, in this chunk or later ones */
+    struct tr_list *topic;       /* TOPICS: the next one */
+    struct tr_list *cells_of;    /* CELLS: the topic whose cells are next, */
+    struct tr_cells_walk cells;  /* from here on, */
+    struct tr_map cells_changed; /* but for these, which have been dealt with */
+    bool failed;                 /* there was no memory for something that had to be copied */
 };
 
 /* Begins to make the pages of s as it is now, at the end of `batch`. TARRY_ENOMEM: nothing is
@@ -75,6 +79,10 @@ void tr_freeze_cancel(struct tr_freeze *f);
 /* A job of the state is about to change; `dies`: its rid, too. The second: a far job is to die. */
 void tr_freeze_job(struct tr_freeze *f, struct tr_job *job, bool dies);
 void tr_freeze_rid(struct tr_freeze *f, uint64_t rid);
+
+/* A cell of a topic is about to change, or one of a row on its way out. */
+void tr_freeze_cell(struct tr_freeze *f, const struct tr_topic *t, uint32_t when);
+void tr_freeze_dropped(struct tr_freeze *f, const struct tr_dropped *d, const struct tr_cell *cell);
 
 /* A topic is about to go. */
 void tr_freeze_topic(struct tr_freeze *f, const struct tr_topic *t);

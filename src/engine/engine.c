@@ -41,6 +41,8 @@ void tr_engine_config_init(struct tr_engine_config *c, struct tr_mem *mem)
         .seal_us = 50000,
         .near_us = 60000000,
         .far_max = 1000000,
+        .cells_max = TR_CELLS_MAX_DEFAULT,
+        .hour_us = TR_CELL_HOUR_US,
         .promote_slots = 4,
         .lazy_us = 100000,
         .gather_us = 5000,
@@ -663,6 +665,8 @@ static void far_facts(const struct tr_engine *e, tr_fact_fn *fn, void *ctx)
                                        .id = tr_far_id(far, rid),
                                        .due_us = entry->due_us,
                                        .topic = t->name,
+                                       .number = t->number,
+                                       .cell = entry->cell,
                                        .topic_len = t->name_len,
                                        .far = true,
                                        .off = entry->off,
@@ -691,6 +695,8 @@ void tr_engine_facts(const struct tr_engine *e, tr_fact_fn *fn, void *ctx)
             .delay_us = job->delay_us,
             .ttr_us = job->ttr_us,
             .topic = job->topic->name,
+            .number = job->topic->number,
+            .cell = job->flags & TR_RF_CELL,
             .topic_len = job->topic->name_len,
             .priority = job->priority,
             .body_len = job->body_len,
@@ -708,6 +714,33 @@ void tr_engine_facts(const struct tr_engine *e, tr_fact_fn *fn, void *ctx)
         fn(ctx, &fact);
     }
     far_facts(e, fn, ctx);
+}
+
+static void cell_facts(const struct tr_engine *e, uint32_t number, uint32_t row, tr_cell_fn *fn,
+                       void *ctx)
+{
+    struct tr_cells_walk w = tr_cells_from(&e->state.cells, row, 0);
+    struct tr_cell cell;
+
+    while (tr_cells_next(&e->state.cells, &w, &cell)) {
+        struct tr_cell_fact fact = {.number = number, .when = cell.when, .count = cell.count};
+
+        fn(ctx, &fact);
+    }
+}
+
+void tr_engine_cells(const struct tr_engine *e, tr_cell_fn *fn, void *ctx)
+{
+    const struct tr_list *all = &e->state.topics.all;
+
+    cell_facts(e, 0, TR_CELLS_ALL, fn, ctx);
+    for (const struct tr_list *n = all->next; n != all; n = n->next) {
+        const struct tr_topic *t = TR_CONTAINER_OF(n, struct tr_topic, link);
+
+        if (t->row != 0) {
+            cell_facts(e, t->number, t->row, fn, ctx);
+        }
+    }
 }
 
 bool tr_engine_ok(const struct tr_engine *e)

@@ -43,6 +43,8 @@ struct tr_engine_config {
     uint64_t near_us;          /* jobs due within this are in memory */
     uint64_t far_max;          /* far jobs in slots; with more the oldest slots become a group */
     unsigned promote_slots;    /* so many of them at a time; 0: never */
+    uint64_t cells_max;        /* of the forecast; with more, jobs are counted by day */
+    uint64_t hour_us;          /* of its cells; a store has always the same. For tests */
     uint64_t lazy_us;          /* an ATTEMPT waits at most so long for company */
     uint64_t gather_us;        /* weak sync: so does everything, */
     uint64_t gather_bytes;     /* or until there is so much of it */
@@ -153,6 +155,8 @@ struct tr_job_fact {
     char file[TR_IO_NAME_MAX]; /* here */
     uint64_t off;
     uint32_t len;
+    uint32_t number; /* of its topic */
+    uint32_t cell;   /* kind of cell in which it is counted, if it is not dead */
 };
 /* A group of run files, whose jobs are no facts: who wants to know must read them. */
 struct tr_group_fact {
@@ -168,6 +172,15 @@ void tr_engine_groups(const struct tr_engine *e, tr_group_fn *fn, void *ctx);
 bool tr_engine_only_in_run(const struct tr_engine *e, uint64_t rid); /* alive, and nowhere else */
 
 void tr_engine_facts(const struct tr_engine *e, tr_fact_fn *fn, void *ctx);
+
+/* The cells of each topic, and those of all (number 0); see cells.h. */
+struct tr_cell_fact {
+    uint32_t number;
+    uint32_t when;
+    uint32_t count;
+};
+typedef void tr_cell_fn(void *ctx, const struct tr_cell_fact *fact);
+void tr_engine_cells(const struct tr_engine *e, tr_cell_fn *fn, void *ctx);
 
 /* Checks all invariants; for TR_SLOW_CHECK and tests. */
 bool tr_engine_ok(const struct tr_engine *e);

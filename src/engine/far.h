@@ -28,7 +28,8 @@ struct tr_far_entry {
     bool loading : 1; /* its record is being read */
     bool bad : 1;     /* it cannot be read: reported, and left alone */
     bool located : 1; /* its record is in a run: it is here only because somebody asked */
-    bool again : 1;   /* replay: the record was written again (RELOG) */
+    unsigned cell : 2;
+    bool again : 1; /* replay: the record was written again (RELOG) */
 };
 
 /* Neighbours, in the order of their rids. */

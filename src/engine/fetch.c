@@ -64,6 +64,7 @@ static struct tr_far_entry entry_of(const struct tr_group *g, const struct tr_si
         .topic = job->topic,
         .off = (uint32_t)tr_place_off(job->place),
         .len = tr_place_len(job->place),
+        .cell = (unsigned)job->cell & TR_RF_CELL,
         .slot = (uint16_t)g->runs[tr_place_piece(job->place)].number,
         .located = true,
     };
@@ -317,7 +318,10 @@ static int take_record(struct tr_engine *e, const struct tr_record *rec, uint64_
     const struct tr_far_entry *known = tr_far_find(&e->state.jobs.far, rec->rid);
     struct tr_group *g = e->fetch.block.group;
     struct tr_far_entry entry;
-    struct tr_side_job side = {.due_us = rec->due_us, .topic = rec->topic, .place = place};
+    struct tr_side_job side = {.due_us = rec->due_us,
+                               .topic = rec->topic,
+                               .place = place,
+                               .cell = rec->flags & TR_RF_CELL};
     int err = TARRY_OK;
 
     if (!tr_bitmap_test(&e->state.jobs.alive, rec->rid) ||

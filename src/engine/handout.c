@@ -637,6 +637,9 @@ static enum tr_verdict reserve_job(struct tr_engine *e, struct tr_req *r)
     }
     err = tr_log_reserve(&e->log, (size_t)3 * TR_RECORD_HEAD_MAX + job->body_len, 3);
     if (err == TARRY_OK) {
+        err = tr_change_fits(e, job, &rec);
+    }
+    if (err == TARRY_OK) {
         err = prepare(e, r, job, &read);
     }
     if (err == TARRY_OK && (job->state != TR_READY || job->due_us > e->clock.t_us)) {

@@ -328,6 +328,10 @@ void tr_change_drop_topic(struct tr_engine *e,
 /* Changes what rec names. TARRY_EFULL: not now. */
 TR_MUST_USE int tr_change_revise(struct tr_engine *e, struct tr_job *job, struct tr_record *rec,
                                  bool gated);
+/* There is a cell for what it becomes: nothing but the log stands in its way. rec names its kind.
+ */
+TR_MUST_USE int tr_change_fits(struct tr_engine *e, const struct tr_job *job,
+                               struct tr_record *rec);
 void tr_change_fire_due(struct tr_engine *e);
 
 /* handout.c */
@@ -440,6 +444,7 @@ TR_MUST_USE int tr_regroup_check(struct tr_engine *e);  /* is anybody missing? *
 TR_MUST_USE int tr_regroup_dead(struct tr_engine *e);   /* dead ones come into memory */
 TR_MUST_USE int tr_regroup_settle(struct tr_engine *e); /* copies in slots do not count */
 void tr_regroup_count(struct tr_engine *e);             /* who is only in runs */
+TR_MUST_USE int tr_regroup_cells(struct tr_engine *e);  /* if the checkpoint has none */
 TR_MUST_USE int tr_regroup_clean(struct tr_engine *e);  /* files of other groups go */
 
 /* retire.c */

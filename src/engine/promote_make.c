@@ -85,6 +85,7 @@ static void note_for_sidecar(struct tr_promote *p, const struct tr_record *rec, 
         .dead_seq = rec->mask & TR_FIELD(DEAD) ? rec->dead.seq : 0,
         .place = place,
         .topic = rec->topic,
+        .cell = rec->flags & TR_RF_CELL,
     };
 }
 

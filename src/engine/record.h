@@ -66,6 +66,7 @@ enum tr_field {
 enum tr_record_flag {
     TR_RF_CELL_HOUR = 0, /* bits 0-1: forecast cell */
     TR_RF_CELL_DAY = 1,
+    TR_RF_CELL = 3,      /* these bits */
     TR_RF_BEANSTALK = 4, /* made on the beanstalk port */
     TR_RF_HANDED = 8,    /* handed out since it became due */
 };

@@ -321,7 +321,7 @@ static int replay(struct tr_engine *e, struct tr_replay *p)
         err = tr_regroup_settle(e);
     }
     tr_regroup_count(e);
-    return err;
+    return err == TARRY_OK ? tr_regroup_cells(e) : err;
 }
 
 /* Every job goes where it belongs; dead ones in the order of their deaths. */
@@ -585,6 +585,8 @@ static void init(struct tr_engine *e, struct tr_disk d, uint64_t seed, struct tr
     e->now = now;
     tr_clock_init(&e->clock, now);
     tr_state_init(&e->state, e->mem);
+    e->state.cells.count_max = e->config.cells_max;
+    e->state.cells.hour_us = e->config.hour_us;
     tr_groups_init(&e->groups, e->mem);
     e->state.groups = &e->groups;
     tr_wheel_init(&e->due, now.wall_us);

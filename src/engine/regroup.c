@@ -224,6 +224,7 @@ static int take_dead(struct tr_engine *e, const struct tr_group *g, const struct
                                  .topic = rec->topic,
                                  .off = (uint32_t)tr_place_off(place),
                                  .len = tr_place_len(place),
+                                 .cell = rec->flags & TR_RF_CELL,
                                  .slot = (uint16_t)g->runs[TR_GROUP_DEAD].number,
                                  .located = true};
     struct tr_job *job;
@@ -395,6 +396,89 @@ int tr_regroup_settle(struct tr_engine *e)
         }
     }
     tr_mem_free(e->mem, buf, (size_t)SETTLE_PAGES * TR_SIDE_PAGE);
+    return err;
+}
+
+/* ---- cells of an older store ---- */
+
+static int count_cell(struct tr_engine *e, struct tr_tally at)
+{
+    int err = tr_tally_check(&e->state, NULL, &at);
+
+    if (err == TARRY_OK) {
+        tr_tally_shift(&e->state, NULL, &at);
+    }
+    return err;
+}
+
+static int count_slots(struct tr_engine *e)
+{
+    const struct tr_far *far = &e->state.jobs.far;
+    const struct tr_job *job;
+    size_t at = 0;
+    int err = TARRY_OK;
+
+    while (err == TARRY_OK && (job = tr_jobs_next(&e->state.jobs, &at)) != NULL) {
+        err = count_cell(e, tr_tally_job(job));
+    }
+    for (const struct tr_list *n = far->all.next; n != &far->all; n = n->next) {
+        const struct tr_far_page *page = TR_CONTAINER_OF(n, struct tr_far_page, link);
+
+        for (unsigned i = 0; i < page->count && err == TARRY_OK; i++) {
+            const struct tr_far_entry *entry = &page->entries[i];
+            struct tr_kill kill = {.due_us = entry->due_us,
+                                   .topic = entry->topic,
+                                   .cell = (uint8_t)entry->cell,
+                                   .was_dead = entry->located}; /* the run tells */
+
+            err = count_cell(e, tr_tally_old(&e->state, &kill));
+        }
+    }
+    return err;
+}
+
+/* A page of T: those that only the run has. */
+static int count_page(struct tr_engine *e, const struct tr_group *g, uint32_t i,
+                      const uint8_t *page)
+{
+    struct tr_side_view v = {0};
+    struct tr_side_row row;
+    int err = tr_sidecar_check(&g->side, TR_SIDE_T, i, page);
+
+    if (err == TARRY_OK) {
+        err = tr_sidecar_view(&g->side, TR_SIDE_T, i, page, &v);
+    }
+    for (uint32_t k = 0; k < v.count && err == TARRY_OK; k++) {
+        err = tr_side_get(&v, k, &row);
+        if (err == TARRY_OK && row.job.dead_seq == 0 && tr_engine_only_in_run(e, row.job.rid)) {
+            struct tr_kill kill = {
+                .due_us = row.job.due_us, .topic = row.job.topic, .cell = row.job.cell};
+
+            err = count_cell(e, tr_tally_old(&e->state, &kill));
+        }
+    }
+    return err;
+}
+
+int tr_regroup_cells(struct tr_engine *e)
+{
+    uint8_t page[TR_SIDE_PAGE];
+    int err;
+
+    if (!e->state.recells) {
+        return TARRY_OK;
+    }
+    e->state.recells = false;
+    err = count_slots(e);
+    for (uint32_t i = 0; i < e->groups.count && err == TARRY_OK; i++) {
+        const struct tr_group *g = e->groups.order[i];
+
+        for (uint32_t k = 0; k < g->side.sections[TR_SIDE_T].pages && err == TARRY_OK; k++) {
+            err = read_exactly(e, g->side_file, tr_sidecar_off(&g->side, TR_SIDE_T, k), page,
+                               TR_SIDE_PAGE);
+            err = err == TARRY_OK ? count_page(e, g, k, page) : err;
+        }
+    }
     return err;
 }
 

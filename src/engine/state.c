@@ -37,12 +37,14 @@ void tr_state_init(struct tr_state *s, struct tr_mem *mem)
     *s = (struct tr_state){.next_rid = 1};
     tr_jobs_init(&s->jobs, mem);
     tr_topics_init(&s->topics, mem);
+    tr_cells_init(&s->cells, mem, TR_CELLS_MAX_DEFAULT);
 }
 
 void tr_state_fini(struct tr_state *s)
 {
     tr_jobs_fini(&s->jobs);
     tr_topics_fini(&s->topics);
+    tr_cells_fini(&s->cells);
 }
 
 static void set_dead(struct tr_job *job, const struct tr_record *rec)
@@ -186,6 +188,7 @@ int tr_state_send_far(struct tr_state *s, struct tr_job *job)
                                  .topic = job->topic->number,
                                  .off = (uint32_t)job->record_off,
                                  .len = job->record_len,
+                                 .cell = job->flags & TR_RF_CELL,
                                  .slot = (uint16_t)job->slot->number};
     struct tr_topic *t = job->topic;
     struct tr_slot *slot = job->slot;
@@ -248,7 +251,7 @@ int tr_state_bring_back(struct tr_state *s, uint64_t rid, const struct tr_record
     return err;
 }
 
-static int apply_move(struct tr_state *s, const struct tr_record *rec, uint64_t batch,
+static int rename_job(struct tr_state *s, const struct tr_record *rec, uint64_t batch,
                       struct tr_job **out)
 {
     struct tr_job *job = tr_jobs_by_rid(&s->jobs, rec->old.rid);
@@ -285,29 +288,97 @@ static int apply_move(struct tr_state *s, const struct tr_record *rec, uint64_t 
     return TARRY_OK;
 }
 
-static int apply_change(struct tr_state *s, const struct tr_record *rec, struct tr_job **out)
+static int apply_move(struct tr_state *s, const struct tr_record *rec, uint64_t batch,
+                      struct tr_job **out)
+{
+    struct tr_tally from = tr_tally_old(s, &rec->old);
+    struct tr_tally to = tr_tally_record(s, rec);
+    int err = tr_tally_check(s, &from, &to);
+
+    if (err == TARRY_OK) {
+        err = rename_job(s, rec, batch, out);
+    }
+    if (err == TARRY_OK) {
+        tr_tally_shift(s, &from, &to);
+    }
+    return err;
+}
+
+static int apply_push(struct tr_state *s, const struct tr_record *rec, struct tr_job **out)
+{
+    struct tr_tally to = tr_tally_record(s, rec);
+    int err = tr_tally_check(s, NULL, &to);
+
+    if (err == TARRY_OK) {
+        err = add_job(s, rec, out);
+    }
+    if (err == TARRY_OK) {
+        tr_tally_shift(s, NULL, &to);
+        if (!s->recount) {
+            count(s, (*out)->topic, 1);
+        }
+    }
+    return err;
+}
+
+/* An ALTER counts its job elsewhere. The job may not have been met yet. */
+static int recount_altered(struct tr_state *s, const struct tr_record *rec,
+                           const struct tr_job *job)
+{
+    bool told = (rec->mask & TR_FIELD(OLD)) != 0 && !(TR_MUTANT(ALTER_OLD_IGNORED) && s->replaying);
+    struct tr_tally from;
+    struct tr_tally to;
+    int err;
+
+    if ((rec->mask & (TR_FIELD(DUE) | TR_FIELD(DEAD))) == 0) {
+        return TARRY_OK;
+    }
+    if (!told && job == NULL) {
+        return s->recells || TR_MUTANT(ALTER_OLD_IGNORED) ? TARRY_OK : TARRY_EDAMAGED;
+    }
+    from = told ? tr_tally_old(s, &rec->old) : tr_tally_job(job);
+    to = tr_tally_altered(from, rec);
+    err = tr_tally_check(s, &from, &to);
+    if (err == TARRY_OK) {
+        tr_tally_shift(s, &from, &to);
+    }
+    return err;
+}
+
+/* `row`: of the checkpoint, which has its cells. */
+static int apply_change(struct tr_state *s, const struct tr_record *rec, bool row,
+                        struct tr_job **out)
 {
     struct tr_job *job = tr_jobs_by_rid(&s->jobs, rec->rid);
+    int err;
 
     if (job == NULL && s->recall != NULL && !TR_MUTANT(FAR_CHANGE_LOST) &&
         tr_bitmap_test(&s->jobs.alive, rec->rid)) {
-        int err = s->recall(s->recall_ctx, rec->rid);
-
+        err = s->recall(s->recall_ctx, rec->rid);
         if (err != TARRY_OK && err != TARRY_ENOTFOUND) { /* it may be met later, or die */
             return err;
         }
         job = tr_jobs_by_rid(&s->jobs, rec->rid);
     }
-    if (job == NULL) {
-        bool later = s->replaying && tr_bitmap_test(&s->jobs.alive, rec->rid);
-
-        return later ? TARRY_OK : TARRY_EDAMAGED;
+    if (job == NULL && !(s->replaying && tr_bitmap_test(&s->jobs.alive, rec->rid))) {
+        return TARRY_EDAMAGED;
+    }
+    err = row ? TARRY_OK : recount_altered(s, rec, job);
+    if (err != TARRY_OK || job == NULL) {
+        return err;
     }
     before_change(s, job, false);
     tr_state_set_fields(job, rec);
     tr_jobs_set_altered(&s->jobs, job, true);
     *out = job;
     return TARRY_OK;
+}
+
+int tr_state_meet_change(struct tr_state *s, const struct tr_record *rec)
+{
+    struct tr_job *job;
+
+    return (rec->mask & ~FIELDS) != 0 ? TARRY_EVERSION : apply_change(s, rec, true, &job);
 }
 
 /* Replay: a whole record of a job that is alive and not in memory. */
@@ -330,6 +401,13 @@ static int apply_relog(struct tr_state *s, const struct tr_record *rec, uint64_t
     if (job == NULL) {
         if (!tr_bitmap_test(&s->jobs.alive, rec->rid)) {
             return TARRY_OK; /* killed between its selection and its writing */
+        }
+        if (TR_MUTANT(CELLS_TWICE)) {
+            struct tr_tally to = tr_tally_record(s, rec);
+
+            if (tr_tally_check(s, NULL, &to) == TARRY_OK) {
+                tr_tally_shift(s, NULL, &to);
+            }
         }
         return meet_again(s, rec, batch, out);
     }
@@ -415,10 +493,25 @@ static bool kill_far(struct tr_state *s, const struct tr_kill *kill, uint64_t ba
 bool tr_state_kill(struct tr_state *s, const struct tr_kill *kill, uint64_t batch)
 {
     struct tr_job *job = tr_jobs_by_rid(&s->jobs, kill->rid);
+    struct tr_tally from = tr_tally_old(s, kill);
 
-    if (job == NULL) {
-        return kill_far(s, kill, batch);
+    if (TR_MUTANT(KILL_ANY_CELL) && from.topic != NULL && from.kind != TR_RF_CELL_HOUR &&
+        tr_cells_count(&s->cells, from.topic->row,
+                       tr_cells_when(&s->cells, from.due_us, TR_RF_CELL_HOUR))) {
+        from.kind = TR_RF_CELL_HOUR;
     }
+    if (tr_tally_check(s, &from, NULL) != TARRY_OK) {
+        return false;
+    }
+    if (job == NULL) {
+        bool killed = kill_far(s, kill, batch);
+
+        if (killed) {
+            tr_tally_shift(s, &from, NULL);
+        }
+        return killed;
+    }
+    tr_tally_shift(s, &from, NULL);
     before_change(s, job, true);
     count(s, job->topic, UINT64_MAX);
     s->freed_bytes += job->record_len;
@@ -443,17 +536,14 @@ int tr_state_apply(struct tr_state *s, const struct tr_record *rec, uint64_t bat
             tr_bitmap_test(&s->jobs.alive, rec->rid)) {
             return TARRY_EDAMAGED;
         }
-        err = rec->type == TR_REC_PUSH ? add_job(s, rec, job) : apply_move(s, rec, batch, job);
-        if (err == TARRY_OK && rec->type == TR_REC_PUSH && !s->recount) {
-            count(s, (*job)->topic, 1);
-        }
+        err = rec->type == TR_REC_PUSH ? apply_push(s, rec, job) : apply_move(s, rec, batch, job);
         if (err == TARRY_OK) {
             s->next_rid = rec->rid + 1;
         }
         return err;
     case TR_REC_ATTEMPT:
     case TR_REC_ALTER:
-        return apply_change(s, rec, job);
+        return apply_change(s, rec, false, job);
     case TR_REC_RELOG:
         return apply_relog(s, rec, batch, job);
     case TR_REC_TOPIC:
@@ -542,5 +632,6 @@ bool tr_state_ok(const struct tr_state *s)
     for (const struct tr_list *n = s->topics.all.next; n != &s->topics.all; n = n->next) {
         jobs += TR_CONTAINER_OF(n, struct tr_topic, link)->jobs;
     }
-    return tr_jobs_ok(&s->jobs) && tr_topics_ok(&s->topics) && jobs == s->jobs.alive.members;
+    return tr_jobs_ok(&s->jobs) && tr_topics_ok(&s->topics) && tr_cells_ok(&s->cells) &&
+           jobs == s->jobs.alive.members;
 }

@@ -9,8 +9,10 @@
  */
 
 #include "base/check.h"
+#include "engine/cells.h"
 #include "engine/job.h"
 #include "engine/record.h"
+#include "engine/tally.h"
 #include "engine/topic.h"
 
 #include <stdbool.h>
@@ -25,14 +27,25 @@ struct tr_freeze;
 /* Replay: brings the far job `rid` back into memory. */
 typedef int tr_recall_fn(void *ctx, uint64_t rid);
 
+/* A row of cells on its way out; see tally.c. */
+struct tr_dropped {
+    uint32_t row;
+    uint32_t topic;     /* whose it was, */
+    uint32_t freeze_no; /* also to this checkpoint, which was in the making; or 0 */
+};
+
 struct tr_state {
     struct tr_freeze *freeze; /* a checkpoint in the making wants to hear of changes; or NULL */
     struct tr_jobs jobs;
     struct tr_topics topics;
+    struct tr_cells cells; /* of the forecast */
+    struct tr_dropped drops[TR_TALLY_DROPS];
+    unsigned drop_count;
     uint64_t next_rid;
     uint64_t freed_bytes; /* of records that were killed or moved since the start */
     bool replaying;       /* L came from a checkpoint: some jobs have not been met yet */
     bool recount;         /* replay of an older store: topics count those that have been met */
+    bool recells;         /* the same for cells, which are counted when it has ended */
     tr_recall_fn *recall; /* replay */
     void *recall_ctx;
     struct tr_slot *slots;    /* of the log, by number: where far jobs are, */
@@ -56,6 +69,9 @@ TR_MUST_USE int tr_state_apply(struct tr_state *s, const struct tr_record *rec, 
 /* Replay, batches that the checkpoint contains: a whole record gives its job, if L has the rid, a
  * place and its fields; anything else is passed over. */
 TR_MUST_USE int tr_state_meet(struct tr_state *s, const struct tr_record *rec, struct tr_job **job);
+
+/* The same for a row of the checkpoint, which says how the job differs from its record. */
+TR_MUST_USE int tr_state_meet_change(struct tr_state *s, const struct tr_record *rec);
 
 /* Sets the fields that rec names: due, priority, counters and the like. */
 void tr_state_set_fields(struct tr_job *job, const struct tr_record *rec);

@@ -43,6 +43,7 @@ struct tr_topic {
     uint64_t jobs;      /* alive, dead and far ones too */
     uint64_t jobs_then; /* the same when checkpoint `freeze_no` was begun */
     uint32_t freeze_no;
+    uint32_t row;           /* of cells, or 0: none yet; see tally.c */
     uint64_t far;           /* delayed ones that are not in memory */
     uint64_t next_dead_seq; /* from 1 */
     uint64_t count[TR_DEAD + 1];

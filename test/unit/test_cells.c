@@ -42,10 +42,12 @@ static size_t model_cells(const struct model *m, unsigned row, unsigned from, st
             days += h % 24 == 0 ? m->days[r][h / 24] : 0;
         }
         if (days > 0) {
-            out[n++] = (struct tr_cell){FIRST_HOUR + h, TR_RF_CELL_DAY, days};
+            out[n++] =
+                (struct tr_cell){.hour = FIRST_HOUR + h, .kind = TR_RF_CELL_DAY, .count = days};
         }
         if (hours > 0 && h >= from) {
-            out[n++] = (struct tr_cell){FIRST_HOUR + h, TR_RF_CELL_HOUR, hours};
+            out[n++] =
+                (struct tr_cell){.hour = FIRST_HOUR + h, .kind = TR_RF_CELL_HOUR, .count = hours};
         }
     }
     return n;
@@ -55,7 +57,7 @@ static void expect_row(const struct tr_cells *c, uint32_t row, const struct mode
                        unsigned number, unsigned from)
 {
     static struct tr_cell want[HOURS + DAYS];
-    struct tr_cells_walk walk = tr_cells_from(row, FIRST_HOUR + from);
+    struct tr_cells_walk walk = tr_cells_from(c, row, FIRST_HOUR + from);
     size_t count = model_cells(m, number, from, want);
     struct tr_cell cell;
 
@@ -80,7 +82,7 @@ static uint32_t add(struct tr_cells *c, uint32_t row, uint64_t due_us)
 
 static void test_cells_count_up_and_down(void **state)
 {
-    struct tr_cells_walk walk = tr_cells_from(TR_CELLS_ALL, 0);
+    struct tr_cells_walk walk = {.row = TR_CELLS_ALL};
     struct tr_mem mem;
     struct tr_cells c;
     struct tr_cell cell;
@@ -170,7 +172,7 @@ static void test_cells_end_with_an_error(void **state)
     assert_int_equal(tr_cells_decode(&c, tr_cells_new_row(&c), bytes, len), TARRY_EDAMAGED);
     assert_true(tr_cells_sub(&c, row, due_at(6), TR_RF_CELL_DAY));
     assert_int_equal(add(&c, row, due_at(5)), TR_RF_CELL_DAY);
-    walk = tr_cells_from(row, FIRST_HOUR + 5);
+    walk = tr_cells_from(&c, row, FIRST_HOUR + 5);
     assert_true(tr_cells_encode(&c, &walk, bytes, sizeof bytes) > 0);
     assert_true(tr_cells_ok(&c));
     tr_cells_fini(&c);
@@ -256,7 +258,7 @@ static void copy_cells(const struct tr_cells *from, const uint32_t *rows, struct
     uint8_t *bytes = malloc(room);
 
     for (unsigned r = 0; r < ROWS; r++) {
-        struct tr_cells_walk walk = tr_cells_from(rows[r], 0);
+        struct tr_cells_walk walk = tr_cells_from(from, rows[r], 0);
         uint32_t row = tr_cells_new_row(to);
         size_t len;
 

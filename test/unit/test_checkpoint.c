@@ -202,6 +202,7 @@ static void change(struct tr_state *s, struct tr_rng *rng)
                             .due_us = 77,
                             .priority = (uint32_t)tr_rng_next(rng)};
     struct tr_job *same;
+    struct tr_kill kill;
 
     if (t != NULL && !tr_topic_needed(t)) {
         tr_state_remove_topic(s, t);
@@ -223,14 +224,15 @@ static void change(struct tr_state *s, struct tr_rng *rng)
         rec.type = TR_REC_MOVE;
         rec.mask |= TR_FIELD(TOPIC) | TR_FIELD(OLD) | TR_FIELD(ID);
         rec.id = job->id;
-        rec.old.rid = job->rid;
+        rec.old = tr_tally_kill(job);
         rec.rid = s->next_rid;
         break;
     case 3:
         (void)push(s, s->next_rid, rec.topic);
         return;
     default:
-        assert_true(tr_state_kill(s, &(struct tr_kill){.rid = job->rid}, 2));
+        kill = tr_tally_kill(job);
+        assert_true(tr_state_kill(s, &kill, 2));
         return;
     }
     assert_int_equal(tr_state_apply(s, &rec, 2, &same), TARRY_OK);
@@ -304,8 +306,9 @@ static void test_checkpoint_frozen_without_memory(void **state)
             mem.fail_at = step == seed % 16 ? mem.calls + 1 : 0;
             mem.fail_on = step == seed % 16;
             for (unsigned i = 0; i < 8 && job != NULL; i++) {
-                assert_true(tr_state_kill(&s, &(struct tr_kill){.rid = job->rid},
-                                          2)); /* this never fails */
+                struct tr_kill kill = tr_tally_kill(job);
+
+                assert_true(tr_state_kill(&s, &kill, 2)); /* this never fails */
                 job = some_job(&s, &rng);
             }
             mem.fail_at = 0;
