@@ -41,6 +41,7 @@ static const char *const op_names[TR_OP_COUNT] = {
     [TR_OP_DROP_TOPIC] = "drop-topic",
     [TR_OP_NEXT_TOPIC] = "next-topic",
     [TR_OP_CLOSE] = "close",
+    [TR_OP_LIST] = "list",
 };
 
 const char *sim_op_name(enum tr_op op)
@@ -163,7 +164,7 @@ static void adopt_kick(struct sim_oracle *o, const struct sim_ask *a, struct sim
 }
 
 /* Somebody is getting it by its id, and waits for its body: it is due now. */
-static bool is_being_reserved(const struct sim_oracle *o, const struct sim_job *j)
+bool sim_answer_is_being_reserved(const struct sim_oracle *o, const struct sim_job *j)
 {
     for (unsigned i = 0; i < SIM_ASKS_MAX; i++) {
         const struct sim_ask *a = &o->asks[i];
@@ -175,7 +176,7 @@ static bool is_being_reserved(const struct sim_oracle *o, const struct sim_job *
     return false;
 }
 
-static void check_fields(struct sim_oracle *o, const struct sim_ask *a, struct sim_job *j)
+void sim_answer_fields(struct sim_oracle *o, const struct sim_ask *a, struct sim_job *j)
 {
     const struct tr_job_view *v = &a->req.out.job;
     const char *what = NULL;
@@ -194,7 +195,8 @@ static void check_fields(struct sim_oracle *o, const struct sim_ask *a, struct s
         what = "topic";
     } else if (v->priority != j->priority) {
         what = "priority";
-    } else if (v->due_us != j->due_us && !(v->state == TR_RESERVED && is_being_reserved(o, j))) {
+    } else if (v->due_us != j->due_us &&
+               !(v->state == TR_RESERVED && sim_answer_is_being_reserved(o, j))) {
         what = "due";
     } else if (v->ttr_us != j->ttr_us) {
         what = "ttr";
@@ -347,7 +349,7 @@ static void take_lease(struct sim_oracle *o, struct sim_ask *a, struct sim_job *
         j->reserves = v->reserves - 1; /* how often it was tried in vain is not told */
     }
     j->reserves++;
-    check_fields(o, a, j);
+    sim_answer_fields(o, a, j);
     check_body(o, a, j);
     j->damaged = false;
     sim_answer_seen(o, a, j->gate);
@@ -641,7 +643,7 @@ static void answer_edit(struct sim_oracle *o, struct sim_ask *a)
         j->body = (struct sim_body){.seed = a->body_seed, .len = (uint32_t)a->req.body_len};
         j->body.hash = sim_body_hash(a->req.body, j->body.len);
     }
-    check_fields(o, a, j);
+    sim_answer_fields(o, a, j);
     if (a->req.edit != 0) {
         check_change(o, a, j);
     }
@@ -681,7 +683,7 @@ static void answer_push(struct sim_oracle *o, struct sim_ask *a)
     }
     j->push_gate = a->req.out.gate;
     set_pending(o, j);
-    check_fields(o, a, j);
+    sim_answer_fields(o, a, j);
     check_change(o, a, j);
 }
 
@@ -695,7 +697,7 @@ static void answer_peek(struct sim_oracle *o, struct sim_ask *a)
         return;
     }
     sim_answer_state(o, a, j, a->req.out.job.state);
-    check_fields(o, a, j);
+    sim_answer_fields(o, a, j);
     if (a->req.op == TR_OP_PEEK) {
         check_body(o, a, j);
     }
@@ -750,7 +752,7 @@ static void answer_peek_first(struct sim_oracle *o, struct sim_ask *a)
                  (int)a->req.state, j->id, (int)a->req.out.job.state);
         }
         sim_answer_state(o, a, j, a->req.out.job.state);
-        check_fields(o, a, j);
+        sim_answer_fields(o, a, j);
         check_body(o, a, j);
         sim_answer_seen(o, a, j->gate);
     } else {
@@ -964,6 +966,7 @@ static answer_fn *const answers[TR_OP_COUNT] = {
     [TR_OP_DROP_TOPIC] = answer_topic,
     [TR_OP_NEXT_TOPIC] = answer_topic,
     [TR_OP_CLOSE] = answer_close,
+    [TR_OP_LIST] = sim_answer_list,
 };
 
 void sim_answer(struct sim_oracle *o, struct sim_ask *a)

@@ -138,6 +138,7 @@ static void judge(struct sim_oracle *o, struct sim_ask *a)
     note(o, a->req.out.job.id);
     note(o, a->req.out.job.due_us ^ a->req.out.job.lease);
     note(o, a->body_hash);
+    note(o, a->req.out.number ^ a->req.out.cursor.at ^ a->req.out.cursor.id);
     if (status == TARRY_OK && o->was_failed) {
         FAIL("I14", "%s succeeds after the log has failed", sim_op_name(a->req.op));
     } else if (status == TARRY_OK && a->wrong) {
@@ -343,6 +344,9 @@ void sim_oracle_done(struct tr_req *r)
     if (r->out.status == TARRY_OK && r->out.job.body != NULL) {
         a->has_body = true;
         a->body_hash = sim_body_hash(r->out.job.body, r->out.job.body_len);
+    }
+    if (r->out.status == TARRY_OK && r->op == TR_OP_LIST) {
+        memcpy(o->listed[a->client], r->out.jobs, r->out.number * sizeof *r->out.jobs);
     }
     o->queue[o->queued++] = a;
     if (o->nested != NULL) {

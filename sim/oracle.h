@@ -53,6 +53,7 @@ struct sim_oracle {
     struct sim_model model;
     struct sim_prefix prefix;
     struct sim_report *report;
+    struct tr_job_view listed[SIM_ASKS_MAX][TR_LIST_MAX]; /* what LIST answered, by client */
 
     const struct sim_params *params; /* from here on all is zero at the start of a run */
     struct tr_engine *engine;
@@ -153,6 +154,12 @@ void sim_answer_topic_gone(struct sim_oracle *o, unsigned topic);
 bool sim_answer_topic_is_used(const struct sim_oracle *o, unsigned topic);
 void sim_answer_state(struct sim_oracle *o, const struct sim_ask *a, const struct sim_job *j,
                       enum tr_job_state state);
+/* Are the fields of out.job right? Adopts a kick. */
+void sim_answer_fields(struct sim_oracle *o, const struct sim_ask *a, struct sim_job *j);
+/* Somebody is getting it by its id, and waits for its body: it is due now. */
+bool sim_answer_is_being_reserved(const struct sim_oracle *o, const struct sim_job *j);
+/* list.c: a page of a list. */
+void sim_answer_list(struct sim_oracle *o, struct sim_ask *a);
 /* check.c: takes from the facts which jobs a KICK has kicked. */
 void sim_check_kick(struct sim_oracle *o, struct sim_ask *a);
 /* check.c: a lease of the one who asks ends within his margin, perhaps; or surely, and did so_us

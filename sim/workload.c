@@ -23,6 +23,7 @@ void sim_work_reset(struct sim_work *w, struct sim_oracle *o, const struct sim_p
     w->next_holder = 1;
     w->past_count = 0;
     w->no_kick = false;
+    memset(w->listings, 0, sizeof(w->listings));
     sim_work_restart(w);
 }
 
@@ -321,8 +322,46 @@ static void draw_topic_op(struct sim_work *w, struct sim_ask *a, unsigned topic)
     }
 }
 
+static void draw_filter(struct sim_work *w, struct tr_filter *f)
+{
+    uint64_t wall = w->oracle->model.now.wall_us;
+
+    f->states = sim_dice(&w->rng, 50) ? 0 : (unsigned)tr_rng_below(&w->rng, 16) << TR_DELAYED;
+    if (sim_dice(&w->rng, 20)) {
+        f->due_from_us = wall - SEC + sim_spread(&w->rng, 1, 86400 * SEC);
+    }
+    if (sim_dice(&w->rng, 20)) {
+        f->due_to_us = wall + sim_spread(&w->rng, 1, 86400 * SEC);
+    }
+}
+
+/* A page: the first one, or the next after the last that this client got. */
+static void draw_list(struct sim_work *w, struct sim_ask *a, unsigned topic)
+{
+    struct sim_listing *last = &w->listings[a->client];
+
+    if (last->cursor.more && sim_dice(&w->rng, 70)) {
+        topic = last->topic;
+        a->req.cursor = last->cursor;
+        a->req.filter = last->filter;
+    } else {
+        draw_filter(w, &a->req.filter);
+    }
+    a->req.count = sim_spread(&w->rng, 1, sim_dice(&w->rng, 80) ? 30 : TR_LIST_MAX);
+    if (sim_dice(&w->rng, 1)) {
+        a->wrong = true;
+        a->req.count = sim_dice(&w->rng, 50) ? 0 : TR_LIST_MAX + 1;
+    }
+    *last = (struct sim_listing){.topic = topic, .filter = a->req.filter};
+    sim_work_for_topic(w, a, topic);
+}
+
 static void fill(struct sim_work *w, struct sim_ask *a, unsigned topic)
 {
+    if (a->req.op == TR_OP_LIST) {
+        draw_list(w, a, topic);
+        return;
+    }
     switch (a->req.op) {
     case TR_OP_PUSH:
         draw_push(w, a, topic);
@@ -426,6 +465,9 @@ struct sim_ask *sim_work_draw(struct sim_work *w)
     }
     if (is_busy(&w->oracle->asks[client])) {
         return NULL;
+    }
+    if (w->oracle->asks[client].req.op == TR_OP_LIST) {
+        w->listings[client].cursor = w->oracle->asks[client].req.out.cursor;
     }
     a = sim_work_blank(w, client, draw_op(w));
     if (a->req.op == TR_OP_CLOSE && a->req.holder == 0) {

@@ -21,6 +21,13 @@ struct sim_past {
     uint64_t lease;
 };
 
+/* How far a client has come with its list. */
+struct sim_listing {
+    unsigned topic;
+    struct tr_filter filter;
+    struct tr_cursor cursor;
+};
+
 struct sim_work {
     struct tr_rng rng;
     struct sim_oracle *oracle;
@@ -30,6 +37,7 @@ struct sim_work {
     struct sim_past past[SIM_PAST_MAX];
     unsigned past_count;
     bool no_kick; /* draw no KICK */
+    struct sim_listing listings[SIM_ASKS_MAX];
     uint8_t bodies[SIM_ASKS_MAX][SIM_BODY_MAX + 8];
 };
 

@@ -52,6 +52,9 @@
     X(BLOCK_FORGOTTEN, "R28", "a job that leaves memory again stays behind the sweep", "fetch.c:tr_fetch_left", "far", 20000) \
     X(SWEEP_ONCE, "R28", "a sweep does not come back for what it could not load", "load.c:sweep_page", "far", 2000) \
     X(FAR_CHANGE_LOST, "R28", "a change of a far job is passed over in the replay", "state.c:apply_change", "far", 2000) \
+    X(LIST_NO_MEMORY, "I29", "a list leaves out jobs in memory", "list.c:find_by_state", "purge", 500) \
+    X(LIST_NO_RUNS, "I29", "a list leaves out jobs in runs", "list.c:find_in_runs", "purge", 2000) \
+    X(LIST_NOT_TOLD, "I29", "a list does not hear of what changes while it is made", "list.c:tr_listing_entered", "purge", 5000) \
     X(NO_WARNING, "R31", "a reserve that waits is not warned of the end of a lease", "handout.c:arm_wait", "wait", 500) \
     X(NO_PAYLOAD_CRC, "R29", "the payload's crc is not checked", "scan.c:payload_ok", "rot", 5000) \
     X(NO_RECORD_CRC, "R29", "a record's crc is not checked when it is read", "read.c:good", "rot", 5000)

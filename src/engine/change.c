@@ -33,6 +33,7 @@ void tr_change_schedule(struct tr_engine *e, struct tr_job *job)
         tr_topic_enter(t, job, TR_DELAYED);
         tr_wheel_arm(&e->due, &job->timer, job->due_us);
     }
+    tr_listing_entered(e, job);
 }
 
 void tr_change_unschedule(struct tr_engine *e, struct tr_job *job)

@@ -157,6 +157,8 @@ static enum tr_verdict execute(struct tr_engine *e, struct tr_req *r)
     case TR_OP_PAUSE:
     case TR_OP_CLOSE:
         return tr_handout_execute(e, r);
+    case TR_OP_LIST:
+        return tr_listing_execute(e, r);
     default:
         return tr_view_execute(e, r);
     }
@@ -222,6 +224,8 @@ void tr_engine_submit(struct tr_engine *e, struct tr_req *r, struct tr_now now)
     r->out.status = TARRY_OK;
     r->out.gate = 0;
     r->out.number = 0;
+    r->out.jobs = NULL;
+    r->out.cursor = (struct tr_cursor){0};
     r->out.stat = (struct tr_topic_stat){0};
     r->out.job = (struct tr_job_view){0};
     if (e->failed) {
@@ -254,6 +258,7 @@ void tr_engine_abandon(struct tr_engine *e, struct tr_req *r, struct tr_now now)
         }
     }
     tr_handout_cancel_wait(e, r);
+    tr_listing_abandon(e, r);
     r->busy = false;
 }
 
@@ -300,6 +305,7 @@ void tr_engine_fail(struct tr_engine *e, const char *why)
         (void)tr_engine_finish(e, r, TARRY_EIO);
     }
     tr_handout_fail(e);
+    tr_listing_fail(e);
 }
 
 /* ---- the log ---- */
@@ -462,8 +468,8 @@ static uint64_t next_turn(const struct tr_engine *e)
     if (e->failed) {
         return TR_NEVER;
     }
-    if (e->work == 0 || e->placing || tr_promote_goes_on(e) || e->meta.freeze.state != NULL ||
-        (e->moved && e->stalled_first != NULL)) {
+    if (e->work == 0 || e->placing || tr_promote_goes_on(e) || tr_listing_goes_on(e) ||
+        e->meta.freeze.state != NULL || (e->moved && e->stalled_first != NULL)) {
         return e->now.boot_us;
     }
     if (e->blocked || e->stalled_first != NULL) { /* what is in flight makes room; else ask again */
@@ -506,6 +512,7 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
     tr_change_fire_due(e);
     tr_handout_expire(e);
     tr_load_step(e);
+    tr_listing_step(e);
     run_stalled(e);
     tr_handout_serve(e);
     if (e->checkpoint_at <= now.boot_us) {
@@ -545,6 +552,8 @@ void tr_engine_io_done(struct tr_engine *e, struct tr_io *io, struct tr_now now)
         tr_promote_io_done(e, io);
     } else if (io == &e->retire.io) {
         tr_retire_io_done(e, io);
+    } else if (io == &e->listing.walk.io) {
+        tr_walk_io_done(e, io->owner);
     } else if (tr_fetch_owns(e, io)) {
         tr_fetch_io_done(e, io);
     } else {

@@ -57,7 +57,7 @@ static bool only_in_run(const struct tr_engine *e, uint64_t rid)
            tr_far_find(&js->far, rid) == NULL;
 }
 
-static struct tr_far_entry entry_of(const struct tr_group *g, const struct tr_side_job *job)
+struct tr_far_entry tr_fetch_entry(const struct tr_group *g, const struct tr_side_job *job)
 {
     return (struct tr_far_entry){
         .due_us = job->due_us,
@@ -70,20 +70,27 @@ static struct tr_far_entry entry_of(const struct tr_group *g, const struct tr_si
     };
 }
 
-int tr_fetch_decode(struct tr_engine *e, uint64_t rid, const uint8_t *bytes, struct tr_record *rec)
+int tr_fetch_decode_at(const struct tr_engine *e, uint64_t rid, const struct tr_far_entry *entry,
+                       const uint8_t *bytes, struct tr_record *rec)
 {
-    struct tr_far_entry *entry = tr_far_find(&e->state.jobs.far, rid);
     const struct tr_group *g;
     uint32_t run;
-    int err;
 
     if (entry->slot < TR_MANIFEST_SLOTS_MAX) {
         return tr_record_decode_known(bytes, entry->len, rid, entry->due_us, rec);
     }
     g = tr_groups_of_run(&e->groups, entry->slot);
     run = entry->slot - g->runs[0].number;
-    err = tr_run_get(&g->footers[run], tr_place_of(run, entry->off, entry->len), rid, bytes, rec);
-    if (err == TARRY_OK && run == TR_GROUP_DEAD) {
+    return tr_run_get(&g->footers[run], tr_place_of(run, entry->off, entry->len), rid, bytes, rec);
+}
+
+int tr_fetch_decode(struct tr_engine *e, uint64_t rid, const uint8_t *bytes, struct tr_record *rec)
+{
+    struct tr_far_entry *entry = tr_far_find(&e->state.jobs.far, rid);
+    int err = tr_fetch_decode_at(e, rid, entry, bytes, rec);
+
+    if (err == TARRY_OK && entry->slot >= TR_MANIFEST_SLOTS_MAX &&
+        (entry->slot - TR_MANIFEST_SLOTS_MAX) % TR_GROUP_RUNS == TR_GROUP_DEAD) {
         entry->due_us = rec->due_us; /* the sidecar does not know it */
     }
     return err;
@@ -241,7 +248,7 @@ static void seek_done(struct tr_engine *e, struct tr_fetch_read *r)
         read_page(e, r);
         return;
     }
-    entry = entry_of(r->group, &row.job);
+    entry = tr_fetch_entry(r->group, &row.job);
     if (tr_state_locate(&e->state, r->rid, &entry) == TARRY_OK) {
         tr_fetch_remember(e, r->rid);
     }
@@ -338,7 +345,7 @@ static int take_record(struct tr_engine *e, const struct tr_record *rec, uint64_
         return TARRY_ENOMEM;
     }
     if (known == NULL) {
-        entry = entry_of(g, &side);
+        entry = tr_fetch_entry(g, &side);
         err = tr_state_locate(&e->state, rec->rid, &entry);
     }
     return err == TARRY_OK ? tr_load_take(e, rec->rid, rec) : err;
@@ -488,7 +495,7 @@ static bool pull_page(struct tr_engine *e, const struct tr_fetch_read *r,
         id = tr_far_moved_id(&e->state.jobs.far, row.job.rid);
         if (!tr_load_pull(e, (struct tr_pulled){row.job.rid, row.job.due_us,
                                                 id != 0 ? id : row.job.rid,
-                                                entry_of(r->group, &row.job)}) &&
+                                                tr_fetch_entry(r->group, &row.job)}) &&
             row.job.due_us > l->pulled[TR_PULL_MAX - 1].due_us) {
             return true; /* the others come later still */
         }
@@ -608,7 +615,7 @@ int tr_fetch_locate_now(struct tr_engine *e, uint64_t rid)
                         tr_sidecar_off(&r->group->side, r->section, r->page));
     }
     if (err == TARRY_OK) {
-        entry = entry_of(r->group, &row.job);
+        entry = tr_fetch_entry(r->group, &row.job);
         err = tr_state_locate(&e->state, rid, &entry);
     }
     return err;

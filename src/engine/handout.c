@@ -118,6 +118,7 @@ static void hold(struct tr_engine *e, struct tr_holder *h, struct tr_job *job, u
         h->rest = &job->link;
     }
     tr_wheel_arm(&e->leases, &job->timer, boot_after(e, ttr_us));
+    tr_listing_entered(e, job);
 }
 
 void tr_handout_restore(struct tr_engine *e, struct tr_job *job)

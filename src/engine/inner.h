@@ -11,6 +11,8 @@
  *     read.c      bodies that are not in memory
  *     load.c      what leaves memory and what comes back
  *     fetch.c     the same from run files
+ *     walk.c      through the index of all groups, for one topic
+ *     list.c      the jobs of a topic in order, page by page
  *     promote*.c  from slots to run files
  *     retire.c    groups of run files in which nothing is alive
  *     meta.c      checkpoints and manifests
@@ -77,7 +79,8 @@ struct tr_read {
     struct tr_list link; /* of engine->reads */
     struct tr_req *req;  /* NULL: for space.c, for load.c, or abandoned */
     bool relog;
-    bool far; /* brings a far job back */
+    bool far;    /* brings a far job back, */
+    bool listed; /* or only tells of it */
     bool direct;
     struct tr_slot *slot;
     uint64_t rid;
@@ -238,6 +241,57 @@ struct tr_fetch {
     uint64_t located_count;
 };
 
+/* Through T of all groups, for one topic; see walk.c. */
+struct tr_walk {
+    struct tr_io io;
+    uint32_t topic;   /* 0: it has ended */
+    uint64_t from_us; /* live entries from this due time on, */
+    bool with_dead;   /* and then the dead ones */
+    uint64_t no;      /* groups up to this one have been walked */
+    struct tr_group *group;
+    uint32_t page;
+    uint32_t at;
+    bool here; /* the page is in hand */
+    bool reading;
+    bool direct;
+    bool skipped; /* something could not be read */
+    uint8_t *buf;
+    struct tr_side_view view;
+};
+
+enum tr_listing_step {
+    TR_LISTING_SLOTS,    /* far jobs of slots */
+    TR_LISTING_RUNS,     /* those of runs */
+    TR_LISTING_STATES,   /* those in memory, by state */
+    TR_LISTING_RESERVED, /* of which reserved ones are looked for among all */
+    TR_LISTING_READ,     /* records of those that are far */
+};
+
+/* A page in the making; see list.c. */
+struct tr_listing {
+    struct tr_req *req; /* NULL: none is made */
+    enum tr_listing_step step;
+    uint32_t topic;
+    uint32_t limit;
+    struct tr_listed *jobs; /* room for limit, */
+    uint32_t *heap;         /* the last of them in order first, */
+    uint32_t count;         /* and how many there are; */
+    struct tr_job_view *views;
+    bool dropped;           /* there are more behind the last, */
+    bool cut;               /* or not everything behind this was looked at: */
+    uint64_t cut_us;        /* due time */
+    struct tr_far_walk far; /* SLOTS */
+    struct tr_walk walk;    /* RUNS */
+    uint32_t looked;        /* RUNS: at entries of this group */
+    uint64_t looked_no;
+    enum tr_job_state state; /* STATES */
+    size_t at;               /* RESERVED */
+    uint32_t next;           /* READ: place in the heap */
+    unsigned reads;          /* in flight, */
+    uint64_t read_bytes;     /* of so many bytes */
+    bool waits;              /* for what is being read */
+};
+
 struct tr_engine {
     struct tr_engine_config config;
     struct tr_mem *mem;
@@ -252,6 +306,7 @@ struct tr_engine {
     struct tr_fetch fetch;
     struct tr_promote promote;
     struct tr_retire retire;
+    struct tr_listing listing;
     struct tr_clock clock;
     struct tr_now now;
 
@@ -364,6 +419,9 @@ TR_MUST_USE int tr_read_start(struct tr_engine *e, struct tr_job *job, struct tr
 /* The same for a far job, without a request. */
 TR_MUST_USE int tr_read_start_far(struct tr_engine *e, uint64_t rid,
                                   const struct tr_far_entry *entry);
+/* The same for list.c; index: of the job in its page. */
+TR_MUST_USE int tr_read_start_listed(struct tr_engine *e, uint64_t rid,
+                                     const struct tr_far_entry *entry, uint32_t index);
 void tr_read_done(struct tr_engine *e, struct tr_read *read);
 /* The record cannot be read: slot, off and len say which. */
 void tr_read_report(const struct tr_engine *e, uint64_t id, const struct tr_topic *t,
@@ -412,6 +470,12 @@ TR_MUST_USE int tr_fetch_decode(struct tr_engine *e, uint64_t rid, const uint8_t
 /* A page or block cannot be read; it is tried again later. */
 void tr_fetch_report(struct tr_engine *e, const struct tr_group *g, enum tr_group_file file,
                      uint64_t off);
+/* The same for any entry. */
+TR_MUST_USE int tr_fetch_decode_at(const struct tr_engine *e, uint64_t rid,
+                                   const struct tr_far_entry *entry, const uint8_t *bytes,
+                                   struct tr_record *rec);
+/* What the index of a group says, as an entry. */
+struct tr_far_entry tr_fetch_entry(const struct tr_group *g, const struct tr_side_job *job);
 void tr_fetch_unlocate(struct tr_engine *e, uint64_t rid);
 void tr_fetch_remember(struct tr_engine *e, uint64_t rid); /* it was located: to go after a while */
 void tr_fetch_again(struct tr_engine *e,
@@ -426,6 +490,28 @@ bool tr_fetch_owns(const struct tr_engine *e, const struct tr_io *io);
 void tr_fetch_io_done(struct tr_engine *e, struct tr_io *io);
 void tr_fetch_step(struct tr_engine *e);
 uint64_t tr_fetch_next(const struct tr_engine *e);
+
+/* walk.c */
+/* TARRY_EFULL: not yet; TARRY_ENOMEM. */
+TR_MUST_USE int tr_walk_begin(struct tr_engine *e, struct tr_walk *w, uint32_t topic,
+                              uint64_t from_us);
+/* The next entry. TARRY_EFULL: a page is on its way; TARRY_ENOTFOUND: that was the last. */
+TR_MUST_USE int tr_walk_next(struct tr_engine *e, struct tr_walk *w, struct tr_side_job *job);
+void tr_walk_skip(struct tr_walk *w); /* the rest of the group */
+void tr_walk_end(struct tr_walk *w);
+void tr_walk_fini(struct tr_engine *e, struct tr_walk *w);
+void tr_walk_io_done(struct tr_engine *e, struct tr_walk *w);
+
+/* list.c */
+enum tr_verdict tr_listing_execute(struct tr_engine *e, struct tr_req *r);
+void tr_listing_step(struct tr_engine *e);
+bool tr_listing_goes_on(const struct tr_engine *e); /* it wants a turn */
+void tr_listing_abandon(struct tr_engine *e, const struct tr_req *r);
+void tr_listing_fail(struct tr_engine *e);
+void tr_listing_fini(struct tr_engine *e);
+void tr_listing_entered(struct tr_engine *e, const struct tr_job *job); /* a state */
+void tr_listing_leaves(struct tr_engine *e, const struct tr_job *job);  /* memory */
+void tr_listing_read(struct tr_engine *e, const struct tr_read *read, bool good);
 
 /* promote.c */
 void tr_promote_step(struct tr_engine *e);

@@ -92,6 +92,7 @@ void tr_load_send_far(struct tr_engine *e, struct tr_job *job)
         tr_change_unschedule(e, job);
     }
     tr_fetch_left(e, job);
+    tr_listing_leaves(e, job);
     if (tr_state_send_far(&e->state, job) == TARRY_OK) {
         e->load.next_us = min(e->load.next_us, due_us);
         e->load.sent++;

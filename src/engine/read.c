@@ -79,6 +79,23 @@ int tr_read_start_far(struct tr_engine *e, uint64_t rid, const struct tr_far_ent
     return err;
 }
 
+int tr_read_start_listed(struct tr_engine *e, uint64_t rid, const struct tr_far_entry *entry,
+                         uint32_t index)
+{
+    struct tr_read *read;
+    int err = new_read(e, entry->len, &read);
+
+    if (err == TARRY_OK) {
+        read->listed = true;
+        read->rid = rid;
+        read->stamp = index;
+        read->slot = tr_state_slot(&e->state, entry->slot);
+        read->off = entry->off;
+        begin(e, read);
+    }
+    return err;
+}
+
 void tr_read_send(struct tr_engine *e, struct tr_read *read, struct tr_job *job, struct tr_req *r)
 {
     bool handing = r != NULL && (r->op == TR_OP_RESERVE || r->op == TR_OP_RESERVE_JOB);
@@ -177,11 +194,30 @@ static void far_done(struct tr_engine *e, struct tr_read *read)
     read_free(e, read);
 }
 
+/* For a list, which asks again itself if the job is elsewhere by now. */
+static void listed_done(struct tr_engine *e, struct tr_read *read)
+{
+    bool fits = good(read);
+
+    if (!fits && !read->direct && !e->failed) {
+        read->direct = true;
+        send_read(e, read);
+        return;
+    }
+    tr_listing_read(e, read, fits);
+    read->slot->readers--;
+    read_free(e, read);
+}
+
 void tr_read_done(struct tr_engine *e, struct tr_read *read)
 {
     struct tr_job *job = tr_jobs_by_rid(&e->state.jobs, read->rid);
     int status = TARRY_OK;
 
+    if (read->listed) {
+        listed_done(e, read);
+        return;
+    }
     if (read->far) {
         far_done(e, read);
         return;

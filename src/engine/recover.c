@@ -721,6 +721,7 @@ void tr_engine_free(struct tr_engine *e)
     tr_handout_free_waits(e);
     tr_read_free_all(e);
     tr_promote_fini(e);
+    tr_listing_fini(e);
     tr_fetch_fini(e);
     tr_meta_fini(e);
     tr_log_fini(&e->log);

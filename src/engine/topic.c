@@ -323,6 +323,9 @@ void tr_topic_leave(struct tr_topic *t, struct tr_job *job)
             heap_take(t, h, job);
         }
     }
+    if (t->walk == &job->link) {
+        t->walk = job->link.next;
+    }
     tr_list_remove(&job->link);
     job->state = 0;
     job->stamp++;

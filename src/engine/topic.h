@@ -59,6 +59,7 @@ struct tr_topic {
     struct tr_list by_state[TR_DEAD + 1]; /* delayed and ready in no order; dead by dead_seq */
     struct tr_heap heaps[TR_HEAP_COUNT];  /* ready by each order, delayed by (due, id) */
     struct tr_list *rest[TR_HEAP_COUNT];  /* first of the list not yet in the heap; NULL: unused */
+    struct tr_list *walk;                 /* a list stands here in one of by_state; or NULL */
     struct tr_list waiters;               /* struct tr_waiter, first come first */
     struct tr_list dirty;                 /* in the list of topics to be served */
     struct tr_list link;                  /* of all topics */

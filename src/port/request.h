@@ -45,6 +45,7 @@ enum tr_op {
     TR_OP_DROP_TOPIC, /* topic, hold: undoes one HOLD_TOPIC */
     TR_OP_NEXT_TOPIC, /* topic: the next one by number after it (0: the first) -> topic, name */
     TR_OP_CLOSE,      /* holder: is gone; what it holds is ready again */
+    TR_OP_LIST,       /* topic, filter, cursor, count: a page of so many at most -> jobs, cursor */
     TR_OP_COUNT
 };
 
@@ -58,6 +59,26 @@ enum tr_order {
 };
 
 enum tr_edit { TR_EDIT_DUE = 1, TR_EDIT_PRIORITY = 2, TR_EDIT_TTR = 4, TR_EDIT_BODY = 8 };
+
+/* Which jobs of a topic a LIST is about. All zero: all. */
+struct tr_filter {
+    unsigned states;      /* bits 1 << enum tr_job_state; 0: any */
+    uint64_t due_from_us; /* due times from this one on, */
+    uint64_t due_to_us;   /* and before this one; 0: without end */
+};
+
+enum { TR_LIST_MAX = 1000 }; /* jobs of one page */
+
+/*
+ * How far a LIST has come: behind this job. A page has jobs by (due, id), then the dead ones by
+ * their time of death. It may have fewer jobs than were asked for, or none, though there are more.
+ */
+struct tr_cursor {
+    bool dead;
+    bool more;   /* from an answer: there may be more behind it */
+    uint64_t at; /* due time, or place among the dead; all zero: the beginning */
+    uint64_t id;
+};
 
 /* Why a topic is held: only counted apart. KEEP: so that it is always there. */
 enum tr_hold { TR_HOLD_USE, TR_HOLD_WATCH, TR_HOLD_KEEP, TR_HOLD_COUNT };
@@ -82,6 +103,7 @@ struct tr_job_view {
     uint32_t kicks;
     uint32_t body_len;
     const uint8_t *body; /* where the request says so */
+    bool damaged; /* LIST: its record cannot be read: only id, topic, state and due are known */
 };
 
 struct tr_topic_stat {
@@ -127,6 +149,8 @@ struct tr_req {
     const uint8_t *body;
     size_t body_len;
     uint64_t count;
+    struct tr_filter filter;
+    struct tr_cursor cursor; /* LIST: where to go on, as the last answer said */
     uint32_t priority;
     enum tr_order order;
     enum tr_job_state state;
@@ -145,6 +169,8 @@ struct tr_req {
         size_t name_len;
         struct tr_job_view job; /* with TARRY_ESTATE: the state that was in the way */
         struct tr_topic_stat stat;
+        const struct tr_job_view *jobs; /* LIST: `number` of them, in order, without bodies */
+        struct tr_cursor cursor;        /* LIST */
     } out;
 
     /* The engine's. */

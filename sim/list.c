@@ -1,0 +1,130 @@
+/*
+ * Is a page of a list what the model would have listed?
+ *
+ * What the page shows must be there, match, and stand in order behind the cursor. What the model
+ * knows for certain to match must be in the page, if it lies before its end. In which state a job
+ * is may be in doubt; then it must be there if each state that it may be in is wanted.
+ */
+#include "oracle.h"
+
+#include <inttypes.h>
+
+#define FAIL(promise, ...) sim_fail(o->report, promise, __VA_ARGS__)
+
+static bool wants(const struct tr_filter *f, enum tr_job_state state)
+{
+    return f->states == 0 || (f->states & 1U << state) != 0;
+}
+
+static bool due_fits(const struct tr_filter *f, uint64_t due_us)
+{
+    return due_us >= f->due_from_us && (f->due_to_us == 0 || due_us < f->due_to_us);
+}
+
+/* Is it wanted, whatever state it is in? */
+static bool surely_wanted(const struct sim_oracle *o, const struct tr_filter *f,
+                          const struct sim_job *j)
+{
+    if (j->where == SIM_DEAD) {
+        return wants(f, TR_DEAD);
+    }
+    if (!sim_job_is_ready(j) && sim_job_may_be_pending(&o->model, j) && !wants(f, TR_DELAYED)) {
+        return false;
+    }
+    if (sim_job_may_be_ready(&o->model, j) && !wants(f, TR_READY)) {
+        return false;
+    }
+    return wants(f, TR_RESERVED) || !(sim_job_may_be_reserved(j) || sim_oracle_limbo(o, j->topic));
+}
+
+/* Does (due, id), or any dead one, come behind the cursor? */
+static bool behind(const struct tr_cursor *c, const struct sim_job *j)
+{
+    if (c->dead || j->where == SIM_DEAD) {
+        return j->where == SIM_DEAD;
+    }
+    return c->at != j->due_us ? c->at < j->due_us : c->id < j->id;
+}
+
+static bool is_listed(const struct sim_oracle *o, const struct sim_ask *a, const struct sim_job *j)
+{
+    for (uint64_t i = 0; i < a->req.out.number; i++) {
+        if (o->listed[a->client][i].id == j->id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void check_missing(struct sim_oracle *o, const struct sim_ask *a, uint64_t last_dead)
+{
+    const struct tr_cursor *end = &a->req.out.cursor;
+
+    for (size_t i = 0; i < o->model.job_count; i++) {
+        const struct sim_job *j = &o->model.jobs[i];
+        bool inside = j->where == SIM_DEAD
+                          ? !a->req.cursor.dead && (!end->more || j->dead_order < last_dead)
+                          : behind(&a->req.cursor, j) && (!end->more || !behind(end, j));
+
+        if (j->id != 0 && j->where != SIM_GONE && j->topic == a->topic && inside && !j->damaged &&
+            due_fits(&a->req.filter, j->due_us) && surely_wanted(o, &a->req.filter, j) &&
+            !sim_answer_is_being_reserved(o, j) && !is_listed(o, a, j)) {
+            FAIL("I29", "list leaves out job %" PRIu64 ", due %" PRIu64, j->id, j->due_us);
+        }
+    }
+}
+
+/* One job of the page. */
+static void check_listed(struct sim_oracle *o, struct sim_ask *a, const struct tr_job_view *v,
+                         const struct tr_job_view *last)
+{
+    struct sim_job *j = sim_model_find(&o->model, v->id);
+    const struct sim_job *prev = last != NULL ? sim_model_find(&o->model, last->id) : NULL;
+    bool dead = v->state == TR_DEAD;
+    bool after =
+        last == NULL ||
+        (dead ? last->state != TR_DEAD || prev->dead_order < j->dead_order
+              : last->state != TR_DEAD &&
+                    (last->due_us != v->due_us ? last->due_us < v->due_us : last->id < v->id));
+
+    if (j == NULL || j->where == SIM_GONE || j->topic != a->topic) {
+        FAIL("I3", "list shows job %" PRIu64 ", which is not there", v->id);
+        return;
+    }
+    a->req.out.job = *v;
+    sim_answer_state(o, a, j, v->state);
+    if (!v->damaged) {
+        sim_answer_fields(o, a, j);
+    } else if (!o->damage) {
+        FAIL("I15", "list says that job %" PRIu64 " cannot be read", v->id);
+    }
+    if (!wants(&a->req.filter, v->state) || !due_fits(&a->req.filter, v->due_us) ||
+        (!dead && (a->req.cursor.dead || !behind(&a->req.cursor, j)))) {
+        FAIL("I29", "list shows job %" PRIu64 ", which was not asked for", v->id);
+    }
+    if (!after) {
+        FAIL("I29", "list shows job %" PRIu64 " out of order", v->id);
+    }
+}
+
+void sim_answer_list(struct sim_oracle *o, struct sim_ask *a)
+{
+    const struct sim_topic *t = &o->model.topics[a->topic];
+    const struct tr_job_view *page = o->listed[a->client];
+    uint64_t last_dead = 0;
+
+    if (a->req.out.number > a->req.count) {
+        FAIL("I29", "list shows %" PRIu64 " jobs", a->req.out.number);
+        return;
+    }
+    for (uint64_t i = 0; i < a->req.out.number && !o->report->failed; i++) {
+        const struct sim_job *j = sim_model_find(&o->model, page[i].id);
+
+        check_listed(o, a, &page[i], i > 0 ? &page[i - 1] : NULL);
+        last_dead = j != NULL && j->where == SIM_DEAD ? j->dead_order : last_dead;
+    }
+    if (t->kicking == 0 && t->kick_call != o->model.call && !o->report->failed) {
+        check_missing(o, a, last_dead);
+    }
+    sim_answer_seen(o, a, t->gate);
+}

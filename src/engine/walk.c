@@ -1,0 +1,179 @@
+/*
+ * A walk through the index of each group, for one topic.
+ *
+ *     groups by number:  g1   g2   g5 ...        T of each: | topic 3 | topic 4 ........ | topic 7
+ * | walked ^                                      ^ from a due time on
+ *
+ * One page of T is in hand at a time; while it is, its group counts a reader, so that it stays. A
+ * group that comes while the walk goes on has a higher number than all others, so it is walked,
+ * too: what a promotion carries from slots to a run is met there, if it was not met in the slot.
+ *
+ * The walk tells what the index says. Whether the rid is alive, and where the job is now, is for
+ * the caller to ask. A page that cannot be read is looked at once more around the cache, then
+ * reported, and the rest of its group is left out (`skipped`).
+ */
+
+#include "base/err.h"
+#include "engine/inner.h"
+
+static struct tr_group *next_group(const struct tr_engine *e, const struct tr_walk *w)
+{
+    struct tr_group *best = NULL;
+
+    for (uint32_t i = 0; i < e->groups.count; i++) {
+        struct tr_group *g = e->groups.order[i];
+        bool has = false;
+
+        for (unsigned run = 0; run < TR_GROUP_RUNS; run++) {
+            has = has || ((run == TR_GROUP_LIVE || w->with_dead) && g->runs[run].file >= 0 &&
+                          tr_run_footer_topic(&g->footers[run], w->topic) != 0);
+        }
+        if (has && !g->leaving && g->is.no > w->no && (best == NULL || g->is.no < best->is.no)) {
+            best = g;
+        }
+    }
+    return best;
+}
+
+static void let_go(struct tr_walk *w)
+{
+    if (w->group != NULL) {
+        w->group->readers--;
+        w->group = NULL;
+    }
+    w->here = false;
+}
+
+static void read_page(struct tr_engine *e, struct tr_walk *w)
+{
+    w->io = (struct tr_io){.op = w->direct ? TR_IO_READ_DIRECT : TR_IO_READ,
+                           .lane = TR_LANE_READ,
+                           .file = w->group->side_file,
+                           .off = tr_sidecar_off(&w->group->side, TR_SIDE_T, w->page),
+                           .len = TR_SIDE_PAGE,
+                           .buf = w->buf,
+                           .owner = w};
+    w->reading = true;
+    w->here = false;
+    e->fetch.reads++;
+    e->disk.ops->submit(e->disk.ctx, &w->io);
+}
+
+int tr_walk_begin(struct tr_engine *e, struct tr_walk *w, uint32_t topic, uint64_t from_us)
+{
+    if (w->reading) {
+        return TARRY_EFULL; /* for one that has ended */
+    }
+    if (w->buf == NULL) {
+        w->buf = tr_mem_stretch(e->mem, NULL, 0, TR_SIDE_PAGE);
+    }
+    if (w->buf == NULL) {
+        return TARRY_ENOMEM;
+    }
+    let_go(w);
+    *w = (struct tr_walk){.topic = topic, .from_us = from_us, .buf = w->buf};
+    return TARRY_OK;
+}
+
+void tr_walk_skip(struct tr_walk *w)
+{
+    w->no = w->group != NULL ? w->group->is.no : w->no;
+    let_go(w);
+}
+
+void tr_walk_end(struct tr_walk *w)
+{
+    w->topic = 0;
+    if (!w->reading) {
+        let_go(w);
+    }
+}
+
+void tr_walk_fini(struct tr_engine *e, struct tr_walk *w)
+{
+    if (w->buf != NULL) {
+        tr_mem_free(e->mem, w->buf, TR_SIDE_PAGE);
+    }
+    *w = (struct tr_walk){0};
+}
+
+static bool view(const struct tr_walk *w, struct tr_side_view *v)
+{
+    const struct tr_sidecar *side = &w->group->side;
+
+    return w->io.status == TARRY_OK && w->io.got == TR_SIDE_PAGE &&
+           tr_sidecar_check(side, TR_SIDE_T, w->page, w->buf) == TARRY_OK &&
+           tr_sidecar_view(side, TR_SIDE_T, w->page, w->buf, v) == TARRY_OK;
+}
+
+void tr_walk_io_done(struct tr_engine *e, struct tr_walk *w)
+{
+    struct tr_side_job key = {.topic = w->topic, .due_us = w->from_us};
+
+    w->reading = false;
+    e->fetch.reads--;
+    if (w->topic == 0 || e->failed) {
+        let_go(w);
+    } else if (view(w, &w->view)) {
+        w->at = tr_side_lower(&w->view, &key);
+        w->direct = false;
+        w->here = true;
+    } else if (!w->direct) {
+        w->direct = true;
+        read_page(e, w);
+    } else {
+        tr_fetch_report(e, w->group, TR_GROUP_SIDE, w->io.off);
+        w->direct = false;
+        w->skipped = true;
+        tr_walk_skip(w);
+    }
+}
+
+/* A page of the next group, if there is one, is asked for. */
+static int open_group(struct tr_engine *e, struct tr_walk *w)
+{
+    struct tr_side_job key = {.topic = w->topic, .due_us = w->from_us};
+
+    w->group = next_group(e, w);
+    if (w->group == NULL) {
+        return TARRY_ENOTFOUND;
+    }
+    w->group->readers++;
+    w->page = tr_sidecar_find(&w->group->side, TR_SIDE_T, &key);
+    if (w->page == TR_SIDE_NONE) {
+        tr_walk_skip(w);
+        return TARRY_OK;
+    }
+    read_page(e, w);
+    return TARRY_EFULL;
+}
+
+int tr_walk_next(struct tr_engine *e, struct tr_walk *w, struct tr_side_job *job)
+{
+    struct tr_side_row row;
+
+    for (;;) {
+        if (w->reading) {
+            return TARRY_EFULL;
+        }
+        if (w->group == NULL) {
+            int err = open_group(e, w);
+
+            if (err != TARRY_OK) {
+                return err;
+            }
+        } else if (w->at < w->view.count) {
+            if (tr_side_get(&w->view, w->at++, &row) == TARRY_OK && row.job.topic == w->topic &&
+                (row.job.dead_seq == 0 || w->with_dead)) {
+                *job = row.job;
+                return TARRY_OK;
+            }
+            tr_walk_skip(w);
+        } else if (w->page + 1 < w->group->side.sections[TR_SIDE_T].pages) {
+            w->page++;
+            read_page(e, w);
+        } else {
+            tr_walk_skip(w);
+        }
+    }
+}
