@@ -19,7 +19,8 @@
     X(-11, TARRY_EINVAL, "the request makes no sense")                                             \
     X(-12, TARRY_EDRAINING, "no new jobs are taken")                                               \
     X(-13, TARRY_EPERM, "permission was denied")                                                   \
-    X(-14, TARRY_ESOON, "a lease ends soon")
+    X(-14, TARRY_ESOON, "a lease ends soon")                                                       \
+    X(-15, TARRY_EEXISTS, "there is a job with that key")
 
 enum tarry_err {
     TARRY_OK = 0,

@@ -10,6 +10,9 @@
  * the body is long or not in memory, when space is short, or when no rid is to be had: then
  * nothing big is written. Changes of priority and counters alone are always ALTERs.
  *
+ * A push with a key that is there becomes a change of that job (TR_CONFLICT_REPLACE), an answer, or
+ * an error. The key of a job never changes.
+ *
  * Not done here: who may get a job (handout.c), whether there is space (space.c, meta.c).
  */
 
@@ -201,6 +204,59 @@ static void log_topic(struct tr_engine *e, struct tr_topic *t)
     }
 }
 
+/* A MOVE with the changes of rec and the body of r. */
+static int rewrite(struct tr_engine *e, struct tr_job *job, struct tr_record *rec,
+                   const struct tr_req *r)
+{
+    uint8_t *copy;
+    int err;
+
+    if (!tr_mem_room(e->mem, r->body_len)) {
+        return TARRY_ENOMEM;
+    }
+    if (!tr_space_push_ok(e)) {
+        e->refusing = true;
+        return tr_space_hope(e) ? TARRY_EFULL : TARRY_ENOSPC;
+    }
+    if (e->state.next_rid >= e->rid_limit) {
+        e->meta.want_manifest = true;
+        return TARRY_EFULL;
+    }
+    err = tr_log_reserve(&e->log, r->body_len + (size_t)2 * TR_RECORD_HEAD_MAX, 2);
+    if (err == TARRY_OK) {
+        err = tr_change_fits(e, job, rec);
+    }
+    if (err != TARRY_OK) {
+        return err;
+    }
+    copy = tr_jobs_copy_body(&e->state.jobs, r->body, (uint32_t)r->body_len);
+    if (copy == NULL) {
+        return TARRY_ENOMEM;
+    }
+    tr_change_unschedule(e, job);
+
+    uint32_t old_len = job->body_len;
+    uint8_t *old = tr_jobs_take_body(&e->state.jobs, job);
+
+    err = move(e, job, rec, (struct tr_bytes){copy, r->body_len});
+    if (err == TARRY_OK) {
+        tr_jobs_give_body(&e->state.jobs, job, copy, (uint32_t)r->body_len);
+        tr_jobs_free_body(&e->state.jobs, old, old_len);
+        job->gate = e->log.open.no;
+        tr_engine_touch_log(e);
+    } else {
+        tr_jobs_give_body(&e->state.jobs, job, old, old_len);
+        tr_jobs_free_body(&e->state.jobs, copy, (uint32_t)r->body_len);
+    }
+    tr_change_schedule(e, job);
+    return err;
+}
+
+static struct tr_bytes key_of(const struct tr_req *r)
+{
+    return (struct tr_bytes){(const uint8_t *)r->key, r->key_len};
+}
+
 static int push_job(struct tr_engine *e, struct tr_req *r, struct tr_topic *t)
 {
     struct tr_record rec = {.type = TR_REC_PUSH,
@@ -225,6 +281,10 @@ static int push_job(struct tr_engine *e, struct tr_req *r, struct tr_topic *t)
     err = tr_tally_kind(&e->state, t, rec.due_us, &rec.flags);
     rec.flags |= r->beanstalk ? TR_RF_BEANSTALK : 0;
     rec.mask |= rec.flags != 0 ? TR_FIELD(FLAGS) : 0;
+    if (r->key_len != 0) {
+        rec.mask |= TR_FIELD(KEY);
+        rec.key = key_of(r);
+    }
     if (err == TARRY_OK) {
         err = tr_state_apply(&e->state, &rec, e->log.open.no, &job);
     }
@@ -244,12 +304,46 @@ static int push_job(struct tr_engine *e, struct tr_req *r, struct tr_topic *t)
     return TARRY_OK;
 }
 
+/* A push whose key this job has. */
+static enum tr_verdict push_again(struct tr_engine *e, struct tr_req *r, struct tr_job *job)
+{
+    struct tr_record rec = {.mask = TR_FIELD(DUE) | TR_FIELD(DELAY) | TR_FIELD(PRIORITY) |
+                                    TR_FIELD(TTR) | TR_FIELD(COUNTERS),
+                            .due_us = due_of(e, r),
+                            .delay_us = r->delay_us,
+                            .priority = r->priority,
+                            .ttr_us = r->ttr_us};
+    int err;
+
+    r->out.existed = true;
+    tr_view_fill(e, job, &r->out.job);
+    if (r->conflict != TR_CONFLICT_REPLACE) {
+        return tr_engine_finish(e, r, r->conflict == TR_CONFLICT_KEEP ? TARRY_OK : TARRY_EEXISTS);
+    }
+    if (job->state == TR_RESERVED) {
+        return tr_engine_finish(e, r, TARRY_ESTATE);
+    }
+    rec.mask |= job->dead_seq != 0 ? TR_FIELD(DEAD) : 0;
+    err = rewrite(e, job, &rec, r);
+    if (err == TARRY_OK) {
+        tr_view_fill(e, job, &r->out.job);
+    }
+    return end(e, r, err);
+}
+
+static bool push_sane(const struct tr_req *r, const struct tr_topic *t)
+{
+    return t != NULL && due_ok(r) && r->ttr_us != 0 && r->ttr_us <= TR_DELAY_MAX_US &&
+           r->key_len <= TR_KEY_MAX && (unsigned)r->conflict < TR_CONFLICT_COUNT;
+}
+
 static enum tr_verdict push(struct tr_engine *e, struct tr_req *r)
 {
     struct tr_topic *t = tr_topics_by_number(&e->state.topics, r->topic);
+    struct tr_job *job;
     int err;
 
-    if (t == NULL || !due_ok(r) || r->ttr_us == 0 || r->ttr_us > TR_DELAY_MAX_US) {
+    if (!push_sane(r, t)) {
         return tr_engine_finish(e, r, TARRY_EINVAL);
     }
     if (r->body_len > e->config.body_max) {
@@ -257,6 +351,16 @@ static enum tr_verdict push(struct tr_engine *e, struct tr_req *r)
     }
     if (e->draining) {
         return tr_engine_finish(e, r, TARRY_EDRAINING);
+    }
+    r->out.existed = false; /* an earlier try may have found it */
+    if (r->key_len != 0) {
+        err = tr_lookup_key(e, t, key_of(r), &job);
+        if (err == TARRY_OK) {
+            return push_again(e, r, job);
+        }
+        if (err != TARRY_ENOTFOUND) {
+            return end(e, r, err);
+        }
     }
     if (!tr_mem_room(e->mem, r->body_len + sizeof(struct tr_job))) {
         return tr_engine_finish(e, r, TARRY_ENOMEM);
@@ -355,6 +459,8 @@ static enum tr_verdict delete_job(struct tr_engine *e, struct tr_req *r)
         return end(e, r, err);
     }
     tr_view_fill(e, job, &r->out.job);
+    r->out.job.key = NULL; /* it dies with the job */
+    r->out.job.key_len = 0;
 
     struct tr_topic *t = job->topic;
     struct tr_kill kill = tr_tally_kill(job);
@@ -490,53 +596,6 @@ static enum tr_verdict kick(struct tr_engine *e, struct tr_req *r)
     return end(e, r, r->out.number != 0 && err != TARRY_EFULL ? TARRY_OK : err);
 }
 
-static int edit_body(struct tr_engine *e, struct tr_job *job, struct tr_record *rec,
-                     const struct tr_req *r)
-{
-    uint8_t *copy;
-    int err;
-
-    if (!tr_mem_room(e->mem, r->body_len)) {
-        return TARRY_ENOMEM;
-    }
-    if (!tr_space_push_ok(e)) {
-        e->refusing = true;
-        return tr_space_hope(e) ? TARRY_EFULL : TARRY_ENOSPC;
-    }
-    if (e->state.next_rid >= e->rid_limit) {
-        e->meta.want_manifest = true;
-        return TARRY_EFULL;
-    }
-    err = tr_log_reserve(&e->log, r->body_len + (size_t)2 * TR_RECORD_HEAD_MAX, 2);
-    if (err == TARRY_OK) {
-        err = tr_change_fits(e, job, rec);
-    }
-    if (err != TARRY_OK) {
-        return err;
-    }
-    copy = tr_jobs_copy_body(&e->state.jobs, r->body, (uint32_t)r->body_len);
-    if (copy == NULL) {
-        return TARRY_ENOMEM;
-    }
-    tr_change_unschedule(e, job);
-
-    uint32_t old_len = job->body_len;
-    uint8_t *old = tr_jobs_take_body(&e->state.jobs, job);
-
-    err = move(e, job, rec, (struct tr_bytes){copy, r->body_len});
-    if (err == TARRY_OK) {
-        tr_jobs_give_body(&e->state.jobs, job, copy, (uint32_t)r->body_len);
-        tr_jobs_free_body(&e->state.jobs, old, old_len);
-        job->gate = e->log.open.no;
-        tr_engine_touch_log(e);
-    } else {
-        tr_jobs_give_body(&e->state.jobs, job, old, old_len);
-        tr_jobs_free_body(&e->state.jobs, copy, (uint32_t)r->body_len);
-    }
-    tr_change_schedule(e, job);
-    return err;
-}
-
 static enum tr_verdict edit(struct tr_engine *e, struct tr_req *r)
 {
     struct tr_record rec = {.priority = r->priority, .ttr_us = r->ttr_us};
@@ -565,8 +624,7 @@ static enum tr_verdict edit(struct tr_engine *e, struct tr_req *r)
     }
     rec.mask |= r->edit & TR_EDIT_PRIORITY ? TR_FIELD(PRIORITY) : 0;
     rec.mask |= r->edit & TR_EDIT_TTR ? TR_FIELD(TTR) : 0;
-    err =
-        r->edit & TR_EDIT_BODY ? edit_body(e, job, &rec, r) : tr_change_revise(e, job, &rec, true);
+    err = r->edit & TR_EDIT_BODY ? rewrite(e, job, &rec, r) : tr_change_revise(e, job, &rec, true);
     if (err == TARRY_OK) {
         tr_view_fill(e, job, &r->out.job);
     }

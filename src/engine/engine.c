@@ -140,6 +140,15 @@ static void unstall(struct tr_engine *e, struct tr_req *r)
 
 static enum tr_verdict execute(struct tr_engine *e, struct tr_req *r)
 {
+    int err = tr_lookup_resolve(e, r);
+
+    if (err == TARRY_EFULL) {
+        return TR_STALL;
+    }
+    if (err != TARRY_OK) {
+        tr_handout_cancel_wait(e, r);
+        return tr_engine_finish(e, r, err);
+    }
     switch (r->op) {
     case TR_OP_PUSH:
     case TR_OP_DELETE:
@@ -226,6 +235,7 @@ void tr_engine_submit(struct tr_engine *e, struct tr_req *r, struct tr_now now)
     r->out.number = 0;
     r->out.jobs = NULL;
     r->out.cursor = (struct tr_cursor){0};
+    r->out.existed = false;
     r->out.stat = (struct tr_topic_stat){0};
     r->out.job = (struct tr_job_view){0};
     if (e->failed) {
@@ -468,8 +478,9 @@ static uint64_t next_turn(const struct tr_engine *e)
     if (e->failed) {
         return TR_NEVER;
     }
-    if (e->work == 0 || e->placing || tr_promote_goes_on(e) || tr_listing_goes_on(e) ||
-        e->meta.freeze.state != NULL || (e->moved && e->stalled_first != NULL)) {
+    if (e->work == 0 || e->placing || e->state.keys.tidying || tr_promote_goes_on(e) ||
+        tr_listing_goes_on(e) || e->meta.freeze.state != NULL ||
+        (e->moved && e->stalled_first != NULL)) {
         return e->now.boot_us;
     }
     if (e->blocked || e->stalled_first != NULL) { /* what is in flight makes room; else ask again */
@@ -515,6 +526,7 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
     tr_listing_step(e);
     run_stalled(e);
     tr_handout_serve(e);
+    tr_lookup_tidy(e);
     if (e->checkpoint_at <= now.boot_us) {
         e->checkpoint_at = TR_NEVER;
         e->meta.want_checkpoint = true;
@@ -616,6 +628,7 @@ void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s)
         .replayed = e->replayed,
         .next_rid = e->state.next_rid,
         .epoch = e->epoch,
+        .keys = tr_keymap_count(&e->state.keys.map),
         .refusing = e->refusing,
         .draining = e->draining,
         .log_records = e->log.records,
@@ -718,6 +731,8 @@ void tr_engine_facts(const struct tr_engine *e, tr_fact_fn *fn, void *ctx)
             .lease = job->lease_end_us != 0 ? job->lease : 0,
             .lease_end_us = job->lease_end_us,
             .body = job->body,
+            .key = (const char *)tr_extra_key(job->extra).at,
+            .key_len = tr_extra_key(job->extra).len,
         };
 
         fn(ctx, &fact);

@@ -38,6 +38,7 @@ struct tr_engine_config {
     uint32_t move_body_max;    /* a longer body is not written again by a change of due */
     uint32_t rid_block;        /* rids are promised to the manifest in blocks of so many */
     uint32_t slice;            /* work units per turn */
+    unsigned key_bits;         /* tests: of the hash of a key; 0: all. Never changed in a store */
     uint64_t checkpoint_slack; /* bytes that checkpoint files have beyond what is needed now */
     uint64_t seal_us;          /* idle time before a SEAL */
     uint64_t near_us;          /* jobs due within this are in memory */
@@ -134,6 +135,7 @@ struct tr_engine_stat {
     uint64_t runs;   /* those of them with records in runs, */
     uint64_t groups; /* in so many groups; */
     uint64_t promotions;
+    uint64_t keys;   /* entries of the table of keys: keyed jobs, and a few that are gone */
     uint64_t sent;   /* how often one left it since the start, */
     uint64_t loaded; /* and came back */
 };
@@ -150,7 +152,9 @@ struct tr_job_fact {
     uint64_t dead_seq; /* 0: not dead */
     uint64_t lease;    /* a lease that outlives a restart, or 0 */
     uint64_t lease_end_us;
-    const uint8_t *body;       /* NULL: not in memory */
+    const uint8_t *body; /* NULL: not in memory */
+    const char *key;
+    size_t key_len;            /* 0: none, or far */
     bool far;                  /* not in memory: the rest is in its record, */
     char file[TR_IO_NAME_MAX]; /* here */
     uint64_t off;

@@ -7,6 +7,7 @@
  *     engine.c    requests, turns, completions: who is called when
  *     change.c    requests that change jobs: record, log, state, schedule
  *     handout.c   reserve, waiters, leases
+ *     lookup.c    jobs that are named by key
  *     view.c      requests that only look
  *     read.c      bodies that are not in memory
  *     load.c      what leaves memory and what comes back
@@ -409,6 +410,14 @@ enum tr_verdict tr_view_execute(struct tr_engine *e, struct tr_req *r);
 void tr_view_fill(const struct tr_engine *e, const struct tr_job *job, struct tr_job_view *v);
 void tr_view_body(struct tr_engine *e, struct tr_read *read, struct tr_job *job, int status);
 
+/* lookup.c */
+/* The live job of the topic with this key, as tr_load_by_id. */
+TR_MUST_USE int tr_lookup_key(struct tr_engine *e, const struct tr_topic *t, struct tr_bytes key,
+                              struct tr_job **job);
+/* If r names its job by key: sets its id. The same codes; TARRY_OK also when it does not. */
+TR_MUST_USE int tr_lookup_resolve(struct tr_engine *e, struct tr_req *r);
+void tr_lookup_tidy(struct tr_engine *e); /* a slice */
+
 /* read.c */
 /* Makes a read of the job's record; it is sent, or dropped. TARRY_EFULL: too many are in flight. */
 TR_MUST_USE int tr_read_new(struct tr_engine *e, const struct tr_job *job, struct tr_read **read);
@@ -437,6 +446,7 @@ uint64_t tr_load_next(const struct tr_engine *e); /* boot: when it wants a turn 
  * is in *job, or TARRY_ENOTFOUND, TARRY_EDAMAGED (it cannot be read), TARRY_ENOMEM, TARRY_ENOSPC.
  */
 TR_MUST_USE int tr_load_by_id(struct tr_engine *e, uint64_t id, struct tr_job **job);
+TR_MUST_USE int tr_load_by_rid(struct tr_engine *e, uint64_t rid, struct tr_job **job);
 /* If the job that r names is far: fills in what is known without reading. */
 bool tr_load_show_far(const struct tr_engine *e, struct tr_req *r);
 /* The first delayed job of a topic, or NULL, in the same way. */

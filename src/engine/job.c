@@ -46,6 +46,7 @@ void tr_jobs_fini(struct tr_jobs *js)
     }
     while ((job = tr_jobs_next(js, &at)) != NULL) {
         tr_jobs_drop_body(js, job);
+        tr_extra_free(js->mem, job->extra);
     }
     for (size_t i = 0; i < js->chunk_count; i++) {
         tr_mem_free(js->mem, js->chunks[i], CHUNK_JOBS * sizeof(struct tr_job));
@@ -127,6 +128,7 @@ static void forget(struct tr_jobs *js, struct tr_job *job)
     TR_CHECK(job->slot == NULL);
     tr_list_remove(&job->visit);
     tr_jobs_drop_body(js, job);
+    tr_extra_free(js->mem, job->extra);
     TR_CHECK(tr_index_take(&js->by_rid, job->rid) == job);
     if (job->rid != job->id) {
         TR_CHECK(tr_map_take(&js->moved, job->id) == job);

@@ -13,6 +13,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "engine/extra.h"
 #include "engine/far.h"
 #include "engine/record.h"
 #include "engine/wheel.h"
@@ -39,11 +40,12 @@ struct tr_job {
     uint64_t dead_seq; /* place among the dead of its topic, or 0: not dead */
     uint64_t dead_at_us;
     uint8_t dead_reason;
-    uint64_t lease;        /* number of the last lease */
-    uint64_t lease_ttr_us; /* how long that lease is for */
-    uint64_t lease_end_us; /* wall; 0: it ends with its connection, or there is none */
-    bool altered;          /* differs from its record: the checkpoint has a row for it */
-    uint32_t row;          /* number of the freeze that has dealt with that row */
+    uint64_t lease;         /* number of the last lease */
+    uint64_t lease_ttr_us;  /* how long that lease is for */
+    uint64_t lease_end_us;  /* wall; 0: it ends with its connection, or there is none */
+    struct tr_extra *extra; /* what few have, or NULL */
+    bool altered;           /* differs from its record: the checkpoint has a row for it */
+    uint32_t row;           /* number of the freeze that has dealt with that row */
     struct tr_list in_altered;
 
     /* Where its record is. */

@@ -232,6 +232,17 @@ int tr_load_locate(struct tr_engine *e, uint64_t id)
     return rid != 0 ? tr_fetch_locate(e, rid) : TARRY_OK;
 }
 
+/* A far job that has an entry is to come back. */
+static int load_far(struct tr_engine *e, uint64_t rid)
+{
+    int err = TARRY_EDAMAGED;
+
+    if (!tr_far_find(&e->state.jobs.far, rid)->bad) {
+        err = tr_load_start(e, rid);
+    }
+    return err == TARRY_OK ? TARRY_EFULL : err;
+}
+
 int tr_load_by_id(struct tr_engine *e, uint64_t id, struct tr_job **job)
 {
     uint64_t rid;
@@ -246,14 +257,17 @@ int tr_load_by_id(struct tr_engine *e, uint64_t id, struct tr_job **job)
         return err;
     }
     rid = tr_far_rid(&e->state.jobs.far, id);
-    if (rid == 0) {
-        return TARRY_ENOTFOUND;
+    return rid != 0 ? load_far(e, rid) : TARRY_ENOTFOUND;
+}
+
+int tr_load_by_rid(struct tr_engine *e, uint64_t rid, struct tr_job **job)
+{
+    *job = tr_jobs_by_rid(&e->state.jobs, rid);
+    if (*job != NULL) {
+        return TARRY_OK;
     }
-    if (tr_far_find(&e->state.jobs.far, rid)->bad) {
-        return TARRY_EDAMAGED;
-    }
-    err = tr_load_start(e, rid);
-    return err == TARRY_OK ? TARRY_EFULL : err;
+    return tr_far_find(&e->state.jobs.far, rid) != NULL ? load_far(e, rid)
+                                                        : tr_fetch_locate(e, rid);
 }
 
 bool tr_load_show_far(const struct tr_engine *e, struct tr_req *r)

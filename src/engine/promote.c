@@ -160,6 +160,7 @@ static void next_run(struct tr_engine *e)
                                .rid_last = p->group->is.rid_last,
                                .jobs = p->side_jobs,
                                .job_count = (uint32_t)p->side_count,
+                               .keyed_max = (uint32_t)p->keyed_count,
                                .moved_max = (uint32_t)p->side_count};
 
     if (p->side_count == 0 || tr_side_build_init(&p->build, &p->mem, &in) != TARRY_OK) {

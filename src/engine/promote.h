@@ -7,6 +7,7 @@
 
 #include "engine/far.h"
 #include "engine/group.h"
+#include "engine/keys.h"
 #include "engine/record.h"
 #include "engine/run.h"
 #include "engine/sidecar.h"
@@ -61,6 +62,7 @@ struct tr_promote {
     unsigned slot_count;
     unsigned at; /* slot that is dealt with */
     uint64_t slot_bytes;
+    struct tr_keyer keyer;
     uint64_t rid_last;
     uint64_t batch; /* up to this one changes may be contained */
     struct tr_far_walk walk;
@@ -88,6 +90,7 @@ struct tr_promote {
     uint64_t off;
     struct tr_side_job *side_jobs;
     size_t side_count;
+    size_t keyed_count; /* of those */
     struct tr_side_build build;
     bool building;
     int failed; /* why a call could not go on, or TARRY_OK */

@@ -86,6 +86,7 @@ void tr_promote_begin(struct tr_engine *e)
 
     tr_mem_init(&p->mem, 0);
     p->slot_bytes = e->log.slot_bytes;
+    p->keyer = e->state.keys.keyer;
     while (p->slot_count < e->config.promote_slots && p->slot_count < TR_PROMOTE_SLOTS &&
            (slot = next_victim(e)) != NULL) {
         p->segments[p->slot_count] = slot->seg_no;

@@ -7,6 +7,8 @@
 #include "engine/promote.h"
 
 #include "base/err.h"
+#include "base/mutant.h"
+#include "engine/extra.h"
 
 static bool comes_first(const struct tr_chosen *a, const struct tr_chosen *b)
 {
@@ -57,20 +59,19 @@ void tr_promote_sort(void *ctx)
 static int read_chosen(const struct tr_promote *p, const struct tr_chosen *c, struct tr_record *rec)
 {
     const uint8_t *bytes = p->bytes[c->slot] + c->off;
-    int err = TARRY_OK;
+    struct tr_record was;
+    int err;
 
     if ((uint64_t)c->off + c->len > p->slot_bytes || !tr_record_good(bytes, c->len, c->rid)) {
         return TARRY_EDAMAGED;
     }
-    if (c->change != 0) {
+    err = tr_record_decode_known(bytes, c->len, c->rid, c->order[0], rec);
+    rec->mask &= ~TR_FIELD(OLD);
+    if (err == TARRY_OK && c->change != 0) { /* but for what no change can change */
+        was = *rec;
         *rec = p->changes[c->change - 1];
-        if (rec->body.len > c->len) {
-            return TARRY_EDAMAGED;
-        }
-        rec->body.at = bytes + c->len - rec->body.len;
-    } else {
-        err = tr_record_decode_known(bytes, c->len, c->rid, c->order[0], rec);
-        rec->mask &= ~TR_FIELD(OLD);
+        rec->body = was.body;
+        tr_extra_copy(&was, rec);
     }
     rec->type = TR_REC_RELOG;
     return err;
@@ -87,6 +88,15 @@ static void note_for_sidecar(struct tr_promote *p, const struct tr_record *rec, 
         .topic = rec->topic,
         .cell = rec->flags & TR_RF_CELL,
     };
+    if (rec->key.len != 0 && !TR_MUTANT(KEY_NOT_PROMOTED)) {
+        struct tr_siphash hash = tr_keyer_hash(&p->keyer, rec->topic, rec->key);
+        struct tr_side_job *job = &p->side_jobs[p->side_count - 1];
+
+        p->keyed_count++;
+        job->keyed = true;
+        job->key_hi = hash.high;
+        job->key_lo = (uint16_t)(hash.low >> 48);
+    }
 }
 
 /* Fills the buffer with blocks; at the end of the run its footer is the buffer's content. */

@@ -419,6 +419,7 @@ static void new_store(struct tr_engine *e)
         man->key[i] = (uint8_t)tr_rng_next(&e->rng);
     }
     memcpy(e->log.uuid, man->uuid, TR_UUID);
+    memcpy(e->state.keys.keyer.secret, man->key, TR_SIPHASH_KEY);
 }
 
 /* The manifests have their room from the start, so that no write of one ever lacks space. */
@@ -563,6 +564,8 @@ static int open_store(struct tr_engine *e, uint8_t *present)
         return err;
     }
     memcpy(e->log.uuid, e->meta.now.uuid, TR_UUID);
+    memcpy(e->state.keys.keyer.secret, e->meta.now.key, TR_SIPHASH_KEY);
+    e->state.keys.keyer.bits = e->config.key_bits;
     e->state.slots = e->log.slots;
     err = open_slots(e, present);
     p.bytes = tr_mem_alloc(e->mem, slot_bytes);

@@ -2,7 +2,8 @@
  * Groups at a start: those that the manifest names are opened, files of others are removed.
  *
  *     run    the trailer says where the footer is; the footer stays in memory
- *     six    the head, the fences; all of section I, since a job that was moved is asked for by id
+ *     six    the head, the fences; all of section I, since a job that was moved is asked for by id;
+ *            all of section K, since keys are looked up in memory
  *
  * Everything is synced first and read around the cache (R7). A group that is damaged here refuses
  * the store by name (R13).
@@ -13,7 +14,7 @@
 
 #include <string.h>
 
-enum { LIST_BYTES = 65536, SETTLE_PAGES = 64 };
+enum { LIST_BYTES = 65536, SETTLE_PAGES = 64, KEY_PAGES = 64 };
 
 static int run(struct tr_engine *e, struct tr_io *io)
 {
@@ -171,6 +172,98 @@ static int open_group(struct tr_engine *e, const struct tr_manifest_group *is)
     return err;
 }
 
+/* ---- keys ---- */
+
+/* Entries on their way from section K, which is in the order of the table, to the table. */
+struct keys {
+    uint8_t *bytes; /* KEY_PAGES pages */
+    struct tr_keymap_entry *sorted;
+    size_t room;
+    size_t count;
+};
+
+/* What is alive in a page. */
+static int take_keys(struct tr_engine *e, const struct tr_side_view *v, struct keys *k)
+{
+    if (k->count + v->count > k->room) { /* those before it are in */
+        int err = tr_keymap_load(&e->state.keys.map, k->sorted, k->count);
+
+        if (err != TARRY_OK) {
+            return err;
+        }
+        k->count = 0;
+    }
+    for (uint32_t i = 0; i < v->count; i++) {
+        struct tr_side_row row;
+
+        if (v->count > k->room || tr_side_get(v, i, &row) != TARRY_OK || row.job.rid == 0) {
+            return TARRY_EDAMAGED;
+        }
+        if (tr_bitmap_test(&e->state.jobs.alive, row.job.rid)) {
+            k->sorted[k->count++] = (struct tr_keymap_entry){
+                row.job.key_hi, (uint64_t)row.job.key_lo << 48 | row.job.rid};
+        }
+    }
+    return TARRY_OK;
+}
+
+static int read_keys(struct tr_engine *e, const struct tr_group *g, struct keys *k)
+{
+    const struct tr_sidecar *side = &g->side;
+    uint32_t pages = side->sections[TR_SIDE_K].pages;
+    int err = TARRY_OK;
+
+    k->count = 0;
+    for (uint32_t from = 0; from < pages && err == TARRY_OK; from += KEY_PAGES) {
+        uint32_t count = pages - from < KEY_PAGES ? pages - from : KEY_PAGES;
+
+        err = read_exactly(e, g->side_file, tr_sidecar_off(side, TR_SIDE_K, from), k->bytes,
+                           (uint64_t)count * TR_SIDE_PAGE);
+        for (uint32_t i = 0; i < count && err == TARRY_OK; i++) {
+            const uint8_t *page = k->bytes + (size_t)i * TR_SIDE_PAGE;
+            struct tr_side_view v;
+
+            err = tr_sidecar_check(side, TR_SIDE_K, from + i, page);
+            if (err == TARRY_OK) {
+                err = tr_sidecar_view(side, TR_SIDE_K, from + i, page, &v);
+            }
+            if (err == TARRY_OK) {
+                err = take_keys(e, &v, k);
+            }
+        }
+    }
+    return err == TARRY_OK ? tr_keymap_load(&e->state.keys.map, k->sorted, k->count) : err;
+}
+
+static int read_all_keys(struct tr_engine *e)
+{
+    struct keys k = {.room = (size_t)KEY_PAGES * TR_SIDE_PAGE / 8};
+    uint64_t entries = 0;
+    int err = TARRY_OK;
+
+    for (uint32_t i = 0; i < e->groups.count; i++) {
+        entries += e->groups.order[i]->side.sections[TR_SIDE_K].entries;
+    }
+    if (entries == 0) {
+        return TARRY_OK;
+    }
+    k.bytes = tr_mem_stretch(e->mem, NULL, 0, (size_t)KEY_PAGES * TR_SIDE_PAGE);
+    k.sorted = tr_mem_stretch(e->mem, NULL, 0, k.room * sizeof *k.sorted);
+    err = k.bytes != NULL && k.sorted != NULL ? tr_keymap_expect(&e->state.keys.map, entries)
+                                              : TARRY_ENOMEM;
+    for (uint32_t i = 0; i < e->groups.count && err == TARRY_OK; i++) {
+        err = read_keys(e, e->groups.order[i], &k);
+        blame(e, e->groups.order[i], err);
+    }
+    if (k.bytes != NULL) {
+        tr_mem_free(e->mem, k.bytes, (size_t)KEY_PAGES * TR_SIDE_PAGE);
+    }
+    if (k.sorted != NULL) {
+        tr_mem_free(e->mem, k.sorted, k.room * sizeof *k.sorted);
+    }
+    return err;
+}
+
 int tr_regroup_open(struct tr_engine *e)
 {
     const struct tr_manifest *m = &e->meta.now;
@@ -179,7 +272,7 @@ int tr_regroup_open(struct tr_engine *e)
     for (uint32_t i = 0; i < m->group_count && err == TARRY_OK; i++) {
         err = open_group(e, &m->groups[i]);
     }
-    return err;
+    return err == TARRY_OK ? read_all_keys(e) : err;
 }
 
 static bool is_named(const struct tr_manifest *m, uint64_t no)

@@ -250,6 +250,10 @@ static int append(struct tr_engine *e, struct tr_job *job, const uint8_t *body)
     }
     tr_state_describe(job, TR_REC_RELOG, &rec);
     rec.body.at = body;
+    if (TR_MUTANT(KEY_NOT_RELOGGED)) {
+        rec.mask &= ~TR_FIELD(KEY);
+        rec.key.len = 0;
+    }
     if (TR_MUTANT(RELOG_OLD_FIELDS)) {
         rec.due_us = job->created_us;
     }

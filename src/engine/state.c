@@ -30,7 +30,7 @@
 #define FIELDS                                                                                     \
     (TR_FIELD(ID) | TR_FIELD(DUE) | TR_FIELD(CREATED) | TR_FIELD(DELAY) | TR_FIELD(TOPIC) |        \
      TR_FIELD(PRIORITY) | TR_FIELD(TTR) | TR_FIELD(DEAD) | TR_FIELD(COUNTERS) | TR_FIELD(OLD) |    \
-     TR_FIELD(FLAGS) | TR_FIELD(LEASE) | TR_FIELD(BODY))
+     TR_FIELD(FLAGS) | TR_FIELD(LEASE) | TR_FIELD(BODY) | TR_EXTRA_FIELDS)
 
 void tr_state_init(struct tr_state *s, struct tr_mem *mem)
 {
@@ -38,6 +38,7 @@ void tr_state_init(struct tr_state *s, struct tr_mem *mem)
     tr_jobs_init(&s->jobs, mem);
     tr_topics_init(&s->topics, mem);
     tr_cells_init(&s->cells, mem, TR_CELLS_MAX_DEFAULT);
+    tr_keys_init(&s->keys, mem);
 }
 
 void tr_state_fini(struct tr_state *s)
@@ -45,7 +46,36 @@ void tr_state_fini(struct tr_state *s)
     tr_jobs_fini(&s->jobs);
     tr_topics_fini(&s->topics);
     tr_cells_fini(&s->cells);
+    tr_keys_fini(&s->keys);
 }
+
+/* ---- keys ---- */
+
+static struct tr_siphash hash_of(const struct tr_state *s, const struct tr_record *rec)
+{
+    return tr_keyer_hash(&s->keys.keyer, rec->topic, rec->key);
+}
+
+/* The job is about to die. */
+static void forget_key(struct tr_state *s, const struct tr_job *job)
+{
+    struct tr_bytes key = tr_extra_key(job->extra);
+
+    if (key.len != 0) {
+        (void)tr_keymap_take(&s->keys.map, tr_keyer_hash(&s->keys.keyer, job->topic->number, key),
+                             job->rid);
+    }
+}
+
+/* It has the rid of `rec` now. */
+static void move_key(struct tr_state *s, uint64_t old, const struct tr_record *rec)
+{
+    if (rec->key.len != 0 && !TR_MUTANT(KEY_NOT_MOVED)) {
+        TR_CHECK(tr_keymap_move(&s->keys.map, hash_of(s, rec), old, rec->rid));
+    }
+}
+
+/* ---- fields ---- */
 
 static void set_dead(struct tr_job *job, const struct tr_record *rec)
 {
@@ -214,16 +244,30 @@ static int add_job(struct tr_state *s, const struct tr_record *rec, struct tr_jo
 {
     struct tr_topic *t = tr_topics_by_number(&s->topics, rec->topic);
     uint64_t id = rec->mask & TR_FIELD(ID) ? rec->id : rec->rid;
+    struct tr_siphash hash = {0};
+    struct tr_extra *extra;
     int err;
 
     if (t == NULL || (id != rec->rid && tr_jobs_by_id(&s->jobs, id) != NULL)) {
         return TARRY_EDAMAGED;
     }
-    err = tr_jobs_add(&s->jobs, rec->rid, id, job);
+    err = tr_extra_new(s->jobs.mem, rec, &extra);
+    if (err == TARRY_OK && rec->key.len != 0) {
+        hash = hash_of(s, rec);
+        err = tr_keys_make(&s->keys, hash, rec->rid);
+    }
+    if (err == TARRY_OK) {
+        err = tr_jobs_add(&s->jobs, rec->rid, id, job);
+    }
     if (err != TARRY_OK) {
+        tr_extra_free(s->jobs.mem, extra);
         return err;
     }
+    if (rec->key.len != 0 && !(TR_MUTANT(KEY_NOT_MET) && s->replaying)) {
+        tr_keys_put(&s->keys, hash, rec->rid);
+    }
     (*job)->topic = t;
+    (*job)->extra = extra;
     t->jobs += s->recount;
     set_all(*job, rec);
     return TARRY_OK;
@@ -251,6 +295,12 @@ int tr_state_bring_back(struct tr_state *s, uint64_t rid, const struct tr_record
     return err;
 }
 
+/* Topic and key of a job never change. */
+static bool same_job(const struct tr_job *job, const struct tr_record *rec)
+{
+    return job->topic->number == rec->topic && tr_bytes_same(tr_extra_key(job->extra), rec->key);
+}
+
 static int rename_job(struct tr_state *s, const struct tr_record *rec, uint64_t batch,
                       struct tr_job **out)
 {
@@ -264,6 +314,9 @@ static int rename_job(struct tr_state *s, const struct tr_record *rec, uint64_t 
         err = add_job(s, rec, out);
         if (err == TARRY_OK) {
             (void)leave_far(s, rec->old.rid, batch);
+            if (rec->key.len != 0) {
+                (void)tr_keymap_take(&s->keys.map, hash_of(s, rec), rec->old.rid);
+            }
             tr_far_forget_moved(&s->jobs.far, rec->old.rid);
             (void)tr_bitmap_clear(&s->jobs.alive, rec->old.rid);
         }
@@ -275,11 +328,15 @@ static int rename_job(struct tr_state *s, const struct tr_record *rec, uint64_t 
         twin.mask &= ~TR_FIELD(ID);
         return add_job(s, &twin, out);
     }
+    if (!same_job(job, rec)) {
+        return TARRY_EDAMAGED;
+    }
     before_change(s, job, true);
     err = tr_jobs_rename(&s->jobs, job, rec->rid);
     if (err != TARRY_OK) {
         return err;
     }
+    move_key(s, rec->old.rid, rec);
     s->freed_bytes += job->record_len;
     tr_job_unplace(job, batch);
     tr_jobs_set_altered(&s->jobs, job, false);
@@ -411,6 +468,9 @@ static int apply_relog(struct tr_state *s, const struct tr_record *rec, uint64_t
         }
         return meet_again(s, rec, batch, out);
     }
+    if (s->replaying && !same_job(job, rec)) {
+        return TARRY_EDAMAGED;
+    }
     if (s->replaying) { /* a running engine places it when it is written */
         tr_job_unplace(job, batch);
         set_all(job, rec);
@@ -435,6 +495,9 @@ int tr_state_meet(struct tr_state *s, const struct tr_record *rec, struct tr_job
     *job = tr_jobs_by_rid(&s->jobs, rec->rid);
     if (*job == NULL) {
         return meet_again(s, rec, 0, job);
+    }
+    if (!same_job(*job, rec)) {
+        return TARRY_EDAMAGED;
     }
     tr_job_unplace(*job, 0);
     set_all(*job, rec);
@@ -484,6 +547,7 @@ static bool kill_far(struct tr_state *s, const struct tr_kill *kill, uint64_t ba
         (void)leave_far(s, kill->rid, batch);
     }
     tr_far_forget_moved(&s->jobs.far, kill->rid);
+    tr_keys_lost(&s->keys, 1);
     if (!s->recount) {
         count(s, t, UINT64_MAX);
     }
@@ -515,6 +579,7 @@ bool tr_state_kill(struct tr_state *s, const struct tr_kill *kill, uint64_t batc
     before_change(s, job, true);
     count(s, job->topic, UINT64_MAX);
     s->freed_bytes += job->record_len;
+    forget_key(s, job);
     tr_job_unplace(job, batch);
     tr_jobs_remove(&s->jobs, job);
     return true;
@@ -601,6 +666,7 @@ void tr_state_describe(const struct tr_job *job, uint8_t type, struct tr_record 
          job->counters.buries | job->counters.kicks) == 0) {
         rec->mask &= ~TR_FIELD(COUNTERS);
     }
+    tr_extra_describe(job->extra, rec);
 }
 
 void tr_state_remove_topic(struct tr_state *s, struct tr_topic *t)
@@ -625,6 +691,36 @@ void tr_state_drop_empty_topics(struct tr_state *s)
     }
 }
 
+/* Has every keyed job in memory its entry, and no other one its key? */
+static bool keys_ok(const struct tr_state *s)
+{
+    const struct tr_job *job;
+    size_t at = 0;
+
+    while ((job = tr_jobs_next(&s->jobs, &at)) != NULL) {
+        struct tr_bytes key = tr_extra_key(job->extra);
+        struct tr_siphash hash;
+        uint64_t rid = 0;
+
+        if (key.len == 0) {
+            continue;
+        }
+        hash = tr_keyer_hash(&s->keys.keyer, job->topic->number, key);
+        if (!tr_keys_has(&s->keys, hash, job->rid)) {
+            return false;
+        }
+        while ((rid = tr_keymap_find(&s->keys.map, hash, rid)) != 0) {
+            const struct tr_job *other = tr_jobs_by_rid(&s->jobs, rid);
+
+            if (other != NULL && other != job && other->topic == job->topic &&
+                tr_bytes_same(tr_extra_key(other->extra), key)) {
+                return false;
+            }
+        }
+    }
+    return tr_keymap_ok(&s->keys.map);
+}
+
 bool tr_state_ok(const struct tr_state *s)
 {
     uint64_t jobs = 0;
@@ -633,5 +729,5 @@ bool tr_state_ok(const struct tr_state *s)
         jobs += TR_CONTAINER_OF(n, struct tr_topic, link)->jobs;
     }
     return tr_jobs_ok(&s->jobs) && tr_topics_ok(&s->topics) && tr_cells_ok(&s->cells) &&
-           jobs == s->jobs.alive.members;
+           jobs == s->jobs.alive.members && keys_ok(s);
 }

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "engine/cells.h"
 #include "engine/job.h"
+#include "engine/keys.h"
 #include "engine/record.h"
 #include "engine/tally.h"
 #include "engine/topic.h"
@@ -41,6 +42,7 @@ struct tr_state {
     struct tr_cells cells; /* of the forecast */
     struct tr_dropped drops[TR_TALLY_DROPS];
     unsigned drop_count;
+    struct tr_keys keys;
     uint64_t next_rid;
     uint64_t freed_bytes; /* of records that were killed or moved since the start */
     bool replaying;       /* L came from a checkpoint: some jobs have not been met yet */

@@ -29,7 +29,9 @@ void tr_view_fill(const struct tr_engine *e, const struct tr_job *job, struct tr
         .buries = job->counters.buries,
         .kicks = job->counters.kicks,
         .body_len = job->body_len,
+        .key_len = tr_extra_key(job->extra).len,
     };
+    v->key = v->key_len != 0 ? (const char *)tr_extra_key(job->extra).at : NULL;
     if (job->state == TR_DELAYED && job->due_us > e->clock.t_us) {
         v->left_us = job->due_us - e->clock.t_us;
     }

@@ -10,7 +10,7 @@
  * submit and abandon other requests, and whoever goes on like that without end must do so from a
  * loop of his own: each is a call inside a call. Its
  * answer may be told to the outside only when the engine's durable batch has reached `gate`;
- * 0 means at once. What `out` points to (body, names, topic name) is valid during `done` only.
+ * 0 means at once. What `out` points to (body, key, names, topic name) is valid during `done` only.
  * A body that is pushed must stay until `done`; but its maker may move it and set `body` anew.
  */
 
@@ -22,7 +22,7 @@
 #define TR_DELAY_MAX_US (UINT64_C(137) * 365 * 86400 * 1000000)
 
 enum tr_op {
-    TR_OP_PUSH,        /* topic, body, delay_us or at_us, priority, ttr_us -> job */
+    TR_OP_PUSH,        /* topic, body, delay_us or at_us, priority, ttr_us; key -> job, existed */
     TR_OP_RESERVE,     /* topics, topic_count, order, wait_us, warn_us, holder -> job */
     TR_OP_RESERVE_JOB, /* id, holder: whatever its state but reserved -> job */
     TR_OP_DELETE,      /* id, holder or lease, force: ack or cancel -> job (state it had) */
@@ -80,6 +80,15 @@ struct tr_cursor {
     uint64_t id;
 };
 
+/* PUSH: what to do when a live job of the topic, dead ones included, has its key. */
+enum tr_conflict {
+    TR_CONFLICT_REPLACE, /* that job keeps its id and is all else that was asked for, its counters
+                            0; a dead one lives again; TARRY_ESTATE if it is reserved */
+    TR_CONFLICT_KEEP,    /* it is the answer, and nothing changes */
+    TR_CONFLICT_ERROR,   /* TARRY_EEXISTS, with the job */
+    TR_CONFLICT_COUNT
+};
+
 /* Why a topic is held: only counted apart. KEEP: so that it is always there. */
 enum tr_hold { TR_HOLD_USE, TR_HOLD_WATCH, TR_HOLD_KEEP, TR_HOLD_COUNT };
 
@@ -103,7 +112,9 @@ struct tr_job_view {
     uint32_t kicks;
     uint32_t body_len;
     const uint8_t *body; /* where the request says so */
-    bool damaged; /* LIST: its record cannot be read: only id, topic, state and due are known */
+    bool damaged;    /* LIST: its record cannot be read: only id, topic, state and due are known */
+    const char *key; /* 1 to 255 bytes without an end; NULL: it has none, or it was not read */
+    size_t key_len;
 };
 
 struct tr_topic_stat {
@@ -136,6 +147,9 @@ struct tr_req {
     unsigned topic_count;
     const char *name; /* HOLD_TOPIC, FIND_TOPIC */
     size_t name_len;
+    const char *key; /* PUSH; and instead of an id, with topic: then the engine sets the id */
+    size_t key_len;  /* 1 to 255; 0: none. The bytes must stay until `done` */
+    enum tr_conflict conflict;
     uint64_t id;
     uint64_t holder; /* a connection, not 0; or 0: a lease that outlives connections and restarts */
     uint64_t lease;
@@ -167,6 +181,7 @@ struct tr_req {
         uint32_t topic;
         const char *name;
         size_t name_len;
+        bool existed;           /* PUSH: there was a job with that key */
         struct tr_job_view job; /* with TARRY_ESTATE: the state that was in the way */
         struct tr_topic_stat stat;
         const struct tr_job_view *jobs; /* LIST: `number` of them, in order, without bodies */
