@@ -80,7 +80,7 @@ static bool snapshot_shows(const struct sim_rows *snap, const struct sim_job *j)
            row->ttr_us == j->ttr_us && row->body_len == j->body.len;
 }
 
-static void check_change(struct sim_oracle *o, struct sim_ask *a, struct sim_job *j)
+void sim_answer_change(struct sim_oracle *o, struct sim_ask *a, struct sim_job *j)
 {
     uint64_t gate = a->req.out.gate;
     const struct sim_rows *snap;
@@ -212,6 +212,8 @@ void sim_answer_fields(struct sim_oracle *o, const struct sim_ask *a, struct sim
                !(v->reserves == j->reserves + 1 && (j->damaged || sim_oracle_limbo(o, j->topic))) &&
                !(v->reserves + 1 == j->reserves && j->damaged)) {
         what = "reserves";
+    } else if (a->job_key != j->key) {
+        what = "key";
     }
     if (what != NULL) {
         FAIL("I7", "%s gives job %" PRIu64 " (%" PRIu64 ") with a wrong %s", sim_op_name(a->req.op),
@@ -231,11 +233,16 @@ static void check_body(struct sim_oracle *o, const struct sim_ask *a, const stru
 /* The job that the request names, alive; or it complains if the answer says otherwise. */
 static struct sim_job *named(struct sim_oracle *o, struct sim_ask *a)
 {
-    struct sim_job *j = sim_model_find(&o->model, a->req.id);
+    struct sim_job *j = sim_answer_meant(o, a);
 
     if (j == NULL || j->where == SIM_GONE) {
         FAIL("I3", "%s of job %" PRIu64 " succeeded, but it is gone", sim_op_name(a->req.op),
              a->req.id);
+        return NULL;
+    }
+    if (j->id != a->req.id) {
+        FAIL("I17", "%s of key %u reached job %" PRIu64 ", not %" PRIu64, sim_op_name(a->req.op),
+             a->key, a->req.id, j->id);
         return NULL;
     }
     return j;
@@ -481,11 +488,10 @@ static void answer_delete(struct sim_oracle *o, struct sim_ask *a)
         FAIL("I25", "delete of job %" PRIu64 " was accepted with a lost lease", j->id);
     }
     gone(o, j);
-    check_change(o, a, j);
+    sim_answer_change(o, a, j);
 }
 
-/* Ready at once, unless the clock is in doubt. */
-static void set_pending(struct sim_oracle *o, struct sim_job *j)
+void sim_answer_pending(struct sim_oracle *o, struct sim_job *j)
 {
     sim_model_set_where(&o->model, j, SIM_PENDING);
     if (!o->clock_doubt && j->due_us <= o->model.now.wall_us) {
@@ -494,7 +500,7 @@ static void set_pending(struct sim_oracle *o, struct sim_job *j)
 }
 
 /* When a push, edit or release asks for it to be due; `got` is what the engine made of it. */
-static void check_due(struct sim_oracle *o, const struct sim_ask *a, uint64_t got)
+void sim_answer_due(struct sim_oracle *o, const struct sim_ask *a, uint64_t got)
 {
     uint64_t from = a->submit_now.wall_us;
     uint64_t to = o->model.now.wall_us;
@@ -520,12 +526,12 @@ static void answer_release(struct sim_oracle *o, struct sim_ask *a)
     j->releases++;
     j->delay_us = a->req.delay_us;
     if (a->req.delay_us != 0) {
-        check_due(o, a, a->req.out.job.due_us);
+        sim_answer_due(o, a, a->req.out.job.due_us);
         j->due_us = a->req.out.job.due_us;
         j->own_word = false;
     }
-    set_pending(o, j);
-    check_change(o, a, j);
+    sim_answer_pending(o, j);
+    sim_answer_change(o, a, j);
 }
 
 static void answer_return(struct sim_oracle *o, struct sim_ask *a)
@@ -534,7 +540,7 @@ static void answer_return(struct sim_oracle *o, struct sim_ask *a)
 
     if (j != NULL && check_holder(o, a, j)) {
         j->reserves--;
-        set_pending(o, j);
+        sim_answer_pending(o, j);
     }
 }
 
@@ -550,7 +556,7 @@ static void answer_bury(struct sim_oracle *o, struct sim_ask *a)
     j->own_word = false;
     j->dead_order = ++o->model.dead_order;
     sim_model_set_where(&o->model, j, SIM_DEAD);
-    check_change(o, a, j);
+    sim_answer_change(o, a, j);
 }
 
 static void answer_touch(struct sim_oracle *o, struct sim_ask *a)
@@ -584,8 +590,8 @@ static void come_now(struct sim_oracle *o, struct sim_ask *a, struct sim_job *j,
     if (at_once(o, a) && j->due_us > o->model.now.wall_us) {
         FAIL("I2", "%s makes job %" PRIu64 " due in the future", sim_op_name(a->req.op), j->id);
     }
-    set_pending(o, j);
-    check_change(o, a, j);
+    sim_answer_pending(o, j);
+    sim_answer_change(o, a, j);
 }
 
 static void answer_kick_job(struct sim_oracle *o, struct sim_ask *a)
@@ -626,11 +632,11 @@ static void answer_edit(struct sim_oracle *o, struct sim_ask *a)
         sim_job_expire(&o->model, j, !j->doubt);
     }
     if (a->req.edit & TR_EDIT_DUE) {
-        check_due(o, a, v->due_us);
+        sim_answer_due(o, a, v->due_us);
         j->due_us = v->due_us;
         j->delay_us = v->delay_us;
         j->own_word = false;
-        set_pending(o, j);
+        sim_answer_pending(o, j);
     }
     if (a->req.edit & TR_EDIT_PRIORITY) {
         j->priority = a->req.priority;
@@ -645,46 +651,8 @@ static void answer_edit(struct sim_oracle *o, struct sim_ask *a)
     }
     sim_answer_fields(o, a, j);
     if (a->req.edit != 0) {
-        check_change(o, a, j);
+        sim_answer_change(o, a, j);
     }
-}
-
-static void answer_push(struct sim_oracle *o, struct sim_ask *a)
-{
-    const struct tr_job_view *v = &a->req.out.job;
-    struct sim_job *j = sim_model_find(&o->model, v->id);
-
-    if (j != NULL && (j->where != SIM_GONE || j->told)) {
-        FAIL("I6", "push gives id %" PRIu64 " for the second time", v->id);
-        return;
-    }
-    if (j != NULL) {
-        sim_model_forget(&o->model, j);
-    }
-    if (v->id == 0 || v->id <= o->id_told) {
-        FAIL("I6", "push gives id %" PRIu64 " after %" PRIu64, v->id, o->id_told);
-    }
-    j = sim_model_add(&o->model, v->id);
-    if (j == NULL) {
-        FAIL("sim", "too many jobs for the model");
-        return;
-    }
-    j->topic = a->topic;
-    j->priority = a->req.priority;
-    j->ttr_us = a->req.ttr_us;
-    j->body = (struct sim_body){.seed = a->body_seed, .len = (uint32_t)a->req.body_len};
-    j->body.hash = sim_body_hash(a->req.body, j->body.len);
-    check_due(o, a, v->due_us);
-    j->due_us = v->due_us;
-    j->delay_us = v->delay_us;
-    j->created_us = v->created_us;
-    if (v->created_us != o->model.now.wall_us && !o->clock_doubt) {
-        FAIL("I7", "push of job %" PRIu64 " was made at another time", v->id);
-    }
-    j->push_gate = a->req.out.gate;
-    set_pending(o, j);
-    sim_answer_fields(o, a, j);
-    check_change(o, a, j);
 }
 
 /* ---- Requests that look. */
@@ -943,7 +911,7 @@ static void answer_close(struct sim_oracle *o, struct sim_ask *a)
 typedef void answer_fn(struct sim_oracle *o, struct sim_ask *a);
 
 static answer_fn *const answers[TR_OP_COUNT] = {
-    [TR_OP_PUSH] = answer_push,
+    [TR_OP_PUSH] = sim_answer_push,
     [TR_OP_RESERVE] = answer_reserve,
     [TR_OP_RESERVE_JOB] = answer_reserve_job,
     [TR_OP_DELETE] = answer_delete,

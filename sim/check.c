@@ -80,6 +80,8 @@ static void check_row(struct sim_oracle *o, struct sim_job *j, const struct sim_
         return; /* nothing else is known of it */
     } else if (row->priority != j->priority) {
         what = "priority";
+    } else if (row->key != j->key) {
+        what = "key";
     } else if (row->created_us != j->created_us || row->delay_us != j->delay_us) {
         what = "created or delay";
     } else if (row->ttr_us != j->ttr_us) {
@@ -514,6 +516,7 @@ static void restore(struct sim_oracle *o, struct sim_job *j, const struct sim_ro
         j->releases = row->releases;
         j->buries = row->buries;
         j->kicks = row->kicks;
+        j->key = row->key;
     }
     j->body = sim_job_body_at(j, row->rid);
     while (j->body_count > 0 && j->bodies[j->body_count - 1].rid > row->rid) {

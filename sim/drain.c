@@ -234,6 +234,9 @@ static void check_base(struct sim_run *r)
         FAIL("I12", "all is gone, but the engine has %" PRIu64 " jobs and %" PRIu64 " topics",
              stat.jobs, stat.topics);
     }
+    if (stat.keys != 0) {
+        FAIL("I12", "all is gone, but the table of keys has %" PRIu64 " entries", stat.keys);
+    }
     if (stat.refusing) {
         FAIL("I13", "nothing is left, but pushes are refused");
     }

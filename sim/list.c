@@ -92,6 +92,7 @@ static void check_listed(struct sim_oracle *o, struct sim_ask *a, const struct t
         return;
     }
     a->req.out.job = *v;
+    a->job_key = j->key; /* a list does not tell the keys of far jobs */
     sim_answer_state(o, a, j, v->state);
     if (!v->damaged) {
         sim_answer_fields(o, a, j);

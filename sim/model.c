@@ -53,6 +53,39 @@ struct sim_job *sim_model_find(struct sim_model *m, uint64_t id)
     return at >= 0 ? &m->jobs[at] : NULL;
 }
 
+struct sim_job *sim_model_find_key(struct sim_model *m, unsigned topic, uint32_t key)
+{
+    for (size_t i = 0; i < m->job_count && key != 0; i++) {
+        struct sim_job *j = &m->jobs[i];
+
+        if (j->where != SIM_GONE && j->topic == topic && j->key == key) {
+            return j;
+        }
+    }
+    return NULL;
+}
+
+size_t sim_key_text(uint32_t key, char out[SIM_KEY_BYTES])
+{
+    size_t len = key % 7 == 0 ? SIM_KEY_BYTES : 1 + key / 8;
+
+    memset(out, 'k', SIM_KEY_BYTES);
+    out[len - 1] = (char)('a' + key); /* they differ in their last byte, or in length */
+    return len;
+}
+
+uint32_t sim_key_number(const void *text, size_t len)
+{
+    char own[SIM_KEY_BYTES];
+
+    for (uint32_t key = 1; key <= SIM_KEYS_MAX && len != 0; key++) {
+        if (sim_key_text(key, own) == len && memcmp(own, text, len) == 0) {
+            return key;
+        }
+    }
+    return len != 0 ? UINT32_MAX : 0;
+}
+
 struct sim_job *sim_model_add(struct sim_model *m, uint64_t id)
 {
     struct sim_job *j = &m->jobs[m->job_count];

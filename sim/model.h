@@ -20,6 +20,8 @@ enum {
     SIM_BODIES_MAX = 8,  /* bodies remembered per job */
     SIM_LEASES_MAX = 4096,
     SIM_HASH = 1024,
+    SIM_KEYS_MAX = 24,
+    SIM_KEY_BYTES = 255,
 };
 
 enum sim_where { SIM_GONE, SIM_PENDING, SIM_RESERVED, SIM_DEAD };
@@ -36,6 +38,7 @@ struct sim_job {
     uint64_t rid; /* as last seen among the facts; 0: not yet */
     enum sim_where where;
     unsigned topic; /* index */
+    uint32_t key;   /* its number; 0: none */
     uint32_t priority;
     uint64_t due_us;
     uint64_t created_us;
@@ -104,6 +107,14 @@ struct sim_model {
 void sim_model_reset(struct sim_model *m, unsigned topics);
 
 struct sim_job *sim_model_find(struct sim_model *m, uint64_t id);
+
+/* The live job of a topic with this key, or NULL. */
+struct sim_job *sim_model_find_key(struct sim_model *m, unsigned topic, uint32_t key);
+
+/* Keys are numbers from 1 to SIM_KEYS_MAX, written out: some are short, some as long as can be. The
+ * other way round 0 is no key, UINT32_MAX an unknown one. */
+size_t sim_key_text(uint32_t key, char out[SIM_KEY_BYTES]);
+uint32_t sim_key_number(const void *text, size_t len);
 
 /* A new job, pending; NULL when the table is full. id must not be there. */
 struct sim_job *sim_model_add(struct sim_model *m, uint64_t id);

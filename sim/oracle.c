@@ -103,6 +103,7 @@ static void print_answer(const struct sim_ask *a, uint64_t call, FILE *out)
 
     (void)fprintf(out, "%6" PRIu64 " client %u holder %" PRIu64 " %s id %" PRIu64 " lease %" PRIx64,
                   call, a->client, q->holder, sim_op_name(q->op), q->id, q->lease);
+    (void)fprintf(out, " key %u mode %d", a->key, (int)q->conflict);
     (void)fprintf(out, " topic %u at %" PRIu64 " delay %" PRIu64 " wait %" PRIu64 " since %" PRIu64,
                   a->topic, q->at_us, q->delay_us, q->wait_us, a->submit_call);
     (void)fprintf(out,
@@ -137,7 +138,7 @@ static void judge(struct sim_oracle *o, struct sim_ask *a)
     note(o, a->req.out.gate);
     note(o, a->req.out.job.id);
     note(o, a->req.out.job.due_us ^ a->req.out.job.lease);
-    note(o, a->body_hash);
+    note(o, a->body_hash ^ a->job_key);
     note(o, a->req.out.number ^ a->req.out.cursor.at ^ a->req.out.cursor.id);
     if (status == TARRY_OK && o->was_failed) {
         FAIL("I14", "%s succeeds after the log has failed", sim_op_name(a->req.op));
@@ -341,6 +342,7 @@ void sim_oracle_done(struct tr_req *r)
         (r->op == TR_OP_HOLD_TOPIC || r->op == TR_OP_FIND_TOPIC || r->op == TR_OP_NEXT_TOPIC)) {
         a->name_topic = sim_model_topic_by_name(&o->model, r->out.name, r->out.name_len);
     }
+    a->job_key = sim_key_number(r->out.job.key, r->out.job.key_len);
     if (r->out.status == TARRY_OK && r->out.job.body != NULL) {
         a->has_body = true;
         a->body_hash = sim_body_hash(r->out.job.body, r->out.job.body_len);
@@ -484,7 +486,7 @@ static bool reason_to_refuse(const struct sim_oracle *o, const struct sim_ask *a
 
 static void refused_job(struct sim_oracle *o, struct sim_ask *a)
 {
-    struct sim_job *j = sim_model_find(&o->model, a->req.id);
+    struct sim_job *j = sim_answer_meant(o, a);
     bool by_holder = a->req.op == TR_OP_RELEASE || a->req.op == TR_OP_RETURN ||
                      a->req.op == TR_OP_BURY || a->req.op == TR_OP_TOUCH ||
                      a->req.op == TR_OP_DELETE;
@@ -492,6 +494,12 @@ static void refused_job(struct sim_oracle *o, struct sim_ask *a)
 
     if (j != NULL) {
         sim_answer_seen(o, a, j->gate);
+    } else if (a->key != 0) {
+        sim_answer_seen(o, a, o->model.topics[a->topic].gate);
+    }
+    if (alive && a->key != 0 && a->req.out.status == TARRY_ENOTFOUND) {
+        FAIL("I17", "%s does not find key %u, but job %" PRIu64 " has it", sim_op_name(a->req.op),
+             a->key, j->id);
     }
     if (!alive) {
         if (a->req.out.status == TARRY_ESTATE) {
@@ -558,15 +566,16 @@ static bool found_whole(const struct sim_oracle *o, const struct sim_ask *a)
 static bool excused(const struct sim_oracle *o, const struct sim_ask *a)
 {
     enum tr_op op = a->req.op;
+    bool reads = needs_record(op) || (op == TR_OP_PUSH && a->key != 0);
 
     switch (a->req.out.status) {
     case TARRY_EIO:
         return tr_engine_failed(o->engine) || sim_disk_dead(o->disk) ||
-               (needs_record(op) && (o->rotten || o->params->read_eio_ppm != 0 || o->forced));
+               (reads && (o->rotten || o->params->read_eio_ppm != 0 || o->forced));
     case TARRY_EDAMAGED:
-        return needs_record(op) && o->damage && !found_whole(o, a);
+        return reads && o->damage && !found_whole(o, a);
     case TARRY_ENOMEM:
-        return o->params->mem_small && op != TR_OP_DELETE;
+        return o->params->mem_small && (op != TR_OP_DELETE || a->key != 0);
     case TARRY_ENOSPC:
     case TARRY_EFULL:
         return op == TR_OP_PUSH || op == TR_OP_EDIT || needs_record(op);
@@ -592,6 +601,13 @@ void sim_answer_refused(struct sim_oracle *o, struct sim_ask *a)
     }
     if (about_job(a->req.op) && (status == TARRY_ENOTFOUND || status == TARRY_ESTATE)) {
         refused_job(o, a);
+        return;
+    }
+    if (a->req.op == TR_OP_PUSH && a->key != 0 &&
+        (status == TARRY_EEXISTS || status == TARRY_ESTATE)) {
+        if (!sim_answer_push_refused(o, a)) {
+            FAIL("I17", "push with key %u is refused with %s", a->key, tarry_errname(status));
+        }
         return;
     }
     if (status == TARRY_ENOTFOUND && !about_job(a->req.op) && topic_may_be_gone(o, a)) {

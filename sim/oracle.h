@@ -38,12 +38,15 @@ struct sim_ask {
     bool keeps[SIM_TOPICS_MAX];       /* it was there when a reserve began, so it stays */
     size_t after;                     /* so many answers of this call came before it was asked */
     uint64_t body_seed;
+    uint32_t key; /* number; 0: none */
+    char key_text[SIM_KEY_BYTES + 1];
     uint64_t submit_call;
     struct tr_now submit_now;
     uint64_t wall_max_us; /* highest wall clock since it was submitted */
 
     /* From done. */
     bool has_body;
+    uint32_t job_key; /* of out.job */
     uint64_t body_hash;
     uint64_t closed;
     int name_topic; /* index of out.name, -1: unknown */
@@ -149,6 +152,17 @@ bool sim_oracle_limbo(const struct sim_oracle *o, unsigned topic);
 void sim_answer(struct sim_oracle *o, struct sim_ask *a);
 void sim_answer_refused(struct sim_oracle *o, struct sim_ask *a);
 void sim_answer_seen(struct sim_oracle *o, const struct sim_ask *a, uint64_t need);
+/* The batch of a change of j is its gate. */
+void sim_answer_change(struct sim_oracle *o, struct sim_ask *a, struct sim_job *j);
+/* It is due at `got`: is that what was asked for? */
+void sim_answer_due(struct sim_oracle *o, const struct sim_ask *a, uint64_t got);
+/* Neither dead nor reserved; ready at once, unless the clock is in doubt. */
+void sim_answer_pending(struct sim_oracle *o, struct sim_job *j);
+/* answer_key.c: the job that a names by id or key, dead or alive; or NULL. */
+struct sim_job *sim_answer_meant(struct sim_oracle *o, const struct sim_ask *a);
+void sim_answer_push(struct sim_oracle *o, struct sim_ask *a);
+/* Is there a reason to refuse a push for its key? */
+bool sim_answer_push_refused(struct sim_oracle *o, struct sim_ask *a);
 /* Forgets the number and pause of a topic that nobody needs any more. */
 void sim_answer_topic_gone(struct sim_oracle *o, unsigned topic);
 bool sim_answer_topic_is_used(const struct sim_oracle *o, unsigned topic);

@@ -59,6 +59,7 @@ static void set_fields(struct sim_row *row, const struct tr_record *rec)
     row->delay_us = rec->delay_us;
     row->ttr_us = rec->ttr_us;
     row->priority = rec->priority;
+    row->key = sim_key_number(rec->key.at, rec->key.len);
     row->body_len = (uint32_t)rec->body.len;
     row->reserves = rec->counters.reserves;
     row->timeouts = rec->counters.timeouts;
@@ -120,6 +121,7 @@ static void add_row(void *ctx, const struct tr_job_fact *f)
         .lease = f->lease,
         .lease_end_us = f->lease_end_us,
         .topic = (uint32_t)topic,
+        .key = sim_key_number(f->key, f->key_len),
         .priority = f->priority,
         .body_len = f->body_len,
         .reserves = f->reserves,
@@ -230,6 +232,29 @@ static int by_rid(const void *a, const void *b)
     return x->rid < y->rid ? -1 : x->rid > y->rid;
 }
 
+/* No two live jobs of a topic have one key. */
+static void check_keys(struct sim_prefix *p, const struct sim_rows *rows)
+{
+    uint64_t seen[SIM_TOPICS_MAX][SIM_KEYS_MAX + 1] = {{0}};
+
+    for (size_t i = 0; i < rows->count; i++) {
+        const struct sim_row *row = &rows->rows[i];
+
+        if (row->key == 0 || row->unread) {
+            continue;
+        }
+        if (row->key > SIM_KEYS_MAX) {
+            sim_fail(p->report, "I7", "job %" PRIu64 " has an unknown key", row->id);
+            return;
+        }
+        if (seen[row->topic][row->key] != 0) {
+            sim_fail(p->report, "I17", "jobs %" PRIu64 " and %" PRIu64 " have one key",
+                     seen[row->topic][row->key], row->id);
+        }
+        seen[row->topic][row->key] = row->id;
+    }
+}
+
 static void read_into(struct sim_prefix *p, const struct tr_engine *e, struct sim_rows *into)
 {
     struct reader reader = {p, into, e};
@@ -246,6 +271,7 @@ static void read_into(struct sim_prefix *p, const struct tr_engine *e, struct si
             sim_fail(p->report, "I4", "rid %" PRIu64 " lives twice", into->rows[i].rid);
         }
     }
+    check_keys(p, into);
 }
 
 void sim_prefix_read(struct sim_prefix *p, const struct tr_engine *e)
@@ -411,7 +437,7 @@ static const struct field {
     FIELD(id),       FIELD(rid),          FIELD(topic),      FIELD(due_us),   FIELD(priority),
     FIELD(body_len), FIELD(dead_seq),     FIELD(created_us), FIELD(delay_us), FIELD(ttr_us),
     FIELD(reserves), FIELD(timeouts),     FIELD(releases),   FIELD(buries),   FIELD(kicks),
-    FIELD(lease),    FIELD(lease_end_us),
+    FIELD(lease),    FIELD(lease_end_us), FIELD(key),
 };
 
 static uint64_t field_of(const struct sim_row *row, const struct field *f)

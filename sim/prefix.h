@@ -21,6 +21,7 @@ struct sim_row {
     uint64_t dead_seq, lease, lease_end_us;
     uint64_t body_hash; /* 0: not in memory */
     uint32_t topic;     /* index */
+    uint32_t key;       /* number; 0: none */
     uint32_t priority, body_len;
     uint32_t reserves, timeouts, releases, buries, kicks;
     uint32_t number, cell; /* of its topic; its kind of cell */

@@ -170,6 +170,7 @@ static int open_engine(struct sim_run *r)
     c.far_max = p->far_max;
     c.cells_max = p->cells_max;
     c.hour_us = p->hour_us;
+    c.key_bits = p->key_bits;
     c.promote_slots = p->promote_slots;
     c.checkpoint_us = p->checkpoint_us;
     c.idle_us = p->idle_us;

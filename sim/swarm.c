@@ -376,6 +376,39 @@ static void swarm_purge(struct sim_params *p, struct tr_rng *rng)
     p->live_max = (unsigned)sim_between(rng, 40, 200);
 }
 
+/* Few keys, many who want them. */
+static void swarm_keys(struct sim_params *p, struct tr_rng *rng)
+{
+    if (sim_dice(rng, 50)) {
+        swarm_far(p, rng);
+    } else if (sim_dice(rng, 50)) {
+        small_ring(p, rng);
+    }
+    p->key_pct = 60;
+    p->topics = (unsigned)sim_between(rng, 1, 3);
+    p->live_max = (unsigned)sim_between(rng, 10, 60);
+    p->delay_pct = sim_dice(rng, 70) ? 90 : 30;
+    p->far_pct = (unsigned)sim_between(rng, 20, 90);
+    p->op_weight[TR_OP_PUSH] = 200;
+    p->op_weight[TR_OP_DELETE] = (unsigned)sim_between(rng, 40, 200);
+    p->op_weight[TR_OP_EDIT] = (unsigned)sim_between(rng, 5, 40);
+    p->op_weight[TR_OP_FIRE] = 10;
+    p->op_weight[TR_OP_BURY] = 20;
+    p->event_weight[SIM_EV_CRASH] = sim_dice(rng, 70) ? (unsigned)sim_between(rng, 1, 4) : 0;
+    p->steps += 200;
+}
+
+static void draw_keys(struct sim_params *p, struct tr_rng *rng)
+{
+    unsigned least = p->key_pct != 0 ? p->key_pct : 10;
+
+    if (p->key_pct != 0 || sim_dice(rng, 30)) {
+        p->key_pct = (unsigned)sim_between(rng, least, 95);
+        p->keys = (unsigned)sim_between(rng, 1, sim_dice(rng, 50) ? 4 : 24);
+        p->key_bits = sim_dice(rng, 40) ? (unsigned)sim_between(rng, 1, 4) : 0;
+    }
+}
+
 /* Connections that keep what they have and wait for more: their leases end, or nearly. */
 static void swarm_wait(struct sim_params *p, struct tr_rng *rng)
 {
@@ -419,6 +452,7 @@ const struct sim_swarm sim_swarms[] = {
     {"far", "most jobs are far, and come back for all kinds of reasons", swarm_far},
     {"runs", "a file of a group is damaged", swarm_runs},
     {"purge", "whole topics are listed, most of their jobs far", swarm_purge},
+    {"keys", "few keys, many who want them", swarm_keys},
     {"wait", "few jobs, many who wait for them while their leases end", swarm_wait},
     {NULL, NULL, NULL},
 };
@@ -445,4 +479,5 @@ void sim_params_draw(struct sim_params *p, const struct sim_swarm *swarm, struct
     draw_ops(p, rng);
     draw_world(p, rng);
     swarm->draw(p, rng);
+    draw_keys(p, rng); /* last: seeds without keys are what they were */
 }

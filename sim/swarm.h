@@ -76,6 +76,9 @@ struct sim_params {
     uint64_t ttr_max_us;
     unsigned wait_pct; /* reserves that wait */
     unsigned warn_pct; /* ... that are to end before a lease does */
+    unsigned key_pct;  /* pushes with a key, and requests that name a job by one; 0: none at all */
+    unsigned keys;     /* so many of them, 1 .. SIM_KEYS_MAX */
+    unsigned key_bits; /* of their hash */
     unsigned nest_pct; /* answers upon which somebody asks from inside `done` */
 
     /* The world. */

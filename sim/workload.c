@@ -55,6 +55,7 @@ struct sim_ask *sim_work_blank(struct sim_work *w, unsigned client, enum tr_op o
     a->req = (struct tr_req){.op = op, .holder = w->holders[client]};
     a->client = client;
     a->topic = 0;
+    a->key = 0;
     a->wrong = false;
     return a;
 }
@@ -70,6 +71,7 @@ void sim_work_for_topic(struct sim_work *w, struct sim_ask *a, unsigned topic)
         a->req.name = t->name;
         a->req.name_len = strlen(t->name);
         a->wrong = false;
+        a->key = 0;
     }
     a->req.topic = t->number;
 }
@@ -226,6 +228,43 @@ static uint64_t draw_wait(struct sim_work *w)
 
 /* ---- Requests. */
 
+static void give_key(struct sim_ask *a, uint32_t key)
+{
+    a->key = key;
+    a->req.key_len = sim_key_text(key, a->key_text);
+    a->req.key = a->key_text;
+}
+
+static void draw_push_key(struct sim_work *w, struct sim_ask *a)
+{
+    if (w->params->key_pct == 0 || !sim_dice(&w->rng, w->params->key_pct)) {
+        return;
+    }
+    give_key(a, (uint32_t)sim_between(&w->rng, 1, w->params->keys));
+    a->req.conflict = (enum tr_conflict)tr_rng_below(&w->rng, TR_CONFLICT_COUNT);
+    if (sim_dice(&w->rng, 2)) {
+        a->wrong = true;
+        a->req.key_len = SIM_KEY_BYTES + 1;
+    }
+}
+
+/* A request that names a job names it, or another one, by key. */
+static void by_key(struct sim_work *w, struct sim_ask *a, unsigned topic)
+{
+    const struct sim_job *j = sim_model_find(&w->oracle->model, a->req.id);
+    uint32_t key = (uint32_t)sim_between(&w->rng, 1, w->params->keys);
+
+    if (j != NULL && j->key != 0) {
+        topic = j->topic;
+        key = j->key;
+    } else if (!sim_dice(&w->rng, 40)) {
+        return;
+    }
+    give_key(a, key);
+    a->req.id = 0;
+    sim_work_for_topic(w, a, topic);
+}
+
 static void draw_push(struct sim_work *w, struct sim_ask *a, unsigned topic)
 {
     draw_due(w, a);
@@ -242,6 +281,7 @@ static void draw_push(struct sim_work *w, struct sim_ask *a, unsigned topic)
             a->req.delay_us = TR_DELAY_MAX_US + 1 + tr_rng_below(&w->rng, 1000);
         }
     }
+    draw_push_key(w, a);
     sim_work_for_topic(w, a, topic);
 }
 
@@ -453,6 +493,13 @@ static bool is_busy(const struct sim_ask *a)
     return a->pending || a->answered;
 }
 
+static bool names_job(enum tr_op op)
+{
+    return op == TR_OP_RESERVE_JOB || op == TR_OP_DELETE || op == TR_OP_RELEASE ||
+           op == TR_OP_RETURN || op == TR_OP_BURY || op == TR_OP_TOUCH || op == TR_OP_KICK_JOB ||
+           op == TR_OP_FIRE || op == TR_OP_EDIT || op == TR_OP_PEEK || op == TR_OP_STAT_JOB;
+}
+
 struct sim_ask *sim_work_draw(struct sim_work *w)
 {
     unsigned clients = w->params->conns + w->params->tokens;
@@ -474,6 +521,9 @@ struct sim_ask *sim_work_draw(struct sim_work *w)
         a->req.op = TR_OP_STAT;
     }
     fill(w, a, topic);
+    if (w->params->key_pct != 0 && names_job(a->req.op) && sim_dice(&w->rng, w->params->key_pct)) {
+        by_key(w, a, topic);
+    }
     if (a->req.op == TR_OP_CLOSE) {
         sim_work_reconnect(w, client);
     }
