@@ -59,13 +59,14 @@ bench-quick: all      ## the same in two minutes, rough, only printed
 	@tools/setup test
 	@/usr/bin/python3 -B bench/run --quick --rows "$(ROWS)" --reps $(or $(REPS),0)
 
-bench-scale: all      ## 10 million far jobs, beside beanstalkd and Redis; IDLE=300; writes doc/
+bench-scale: all      ## 10 million far jobs, beside beanstalkd and Redis; ROWS= IDLE=300; writes doc/
 	@tools/setup test
-	@/usr/bin/python3 -B bench/scale --write --idle $(or $(IDLE),0)
+	@/usr/bin/python3 -B bench/scale --write --idle $(or $(IDLE),0) --rows "$(ROWS)"
 
-bench-100m: all       ## 100 million far jobs, alone; 17 GB of disk; IDLE=300; writes doc/
+bench-100m: all       ## 100 million far jobs, alone; 17 GB of disk; ROWS= IDLE=300; writes doc/
 	@tools/setup test
-	@/usr/bin/python3 -B bench/scale --write --jobs 100000000 --alone --idle $(or $(IDLE),0)
+	@/usr/bin/python3 -B bench/scale --write --jobs 100000000 --alone --idle $(or $(IDLE),0) \
+		--rows "$(ROWS)"
 
 lint:                 ## layers, purity, headers, shape, clang-format, clang-tidy, cppcheck
 	@tools/setup test

@@ -446,13 +446,17 @@ static void ask_start(struct load *l)
 static void ask_replied(struct load *l, struct conn *c, const struct request *r,
                         const struct reply *a)
 {
-    uint64_t job;
+    bool named = l->driver->fetches && r->ask != ASK_FIRST; /* the id is our number */
+    uint64_t job = r->id;
 
     l->end_ns = l->now_ns;
     l->done++;
     hist_add(&l->whole, l->now_ns - r->sent_ns);
     l->wrong += a->answer != ANSWER_FINE;
-    l->bad_body += a->answer == ANSWER_FINE && a->body != NULL && !load_good_body(l, a, &job);
+    if (a->answer == ANSWER_FINE && a->body != NULL &&
+        (!load_good_body(l, a, &job) || (named && job != r->id))) {
+        l->bad_body++;
+    }
     if (more_asks(l)) {
         send_ask(l, c);
     }

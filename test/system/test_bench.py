@@ -35,7 +35,7 @@ CHECKS = ("lost", "twice", "bad", "early", "wrong")
 class Beanstalk:
     """Requests and replies are alike."""
     name = "beanstalk"
-    bodies = {b"put", b"RESERVED"}
+    bodies = {b"put", b"RESERVED", b"FOUND", b"OK"}
 
     @classmethod
     def read(cls, stream):
@@ -57,9 +57,9 @@ class Beanstalk:
         return b" ".join(words) + b"\r\n"
 
     @staticmethod
-    def keep_up(words):
+    def keep_up(words, lie):
         """Makes a lie good that was told before."""
-        if words[0] == b"RELEASED":
+        if words[0] == b"RELEASED" and lie is again:
             return [b"DELETED"]
         if words[0] == b"delete" and int(words[1]) > ALIAS:
             return [b"delete", b"%d" % (int(words[1]) - ALIAS)]
@@ -90,7 +90,7 @@ class Resp:
                          *(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)])
 
     @staticmethod
-    def keep_up(words):
+    def keep_up(words, _):
         return words
 
 
@@ -164,6 +164,31 @@ def longer_word(m):
     return m[0] == b"DELETED" and [b"DELETED_NOT"]
 
 
+def other_body(m):
+    return m[0] in (b"RESERVED", b"FOUND") and [*m[:-1], flipped(m[-1], -1)]
+
+
+def other_found(m):
+    return m[0] in (b"RESERVED", b"FOUND") and [m[0], b"%d" % (int(m[1]) + ALIAS), *m[2:]]
+
+
+def nowhere(m):
+    return m[0] in (b"FOUND", b"OK", b"DELETED", b"RELEASED") and [b"NOT_FOUND"]
+
+
+def other_text(m):
+    return m[0] == b"OK" and [*m[:-1], m[-1].replace(b"delayed", b"delaxed")]
+
+
+def not_used(m):
+    return m[0] == b"USING" and [b"NOT_FOUND"]
+
+
+def not_reserved(m):
+    """reserve-job finds nothing, so release does not, either."""
+    return m[0] == b"reserve-job" and [m[0], b"%d" % ALIAS]
+
+
 def one_more(m):
     return m[0] == b"INSERTED" and [m[0], m[1] + b"\r\nDELETED"]
 
@@ -221,6 +246,26 @@ def redis_no_move(m):
     return m[0] == b"EVALSHA" and len(m) == 7 and NO
 
 
+def redis_no_cancel(m):
+    return m[0] == b"EVALSHA" and len(m) == 7 and script(b"return 0")
+
+
+def redis_no_change(m):
+    return m[0] == b"ZADD" and script(b"return 0")
+
+
+def redis_no_state(m):
+    return m[0] == b"ZSCORE" and script(b"return false")
+
+
+def redis_no_count(m):
+    return m[0] == b"ZCARD" and NO
+
+
+def redis_no_first(m):
+    return m[0] == b"EVALSHA" and len(m) == 6 and NO
+
+
 def redis_no_body(m):
     return m[0] == b"HGET" and [b"HGET", b"q:none", m[2]]
 
@@ -237,13 +282,27 @@ MODES = {
     "tubes": "--mode tubes --conns 2 --tubes 4 --count 64",
     "share": "--mode tubes --conns 2 --tubes 4 --share --count 64",
 }
+# These find jobs that are there already: so many, put before by FILL.
+KNOWN = 2 * COUNT
+ASK = f"--conns 2 --depth 2 --known {KNOWN} --tubes 2"
+ASKS = {word: f"--mode ask --ask {word} {ASK}"
+        for word in ("peek", "state", "cancel", "move", "first", "count")}
+THERE = {"take": f"--mode take {ASK}", **ASKS}
+FILL = f"--mode put --count {KNOWN} --conns 2 --depth 2 --tubes 2"
 JOBS = {"trickle": 8, "tubes": 60, "share": 60}  # of others, COUNT; each tube has a far one, too
 TAKING = ("cycle", "drain", "burst", "trickle", "tubes", "share")
 OVER = {"lost": 1, "failed": "time is over"}
 
 # Each lie, what is to be counted, and in which modes it can be told.
 BEANSTALK_LIES = [
-    (None, {}, MODES),
+    (None, {}, (*MODES, *THERE)),
+    (other_body, {"bad": 1}, ("take", "peek", "move", "first")),
+    (other_found, {"wrong": 1}, ("peek", "move")),
+    (nowhere, {"wrong": 1}, ASKS),
+    (other_text, {"wrong": 1}, ("state", "count")),
+    (not_used, {"wrong": 1}, ("first",)),
+    (not_reserved, {"wrong": 1}, ("move",)),
+    (again, {"twice": 1}, ("take",)),
     (again, {"twice": 1}, TAKING),
     (never, OVER, TAKING),
     (soon, {"early": 1}, ("burst", "trickle")),
@@ -263,7 +322,15 @@ BEANSTALK_LIES = [
 REDIS_MODES = ("put", "cycle", "drain", "burst", "trickle")
 REDIS_TAKING = REDIS_MODES[1:]
 REDIS_LIES = [
-    (None, {}, REDIS_MODES),
+    (None, {}, (*REDIS_MODES, *THERE)),
+    (redis_again, {"twice": 1}, ("take",)),
+    (redis_no_body, {"wrong": 1}, ("take", "peek")),
+    (redis_other_body, {"bad": 1}, ("peek",)),
+    (redis_no_cancel, {"wrong": 1}, ("cancel",)),
+    (redis_no_change, {"wrong": 1}, ("move",)),
+    (redis_no_state, {"wrong": 1}, ("state",)),
+    (redis_no_count, {"wrong": 1}, ("count",)),
+    (redis_no_first, {"wrong": 1}, ("first",)),
     (redis_again, {"twice": 1}, REDIS_TAKING),
     (redis_never, OVER, REDIS_TAKING),
     (redis_soon, {"early": 1}, ("burst", "trickle")),
@@ -351,7 +418,7 @@ class Proxy:
     def carry(self, source, sink, read):
         with contextlib.suppress(OSError, ValueError), source.makefile("rb") as stream:
             while message := read(stream):
-                message = self.protocol.keep_up(self.changed(message))
+                message = self.protocol.keep_up(self.changed(message), self.lie)
                 sink.sendall(self.protocol.write(message))
             sink.shutdown(socket.SHUT_WR)
 
@@ -377,18 +444,26 @@ def cases():
 CASES = list(cases())
 
 
+def generate(protocol, proxy, *flags):
+    done = subprocess.run([BENCH_LOAD, "--proto", protocol.name, "--port", str(proxy.port), *flags],
+                          capture_output=True, text=True, timeout=2 * PATIENCE_S)
+    assert done.stderr == "", done.stderr
+    return done
+
+
 def load(protocol, lie, mode, counted):
     """Runs the generator through the proxy: (its status, its figures)."""
     count, nth = (1, 1) if lie is one_more else (COUNT, NTH)
     limit_s = 6 if counted is OVER else PATIENCE_S
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(Tarry("--sync", "never") if protocol is Beanstalk else Redis())
+        if mode in THERE:
+            honest = stack.enter_context(Proxy(protocol, server.address, None, 0))
+            delay = ("--delay", "0") if mode == "take" else ()
+            assert generate(protocol, honest, *FILL.split(), *delay).returncode == 0
         proxy = stack.enter_context(Proxy(protocol, server.address, lie, nth))
-        done = subprocess.run(
-            [BENCH_LOAD, "--count", str(count), *MODES[mode].split(), "--proto", protocol.name,
-             "--port", str(proxy.port), "--limit", str(limit_s)],
-            capture_output=True, text=True, timeout=2 * PATIENCE_S)
-        assert done.stderr == "", done.stderr
+        done = generate(protocol, proxy, "--count", str(count), "--limit", str(limit_s),
+                        *({**MODES, **THERE}[mode]).split())
         assert lie is None or proxy.left == 0, "the lie was never told"
     return done.returncode, dict(word.split("=", 1) for word in shlex.split(done.stdout)[1:])
 
