@@ -172,6 +172,8 @@ static int open_engine(struct sim_run *r)
     c.hour_us = p->hour_us;
     c.key_bits = p->key_bits;
     c.promote_slots = p->promote_slots;
+    c.merge_groups = p->merge_groups;
+    c.merge_waste = p->merge_waste;
     c.checkpoint_us = p->checkpoint_us;
     c.idle_us = p->idle_us;
     c.ctx = r;
@@ -367,6 +369,8 @@ static void add_totals(struct sim_run *r)
         tr_engine_stat(r->engine, &stat);
         r->totals.checkpoints += stat.checkpoints;
         r->totals.relogged += stat.relogged;
+        r->totals.promotions += stat.promotions;
+        r->totals.merges += stat.merges;
         r->totals.clock_steps += stat.clock_steps;
         if (stat.work_max > r->params.slice) {
             FAIL("I26", "a turn did %" PRIu64 " units of work, the slice is %" PRIu32,

@@ -50,6 +50,8 @@ struct sim_plan {
     X(checkpoints)                                                                                 \
     X(more_memory)                                                                                 \
     X(relogged)                                                                                    \
+    X(promotions)                                                                                  \
+    X(merges)                                                                                      \
     X(clock_steps)
 
 struct sim_totals {

@@ -306,6 +306,18 @@ size_t sim_disk_count_names(const struct sim_disk *d, const char *prefix)
     return n;
 }
 
+uint64_t sim_disk_bytes(const struct sim_disk *d, const char *prefix)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < d->x.files.cached.count; i++) {
+        const char *name = d->x.files.cached.entries[i].name;
+
+        bytes += sim_exec_begins(name, prefix) ? sim_disk_size(d, name) : 0;
+    }
+    return bytes;
+}
+
 uint64_t sim_disk_size(const struct sim_disk *d, const char *name)
 {
     const struct sim_file *f = sim_files_find(&d->x.files, name);

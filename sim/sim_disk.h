@@ -141,7 +141,8 @@ const struct sim_place *sim_disk_guard_hit(const struct sim_disk *d);
 /* For oracles and tests, past lanes and faults. peek gives the bytes read through the cache. */
 bool sim_disk_exists(const struct sim_disk *d, const char *name);
 size_t sim_disk_count_names(const struct sim_disk *d, const char *prefix);
-uint64_t sim_disk_size(const struct sim_disk *d, const char *name); /* 0 when not there */
+uint64_t sim_disk_bytes(const struct sim_disk *d, const char *prefix); /* of all of them */
+uint64_t sim_disk_size(const struct sim_disk *d, const char *name);    /* 0 when not there */
 size_t sim_disk_peek(const struct sim_disk *d, const char *name, uint64_t off, void *buf,
                      size_t len);
 

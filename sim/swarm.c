@@ -63,6 +63,8 @@ static void draw_config(struct sim_params *p, struct tr_rng *rng)
     p->far_max = sim_spread(rng, 1, 200);
     p->cells_max = sim_dice(rng, 40) ? sim_spread(rng, 1, 60) : 1 << 20;
     p->hour_us = sim_spread(rng, 1 * SEC, 3600 * SEC);
+    p->merge_groups = (unsigned)sim_spread(rng, 1, 20);
+    p->merge_waste = sim_spread(rng, 1, 256 * KIB);
     p->checkpoint_us = sim_spread(rng, 5 * MS, 30 * SEC);
     p->idle_us = sim_spread(rng, 10 * MS, 10 * SEC);
     p->mem_bytes = 64 * KIB * KIB;
@@ -336,6 +338,7 @@ static void swarm_far(struct sim_params *p, struct tr_rng *rng)
     p->near_us = sim_spread(rng, 1 * MS, 2000 * MS);
     p->promote_slots = sim_dice(rng, 80) ? (unsigned)sim_between(rng, 1, 3) : 0;
     p->far_max = sim_spread(rng, 1, 40);
+    p->merge_groups = (unsigned)sim_spread(rng, 1, 6);
     p->slot_bytes = 64 * KIB;
     p->delay_pct = 90;
     p->op_weight[TR_OP_PEEK_FIRST] = 6;
@@ -409,6 +412,26 @@ static void draw_keys(struct sim_params *p, struct tr_rng *rng)
     }
 }
 
+/* Slots fill quickly with jobs that wait for long, and most of them are cancelled. */
+static void swarm_merge(struct sim_params *p, struct tr_rng *rng)
+{
+    swarm_far(p, rng);
+    p->promote_slots = (unsigned)sim_between(rng, 1, 3);
+    p->far_max = sim_spread(rng, 1, 10);
+    p->merge_groups = (unsigned)sim_spread(rng, 1, 5);
+    p->merge_waste = sim_spread(rng, 1, 16 * KIB);
+    p->idle_us = sim_spread(rng, 10 * MS, 1 * SEC);
+    p->steps += 200;
+    p->body_big_pct = (unsigned)sim_between(rng, 20, 70);
+    p->live_max = (unsigned)sim_between(rng, 30, 150);
+    p->far_pct = (unsigned)sim_between(rng, 10, 60);
+    p->op_weight[TR_OP_PUSH] = 200;
+    p->op_weight[TR_OP_DELETE] = (unsigned)sim_between(rng, 40, 120);
+    if (sim_dice(rng, 30)) {
+        p->sync = TR_SYNC_NEVER;
+    }
+}
+
 /* Connections that keep what they have and wait for more: their leases end, or nearly. */
 static void swarm_wait(struct sim_params *p, struct tr_rng *rng)
 {
@@ -453,6 +476,7 @@ const struct sim_swarm sim_swarms[] = {
     {"runs", "a file of a group is damaged", swarm_runs},
     {"purge", "whole topics are listed, most of their jobs far", swarm_purge},
     {"keys", "few keys, many who want them", swarm_keys},
+    {"merge", "far jobs in many groups, of which most are cancelled", swarm_merge},
     {"wait", "few jobs, many who wait for them while their leases end", swarm_wait},
     {NULL, NULL, NULL},
 };

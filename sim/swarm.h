@@ -61,6 +61,8 @@ struct sim_params {
     uint64_t cells_max;
     uint64_t hour_us;
     unsigned promote_slots;
+    unsigned merge_groups;
+    uint64_t merge_waste;
     uint64_t checkpoint_us;
     uint64_t idle_us;
     uint64_t mem_bytes;    /* limit */

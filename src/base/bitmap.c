@@ -362,6 +362,45 @@ uint64_t tr_bitmap_next(const struct tr_bitmap *b, uint64_t n)
     return UINT64_MAX;
 }
 
+/* Members of the chunk below `low`, which may be TR_BITMAP_CHUNK. */
+static uint64_t count_below(const struct tr_bitmap_chunk *c, uint32_t low)
+{
+    uint64_t n = 0;
+
+    if (low == TR_BITMAP_CHUNK) {
+        return c->count;
+    }
+    if (c->room > 0) {
+        return find_member(c, (uint16_t)low);
+    }
+    for (uint32_t i = 0; i < low / 64; i++) {
+        uint64_t bits;
+
+        memcpy(&bits, c->bits + (size_t)i * 8, sizeof bits);
+        n += (uint64_t)__builtin_popcountll(bits);
+    }
+    for (uint32_t i = low / 64 * 64; i < low; i++) {
+        n += c->bits[i / 8] >> i % 8 & 1;
+    }
+    return n;
+}
+
+uint64_t tr_bitmap_count(const struct tr_bitmap *b, uint64_t first, uint64_t last)
+{
+    uint64_t n = 0;
+
+    for (size_t i = find_index(b, first / TR_BITMAP_CHUNK);
+         i < b->count && b->chunks[i].number <= last / TR_BITMAP_CHUNK; i++) {
+        const struct tr_bitmap_chunk *c = &b->chunks[i];
+        bool from = c->number == first / TR_BITMAP_CHUNK;
+        bool to = c->number == last / TR_BITMAP_CHUNK;
+
+        n += count_below(c, to ? (uint32_t)(last % TR_BITMAP_CHUNK) + 1 : TR_BITMAP_CHUNK);
+        n -= from ? count_below(c, (uint32_t)(first % TR_BITMAP_CHUNK)) : 0;
+    }
+    return n;
+}
+
 bool tr_bitmap_next_chunk(const struct tr_bitmap *b, uint64_t first, uint64_t *number,
                           uint8_t bits[TR_BITMAP_BYTES])
 {

@@ -41,6 +41,9 @@ bool tr_bitmap_test(const struct tr_bitmap *b, uint64_t n);
 /* The least member that is not below n; UINT64_MAX: there is none. */
 uint64_t tr_bitmap_next(const struct tr_bitmap *b, uint64_t n);
 
+/* How many members are in [first, last]: looks at each chunk, and into two of them. */
+uint64_t tr_bitmap_count(const struct tr_bitmap *b, uint64_t first, uint64_t last);
+
 /* The first chunk with a number >= first: its number (n / TR_BITMAP_CHUNK) and its bits. False at
  * the end. */
 bool tr_bitmap_next_chunk(const struct tr_bitmap *b, uint64_t first, uint64_t *number,

@@ -62,6 +62,11 @@
     X(KEY_NOT_MET, "R32", "keys that a start meets in the log do not count", "state.c:add_job", "keys", 500) \
     X(KEYS_NOT_TIDIED, "R32", "entries of jobs that are gone stay", "lookup.c:tr_lookup_tidy", "keys", 500) \
     X(KEY_NOT_PROMOTED, "R32", "the sidecar of a promotion has no keys", "promote_make.c:note_for_sidecar", "keys", 2000) \
+    X(MERGE_FREED_EARLY, "R10", "groups that were merged go before the manifest is durable", "promote.c:files_done", "merge", 2000) \
+    X(MERGE_UNSYNCED, "R24", "a merge leaves out jobs whose deaths are not durable", "merge.c:tr_merge_rids", "merge", 5000) \
+    X(MERGE_DROPS_LOCATED, "R23", "a merge leaves out jobs that somebody asks for", "merge.c:in_run", "merge", 2000) \
+    X(REPLACED_UNDER_READ, "R24", "a group that was merged goes while it is read", "retire.c:find_replaced", "merge", 5000) \
+    X(OLD_RUN_SWEPT, "R28", "a sweep or search goes on as if no group had been replaced", "fetch.c:tr_fetch_replaced", "merge", 5000) \
     X(NO_WARNING, "R31", "a reserve that waits is not warned of the end of a lease", "handout.c:arm_wait", "wait", 500) \
     X(NO_PAYLOAD_CRC, "R29", "the payload's crc is not checked", "scan.c:payload_ok", "rot", 5000) \
     X(NO_RECORD_CRC, "R29", "a record's crc is not checked when it is read", "read.c:good", "rot", 5000)

@@ -44,6 +44,8 @@ void tr_engine_config_init(struct tr_engine_config *c, struct tr_mem *mem)
         .cells_max = TR_CELLS_MAX_DEFAULT,
         .hour_us = TR_CELL_HOUR_US,
         .promote_slots = 4,
+        .merge_groups = 128,
+        .merge_waste = UINT64_C(8) << 20,
         .lazy_us = 100000,
         .gather_us = 5000,
         .gather_bytes = UINT64_C(256) << 10,
@@ -504,6 +506,7 @@ static uint64_t next_turn(const struct tr_engine *e)
     at = min(at, e->idle_at);
     at = min(at, tr_load_next(e));
     at = min(at, e->promote.retry_at > e->now.boot_us ? e->promote.retry_at : TR_NEVER);
+    at = min(at, e->merge.retry_at > e->now.boot_us ? e->merge.retry_at : TR_NEVER);
     return min(at, e->space.retry_at);
 }
 
@@ -534,6 +537,7 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
     if (e->idle_at <= now.boot_us) {
         e->idle_at = TR_NEVER;
         e->space.idle = true;
+        e->merge.looked = 0;
         tr_engine_tell_idle(e);
     }
     tr_promote_step(e);
@@ -607,6 +611,7 @@ void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s)
         .runs = e->state.jobs.runs,
         .groups = e->groups.count,
         .promotions = e->promote.made,
+        .merges = e->merge.made,
         .sent = e->load.sent,
         .loaded = e->load.loaded,
         .delayed = all->count[TR_DELAYED] + all->far,

@@ -46,6 +46,8 @@ struct tr_engine_config {
     unsigned promote_slots;    /* so many of them at a time; 0: never */
     uint64_t cells_max;        /* of the forecast; with more, jobs are counted by day */
     uint64_t hour_us;          /* of its cells; a store has always the same. For tests */
+    unsigned merge_groups;     /* with more groups than this neighbours become one */
+    uint64_t merge_waste;      /* dead bytes of a half-dead group that has to go at once */
     uint64_t lazy_us;          /* an ATTEMPT waits at most so long for company */
     uint64_t gather_us;        /* weak sync: so does everything, */
     uint64_t gather_bytes;     /* or until there is so much of it */
@@ -135,7 +137,8 @@ struct tr_engine_stat {
     uint64_t runs;   /* those of them with records in runs, */
     uint64_t groups; /* in so many groups; */
     uint64_t promotions;
-    uint64_t keys;   /* entries of the table of keys: keyed jobs, and a few that are gone */
+    uint64_t keys; /* entries of the table of keys: keyed jobs, and a few that are gone */
+    uint64_t merges;
     uint64_t sent;   /* how often one left it since the start, */
     uint64_t loaded; /* and came back */
 };

@@ -26,10 +26,11 @@
 
 enum { BLOCK_UNITS = 2, LOCATED_US = 1000000, BAD_US = 60000000 };
 
+/* The first that covers a rid behind this one. */
 static struct tr_group *next_group(const struct tr_engine *e, uint64_t after)
 {
     for (uint32_t i = 0; i < e->groups.count; i++) {
-        if (e->groups.order[i]->is.no > after) {
+        if (e->groups.order[i]->is.rid_last > after) {
             return e->groups.order[i];
         }
     }
@@ -389,7 +390,7 @@ static bool take_block(struct tr_engine *e)
     if (f->whole && f->block.group->next_block == f->block.page) {
         f->block.group->next_block++;
     } else {
-        f->sweep_no = f->block.group->is.no; /* the rest of this group is for later */
+        f->sweep_rid = f->block.group->is.rid_last; /* the rest of this group is for later */
     }
     return true;
 }
@@ -415,12 +416,12 @@ bool tr_fetch_sweep(struct tr_engine *e)
     if (f->taking && !take_block(e)) {
         return false;
     }
-    while ((g = next_group(e, f->sweep_no)) != NULL) {
+    while ((g = next_group(e, f->sweep_rid)) != NULL) {
         uint64_t due_us = g->leaving ? TR_NEVER : next_due(g);
 
         if (due_us >= e->load.sweep_us) {
             e->load.left_us = due_us < e->load.left_us ? due_us : e->load.left_us;
-            f->sweep_no = g->is.no;
+            f->sweep_rid = g->is.rid_last;
             continue;
         }
         if (!read_block(e, g)) {
@@ -433,12 +434,31 @@ bool tr_fetch_sweep(struct tr_engine *e)
 
 void tr_fetch_sweep_begin(struct tr_engine *e)
 {
-    e->fetch.sweep_no = 0;
+    e->fetch.sweep_rid = 0;
     if (e->load.forgives && e->fetch.skipped) { /* blocks that could not be read */
         for (uint32_t i = 0; i < e->groups.count; i++) {
             e->groups.order[i]->next_block = 0;
         }
         e->fetch.skipped = false;
+    }
+}
+
+/* What is in hand of the old groups is let go, and all groups are gone through again: whoever was
+ * taken already is in memory, and is passed over. */
+void tr_fetch_replaced(struct tr_engine *e)
+{
+    struct tr_fetch *f = &e->fetch;
+
+    if (TR_MUTANT(OLD_RUN_SWEPT)) {
+        return;
+    }
+    if (f->taking && f->block.group->leaving) {
+        f->taking = false;
+    }
+    f->sweep_rid = 0;
+    if (e->load.pull_topic != 0) {
+        f->pull.stale = f->pull.busy;
+        tr_load_pull_again(e);
     }
 }
 
@@ -512,12 +532,12 @@ bool tr_fetch_pull(struct tr_engine *e)
     if (r->busy) {
         return false;
     }
-    while ((g = next_group(e, f->pull_no)) != NULL) {
+    while ((g = next_group(e, f->pull_rid)) != NULL) {
         struct tr_side_job key = {.topic = e->load.pull_topic, .due_us = f->pull_from};
 
         if (g->leaving || g->runs[TR_GROUP_LIVE].file < 0 ||
             tr_run_footer_topic(&g->footers[TR_GROUP_LIVE], e->load.pull_topic) == 0) {
-            f->pull_no = g->is.no;
+            f->pull_rid = g->is.rid_last;
             continue;
         }
         r->group = g;
@@ -539,7 +559,7 @@ static void pull_done(struct tr_engine *e, struct tr_fetch_read *r)
     }
     (void)tr_engine_charge(e, 32);
     if (err != TARRY_OK || pull_page(e, r, &v)) {
-        e->fetch.pull_no = r->group->is.no;
+        e->fetch.pull_rid = r->group->is.rid_last;
     } else {
         r->page++;
         read_page(e, r);
@@ -548,7 +568,7 @@ static void pull_done(struct tr_engine *e, struct tr_fetch_read *r)
 
 void tr_fetch_pull_begin(struct tr_engine *e, uint64_t from_us)
 {
-    e->fetch.pull_no = 0;
+    e->fetch.pull_rid = 0;
     e->fetch.pull_from = from_us;
 }
 
@@ -673,7 +693,11 @@ void tr_fetch_io_done(struct tr_engine *e, struct tr_io *io)
     r->busy = false;
     r->group->readers--;
     e->fetch.reads--;
-    if (r == &e->fetch.block) {
+    if (r->group->leaving || r->stale) { /* the same is elsewhere, or nothing of it is alive */
+        r->direct = false;
+        r->stale = false;
+        e->moved = true;
+    } else if (r == &e->fetch.block) {
         block_done(e, r);
     } else if (r == &e->fetch.pull) {
         pull_done(e, r);

@@ -3,9 +3,10 @@
  *
  * Two orders: by index, which never changes while a group lives, since far jobs know the run of
  * their record by its number (TR_MANIFEST_SLOTS_MAX + 2 x index + run); and by rid, for look-ups.
- * A new group always covers rids behind those of all others, so adding is appending.
+ * A new group covers rids behind those of all others, so adding is appending; or it takes the place
+ * of neighbours that it was merged from. These stay in the table until nobody needs them.
  *
- * Cost: a look-up is a search by halves in at most 250 groups. In memory a group has about 0.13
+ * Cost: a look-up is a search by halves in at most 300 groups. In memory a group has about 0.13
  * bytes a job for fences and blocks.
  */
 
@@ -53,6 +54,7 @@ struct tr_group *tr_group_new(struct tr_groups *gs)
         return NULL;
     }
     g->is.no = gs->next_no++;
+    g->alive = UINT64_MAX;
     g->side_file = -1;
     for (uint32_t i = 0; i < TR_GROUP_RUNS; i++) {
         g->runs[i].state = TR_SLOT_SEALED;
@@ -68,6 +70,35 @@ void tr_groups_add(struct tr_groups *gs, struct tr_group *g)
     TR_CHECK(gs->count == 0 || gs->order[gs->count - 1]->is.rid_last < g->is.rid_first);
     gs->order[gs->count++] = g;
     gs->covered = g->is.rid_last;
+}
+
+void tr_groups_replace(struct tr_groups *gs, struct tr_group *const *old, unsigned count,
+                       struct tr_group *g)
+{
+    uint32_t at = 0;
+
+    while (at < gs->count && gs->order[at] != old[0]) {
+        at++;
+    }
+    TR_CHECK(at + count <= gs->count && gs->order[at + count - 1] == old[count - 1]);
+    gs->order[at] = g;
+    gs->count -= count - 1;
+    memmove(&gs->order[at + 1], &gs->order[at + count], (gs->count - at - 1) * sizeof gs->order[0]);
+}
+
+uint64_t tr_group_jobs(const struct tr_group *g)
+{
+    return (uint64_t)g->side.live + g->side.dead;
+}
+
+uint64_t tr_group_bytes(const struct tr_group *g)
+{
+    uint64_t bytes = 0;
+
+    for (unsigned i = 0; i < TR_GROUP_FILES; i++) {
+        bytes += g->is.bytes[i];
+    }
+    return bytes;
 }
 
 void tr_group_free(struct tr_groups *gs, struct tr_group *g)
@@ -172,6 +203,11 @@ int tr_group_take_footer(struct tr_group *g, unsigned run, const struct tr_run_o
 {
     int err = tr_run_footer(buf, of, trailer, &g->footers[run]);
 
+    for (uint32_t i = 0; err == TARRY_OK && i < g->footers[run].block_count; i++) {
+        uint32_t len = tr_run_footer_block(&g->footers[run], i).len;
+
+        g->longest = len > g->longest ? len : g->longest;
+    }
     if (err == TARRY_OK) {
         g->bytes[run] = buf;
         g->runs[run].live = g->footers[run].stat.jobs; /* or fewer */

@@ -38,9 +38,15 @@ struct tr_group {
     struct tr_run_footer footers[TR_GROUP_RUNS];
     int side_file; /* -1: not open */
     struct tr_sidecar side;
+    uint32_t longest;    /* block of both, bytes */
     uint32_t next_block; /* of the live run: in those before it nothing is left to load */
     unsigned readers;    /* of the sidecar */
-    bool leaving;        /* the next manifest is without it */
+    uint64_t alive;      /* of the rids that it covers, when they were last counted, or fewer */
+    bool leaving;        /* nobody begins to read it: the next manifest is without it, */
+    bool replaced;       /* or this one is: it goes when the last one has left it */
+    bool merging;        /* it is an input of the merge under way */
+    bool hollow;         /* none of its jobs is alive, only such whose records are in slots */
+    bool stuck;          /* a live record in it cannot be read, so it is not merged */
 };
 
 struct tr_groups {
@@ -48,6 +54,7 @@ struct tr_groups {
     struct tr_group *table[TR_GROUPS_MAX]; /* NULL: unused */
     struct tr_group *order[TR_GROUPS_MAX]; /* by rids */
     uint32_t count;
+    uint32_t replaced; /* groups in the table that are only waited for */
     uint64_t next_no;
     uint64_t covered; /* rids up to this one are in groups, or have been */
 };
@@ -59,11 +66,18 @@ void tr_groups_fini(struct tr_groups *gs);
 struct tr_group *tr_group_new(struct tr_groups *gs);
 /* It covers rids behind all others. */
 void tr_groups_add(struct tr_groups *gs, struct tr_group *g);
+/* It takes the place of these neighbours, which are in no order any more. */
+void tr_groups_replace(struct tr_groups *gs, struct tr_group *const *old, unsigned count,
+                       struct tr_group *g);
 /* Its files are closed. */
 void tr_group_free(struct tr_groups *gs, struct tr_group *g);
 
 /* The group that covers rid, or NULL. */
 struct tr_group *tr_groups_find(const struct tr_groups *gs, uint64_t rid);
+
+/* Jobs that its files have; bytes of those files. */
+uint64_t tr_group_jobs(const struct tr_group *g);
+uint64_t tr_group_bytes(const struct tr_group *g);
 
 /* The run with this number, from TR_MANIFEST_SLOTS_MAX on. */
 struct tr_slot *tr_groups_run(const struct tr_groups *gs, uint32_t number);

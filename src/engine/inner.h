@@ -15,6 +15,7 @@
  *     walk.c      through the index of all groups, for one topic
  *     list.c      the jobs of a topic in order, page by page
  *     promote*.c  from slots to run files
+ *     merge*.c    groups in which much has died, or too many of them
  *     retire.c    groups of run files in which nothing is alive
  *     meta.c      checkpoints and manifests
  *     space.c     the ring: growing, freeing, writing live records again
@@ -211,6 +212,7 @@ struct tr_fetch_read {
     struct tr_io io;
     bool busy;
     bool direct;
+    bool stale; /* what comes is not wanted any more */
     struct tr_group *group;
     enum tr_side_section section;
     uint32_t page; /* or block */
@@ -231,8 +233,8 @@ struct tr_fetch {
     bool taking;                 /* there is one, */
     bool whole;                  /* and nothing of it is left so far */
     bool skipped;                /* some block could not be read */
-    uint64_t sweep_no;           /* groups up to this one are swept, */
-    uint64_t pull_no;            /* or looked through, */
+    uint64_t sweep_rid;          /* groups up to this rid are swept, */
+    uint64_t pull_rid;           /* or looked through, */
     uint64_t pull_from;          /* from this due time on */
     struct tr_located {
         uint64_t rid;
@@ -306,6 +308,7 @@ struct tr_engine {
     struct tr_groups groups;
     struct tr_fetch fetch;
     struct tr_promote promote;
+    struct tr_merge merge;
     struct tr_retire retire;
     struct tr_listing listing;
     struct tr_clock clock;
@@ -468,6 +471,9 @@ TR_MUST_USE int tr_load_take(struct tr_engine *e, uint64_t rid, const struct tr_
 /* One of the first of the topic that is looked for. False: it is not among them. */
 bool tr_load_pull(struct tr_engine *e, struct tr_pulled p);
 
+/* Runs that the search may have passed, or what it found in them, are elsewhere now. */
+void tr_load_pull_again(struct tr_engine *e);
+
 /* fetch.c */
 TR_MUST_USE int tr_fetch_init(struct tr_engine *e);
 void tr_fetch_fini(struct tr_engine *e);
@@ -491,6 +497,7 @@ void tr_fetch_remember(struct tr_engine *e, uint64_t rid); /* it was located: to
 void tr_fetch_again(struct tr_engine *e,
                     const struct tr_group *g); /* something of it came or left */
 void tr_fetch_left(struct tr_engine *e, const struct tr_job *job); /* it is about to leave memory */
+void tr_fetch_replaced(struct tr_engine *e); /* a merge put one group in the place of others */
 void tr_fetch_sweep_begin(struct tr_engine *e);
 bool tr_fetch_sweep(struct tr_engine *e); /* a slice; true: all is done */
 void tr_fetch_pull_begin(struct tr_engine *e,
@@ -528,11 +535,16 @@ void tr_promote_step(struct tr_engine *e);
 void tr_promote_io_done(struct tr_engine *e, struct tr_io *io);
 void tr_promote_give_up(struct tr_engine *e, int why);
 bool tr_promote_offers(const struct tr_engine *e); /* a group for the next manifest */
-void tr_promote_adopted(struct tr_engine *e);      /* that is durable */
+void tr_promote_list(const struct tr_engine *e,
+                     struct tr_manifest *next); /* the groups that it is to name */
+void tr_promote_adopted(struct tr_engine *e);   /* that is durable */
 bool tr_promote_busy(const struct tr_engine *e);
 bool tr_promote_goes_on(const struct tr_engine *e);
 void tr_promote_fini(struct tr_engine *e);
 void tr_promote_met(struct tr_engine *e, struct tr_job *job); /* it came back into memory */
+
+/* merge.c */
+void tr_merge_look(struct tr_engine *e, struct tr_group *g); /* counts who is alive */
 
 /* regroup.c: before serving */
 TR_MUST_USE int tr_regroup_open(struct tr_engine *e);   /* the groups of the manifest */

@@ -461,6 +461,22 @@ static void pull(struct tr_engine *e)
     }
 }
 
+static void begin_pull(struct tr_engine *e)
+{
+    struct tr_load *l = &e->load;
+
+    l->pull_count = 0;
+    l->pull_runs = true;
+    tr_far_walk_end(&l->pull);
+    tr_far_walk_begin(&e->state.jobs.far, &l->pull);
+}
+
+void tr_load_pull_again(struct tr_engine *e)
+{
+    begin_pull(e);
+    tr_fetch_pull_begin(e, e->fetch.pull_from);
+}
+
 /* Is everything in memory that is due before the horizon? */
 static bool all_here(const struct tr_load *l)
 {
@@ -486,10 +502,8 @@ int tr_load_first(struct tr_engine *e, struct tr_topic *t, struct tr_job **job)
     }
     if (l->pull_topic == 0) {
         l->pull_topic = t->number;
-        l->pull_count = 0;
-        l->pull_runs = true;
+        begin_pull(e);
         tr_fetch_pull_begin(e, all_here(l) ? l->horizon_us : 0);
-        tr_far_walk_begin(&e->state.jobs.far, &l->pull);
     }
     return TARRY_EFULL;
 }

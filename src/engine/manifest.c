@@ -167,3 +167,13 @@ int tr_manifest_decode(const uint8_t in[TR_MANIFEST_COPY], struct tr_manifest *m
     }
     return decode_groups(in + SLOTS_AT + m->slot_count * SLOT_LEN, m);
 }
+
+bool tr_manifest_names(const struct tr_manifest *m, uint64_t no)
+{
+    for (uint32_t i = 0; i < m->group_count; i++) {
+        if (m->groups[i].no == no) {
+            return true;
+        }
+    }
+    return false;
+}

@@ -8,11 +8,12 @@
 #include "base/check.h"
 #include "engine/frame.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum {
     TR_MANIFEST_SLOTS_MAX = 512,
-    TR_GROUPS_MAX = 250,
+    TR_GROUPS_MAX = 300,
     TR_GROUP_FILES = 3,       /* live run, dead run, sidecar */
     TR_MANIFEST_COPY = 32768, /* bytes of one copy */
     TR_MANIFEST_COPIES = 2,   /* in each file */
@@ -65,5 +66,8 @@ void tr_manifest_encode(uint8_t out[TR_MANIFEST_COPY], const struct tr_manifest 
 
 /* TARRY_EDAMAGED: not a manifest. TARRY_EVERSION: a good one that this version cannot use. */
 TR_MUST_USE int tr_manifest_decode(const uint8_t in[TR_MANIFEST_COPY], struct tr_manifest *m);
+
+/* Does it name the group with this number? */
+bool tr_manifest_names(const struct tr_manifest *m, uint64_t no);
 
 #endif

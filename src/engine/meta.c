@@ -158,19 +158,6 @@ static void list_slots(struct tr_engine *e, struct tr_manifest *next)
     }
 }
 
-static void list_groups(struct tr_engine *e, struct tr_manifest *next)
-{
-    next->group_count = 0;
-    for (uint32_t i = 0; i < e->groups.count; i++) {
-        if (e->groups.order[i] != e->retire.group || !e->retire.ready) {
-            next->groups[next->group_count++] = e->groups.order[i]->is;
-        }
-    }
-    if (tr_promote_offers(e)) {
-        next->groups[next->group_count++] = e->promote.group->is;
-    }
-}
-
 static void compose(struct tr_engine *e, uint32_t flags)
 {
     struct tr_meta *m = &e->meta;
@@ -191,7 +178,7 @@ static void compose(struct tr_engine *e, uint32_t flags)
         m->next.ckpt[m->next.ckpt_now].pages = m->pages.count;
     }
     list_slots(e, &m->next);
-    list_groups(e, &m->next);
+    tr_promote_list(e, &m->next);
     tr_manifest_encode(m->man_buf, &m->next);
 }
 
@@ -215,8 +202,8 @@ static void adopt(struct tr_engine *e)
     }
     m->with_pages = false;
     m->step = TR_META_IDLE;
-    if (e->promote.step == TR_PROMOTE_MANIFEST && m->now.group_count != 0 &&
-        m->now.groups[m->now.group_count - 1].no == e->promote.group->is.no) {
+    if (e->promote.step == TR_PROMOTE_MANIFEST &&
+        tr_manifest_names(&m->now, e->promote.group->is.no)) {
         tr_promote_adopted(e);
     }
     tr_retire_adopted(e);

@@ -57,6 +57,10 @@ static void drop_sources(struct tr_engine *e)
         drop(e, p->bytes[i], p->slot_bytes);
         p->bytes[i] = NULL;
     }
+    for (unsigned i = 0; i < p->input_count; i++) {
+        drop(e, p->streams[i].buf, p->streams[i].room);
+        p->streams[i].buf = NULL;
+    }
     drop(e, p->scratch, p->room * sizeof *p->scratch);
     drop(e, p->changes, p->change_room * sizeof *p->changes);
     p->scratch = NULL;
@@ -70,6 +74,12 @@ void tr_promote_clear(struct tr_engine *e)
 
     tr_far_walk_end(&p->walk);
     drop_sources(e);
+    for (unsigned i = 0; i < p->input_count; i++) {
+        p->inputs[i]->merging = false;
+    }
+    if (p->merge) {
+        tr_bitmap_fini(&p->taken);
+    }
     drop(e, p->chosen, p->room * sizeof *p->chosen);
     drop(e, p->side_jobs, p->room * sizeof *p->side_jobs);
     drop(e, p->buf, p->buf_room);
@@ -139,21 +149,57 @@ static void open_file(struct tr_engine *e, enum tr_promote_step step, enum tr_gr
     send(e, step, io);
 }
 
+static void fill(struct tr_engine *e)
+{
+    call(e, TR_PROMOTE_RUN_FILL, e->promote.merge ? tr_merge_fill : tr_promote_fill);
+}
+
+static void start_run(struct tr_engine *e)
+{
+    struct tr_promote *p = &e->promote;
+    struct tr_run_of of = tr_group_run_of(p->group, p->run, e->log.uuid);
+
+    tr_run_init(&p->writer, &p->mem, &of, p->run == TR_GROUP_DEAD);
+    p->writing_run = true;
+    p->footer = false;
+    fill(e);
+}
+
+static bool run_begins(struct tr_promote *p)
+{
+    if (p->merge) {
+        return tr_merge_start_run(p);
+    }
+    p->next = p->run == TR_GROUP_LIVE ? 0 : p->dead_from;
+    p->run_end = p->run == TR_GROUP_LIVE ? p->dead_from : p->count;
+    return p->next < p->run_end;
+}
+
+static void run_ends(struct tr_promote *p)
+{
+    tr_run_fini(&p->writer);
+    p->writing_run = false;
+    p->footer = false;
+    p->run++;
+}
+
 /* The next run that has something in it, or the sidecar. */
-static void next_run(struct tr_engine *e)
+void tr_promote_next_run(struct tr_engine *e)
 {
     struct tr_promote *p = &e->promote;
 
     while (p->run < TR_GROUP_RUNS) {
-        p->next = p->run == TR_GROUP_LIVE ? 0 : p->dead_from;
-        p->run_end = p->run == TR_GROUP_LIVE ? p->dead_from : p->count;
-        if (p->next < p->run_end) {
-            open_file(e, TR_PROMOTE_RUN_OPEN, (enum tr_group_file)p->run);
+        if (run_begins(p)) {
+            start_run(e);
             return;
         }
         p->run++;
     }
     drop_sources(e);
+    if (p->merge && !tr_merge_complete(p)) { /* a live record is missing: the old ones stay */
+        tr_promote_give_up(e, TARRY_EDAMAGED);
+        return;
+    }
 
     struct tr_side_input in = {.of = tr_group_side_of(p->group, e->log.uuid),
                                .rid_first = p->group->is.rid_first,
@@ -184,17 +230,6 @@ static bool make_buffer(struct tr_engine *e)
         (longest + 3 * (size_t)TR_RUN_BLOCK + TR_PROMOTE_BUFFER) / TR_SIDE_PAGE * TR_SIDE_PAGE;
     p->buf = tr_promote_memory(e, p->buf_room);
     return p->buf != NULL;
-}
-
-static void start_run(struct tr_engine *e)
-{
-    struct tr_promote *p = &e->promote;
-    struct tr_run_of of = tr_group_run_of(p->group, p->run, e->log.uuid);
-
-    tr_run_init(&p->writer, &p->mem, &of, p->run == TR_GROUP_DEAD);
-    p->writing_run = true;
-    p->footer = false;
-    call(e, TR_PROMOTE_RUN_FILL, tr_promote_fill);
 }
 
 static void write_some(struct tr_engine *e, enum tr_promote_step step, bool side)
@@ -273,7 +308,7 @@ static void run_written(struct tr_engine *e, const struct tr_io *io)
         p->buf_done = 0;
         write_some(e, TR_PROMOTE_RUN_WRITE, false);
     } else {
-        call(e, TR_PROMOTE_RUN_FILL, tr_promote_fill);
+        fill(e);
     }
 }
 
@@ -283,6 +318,15 @@ static void run_filled(struct tr_engine *e)
 
     if (p->failed != TARRY_OK) {
         tr_promote_give_up(e, p->failed);
+    } else if (p->buf_len != 0 && *file_of(p, false) < 0) {
+        open_file(e, TR_PROMOTE_RUN_OPEN, (enum tr_group_file)p->run);
+    } else if (p->buf_len != 0) {
+        write_some(e, TR_PROMOTE_RUN_WRITE, false);
+    } else if (p->merge && p->hungry != NULL) {
+        send(e, TR_PROMOTE_REFILL, tr_merge_read(p));
+    } else if (p->merge && p->writer.stat.jobs == 0) { /* all of this kind have died */
+        run_ends(p);
+        tr_promote_next_run(e);
     } else if (p->writer.stat.jobs == 0) { /* none of them can be read: without these slots, then */
         for (size_t i = 0; i < p->count; i++) {
             p->slots[p->chosen[i].slot]->stuck |= p->chosen[i].bad;
@@ -314,6 +358,9 @@ static void files_done(struct tr_engine *e)
     struct tr_promote *p = &e->promote;
 
     p->step = TR_PROMOTE_MANIFEST;
+    if (TR_MUTANT(MERGE_FREED_EARLY) && p->merge) {
+        tr_promote_adopted(e);
+    }
 }
 
 bool tr_promote_offers(const struct tr_engine *e)
@@ -327,11 +374,36 @@ void tr_promote_adopted(struct tr_engine *e)
 {
     struct tr_promote *p = &e->promote;
 
-    tr_groups_add(&e->groups, p->group);
     p->step = TR_PROMOTE_SWITCH;
+    if (p->merge) {
+        tr_merge_adopted(e);
+        return;
+    }
+    tr_groups_add(&e->groups, p->group);
     p->next = 0;
     p->made++;
     p->failures = 0;
+}
+
+void tr_promote_list(const struct tr_engine *e, struct tr_manifest *next)
+{
+    const struct tr_promote *p = &e->promote;
+    bool offers = tr_promote_offers(e);
+
+    next->group_count = 0;
+    for (uint32_t i = 0; i < e->groups.count; i++) {
+        const struct tr_group *g = e->groups.order[i];
+
+        if (offers && g->merging) {
+            g = g == p->inputs[0] ? p->group : NULL; /* in place of all of them */
+        }
+        if (g != NULL && (g != e->retire.group || !e->retire.ready)) {
+            next->groups[next->group_count++] = g->is;
+        }
+    }
+    if (offers && !p->merge) {
+        next->groups[next->group_count++] = p->group->is;
+    }
 }
 
 /* Nothing in these slots is for a group any more, unless they hold something else by now. */
@@ -380,6 +452,9 @@ static void switch_some(struct tr_engine *e)
 {
     struct tr_promote *p = &e->promote;
 
+    if (p->merge && !tr_merge_switch(e)) {
+        return;
+    }
     for (; p->next < p->count; p->next++) {
         if (!tr_engine_charge(e, 1)) {
             return;
@@ -394,6 +469,7 @@ static void switch_some(struct tr_engine *e)
         e->load.next_us = first < e->load.next_us ? first : e->load.next_us;
     }
     leave_rest(e); /* what was left behind is written again */
+    e->merge.looked = 0;
     tr_promote_clear(e);
     tr_engine_tell_idle(e);
 }
@@ -430,8 +506,12 @@ void tr_promote_give_up(struct tr_engine *e, int why)
 {
     struct tr_promote *p = &e->promote;
 
-    p->retry_at = why != TARRY_OK ? e->now.boot_us + ((uint64_t)RETRY_US << p->failures) : 0;
-    p->failures += why != TARRY_OK && p->failures < FAILURES_MAX;
+    if (p->merge) {
+        tr_merge_failed(e, why);
+    } else {
+        p->retry_at = why != TARRY_OK ? e->now.boot_us + ((uint64_t)RETRY_US << p->failures) : 0;
+        p->failures += why != TARRY_OK && p->failures < FAILURES_MAX;
+    }
     if (why == TARRY_OK) {
         leave_rest(e);
     }
@@ -485,14 +565,17 @@ static void step_done(struct tr_engine *e, const struct tr_io *io)
     switch (p->step) {
     case TR_PROMOTE_SORT:
         if (make_buffer(e)) {
-            next_run(e);
+            tr_promote_next_run(e);
         } else {
             tr_promote_give_up(e, TARRY_ENOMEM);
         }
         break;
     case TR_PROMOTE_RUN_OPEN:
         *file_of(p, false) = io->file;
-        start_run(e);
+        write_some(e, TR_PROMOTE_RUN_WRITE, false);
+        break;
+    case TR_PROMOTE_REFILL:
+        fill(e);
         break;
     case TR_PROMOTE_RUN_FILL:
         run_filled(e);
@@ -501,11 +584,8 @@ static void step_done(struct tr_engine *e, const struct tr_io *io)
         run_written(e, io);
         break;
     case TR_PROMOTE_RUN_SYNC:
-        tr_run_fini(&p->writer);
-        p->writing_run = false;
-        p->footer = false;
-        p->run++;
-        next_run(e);
+        run_ends(p);
+        tr_promote_next_run(e);
         break;
     case TR_PROMOTE_SIDE_BUILD:
         open_file(e, TR_PROMOTE_SIDE_OPEN, TR_GROUP_SIDE);
@@ -543,6 +623,8 @@ void tr_promote_io_done(struct tr_engine *e, struct tr_io *io)
 
     if (p->step == TR_PROMOTE_READ) {
         slot_read(e, io);
+    } else if (p->step == TR_PROMOTE_REFILL && io->got == io->len && !e->failed) {
+        step_done(e, io);
     } else if (p->step == TR_PROMOTE_UNDO) {
         undo_next(e);
     } else if (io->status != TARRY_OK || e->failed) {
@@ -567,17 +649,25 @@ bool tr_promote_goes_on(const struct tr_engine *e)
 {
     enum tr_promote_step step = e->promote.step;
 
-    return step == TR_PROMOTE_JOBS || step == TR_PROMOTE_FAR || step == TR_PROMOTE_SWITCH;
+    return step == TR_PROMOTE_JOBS || step == TR_PROMOTE_FAR || step == TR_PROMOTE_RIDS ||
+           (step == TR_PROMOTE_SWITCH && !e->promote.waits) || tr_merge_goes_on(e);
 }
 
 void tr_promote_step(struct tr_engine *e)
 {
     struct tr_promote *p = &e->promote;
 
-    if (p->step == TR_PROMOTE_IDLE && tr_promote_wanted(e)) {
+    if (p->step == TR_PROMOTE_IDLE && !(tr_merge_urgent(e) && tr_merge_begin(e)) &&
+        tr_promote_wanted(e)) {
         tr_promote_begin(e);
     }
+    if (p->step == TR_PROMOTE_IDLE) {
+        (void)tr_merge_begin(e);
+    }
     tr_promote_choose(e);
+    if (p->step == TR_PROMOTE_RIDS) {
+        tr_merge_rids(e);
+    }
     if (p->step == TR_PROMOTE_MANIFEST) {
         if (e->log.synced < p->batch) {
             e->lazy_at = tr_log_open_empty(&e->log) ? e->lazy_at : e->now.boot_us;

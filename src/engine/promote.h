@@ -3,8 +3,10 @@
 
 /*
  * A promotion under way: what is still alive in the oldest slots becomes a group. See promote.c.
+ * Or a merge: what is still alive in neighbouring groups does. See merge.c.
  */
 
+#include "base/bitmap.h"
 #include "engine/far.h"
 #include "engine/group.h"
 #include "engine/keys.h"
@@ -16,16 +18,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { TR_PROMOTE_SLOTS = 8, TR_PROMOTE_BUFFER = 1 << 20 };
+enum { TR_PROMOTE_SLOTS = 8, TR_PROMOTE_BUFFER = 1 << 20, TR_MERGE_INPUTS = 8 };
 
 enum tr_promote_step {
     TR_PROMOTE_IDLE,
     TR_PROMOTE_JOBS,       /* choosing those in memory, */
     TR_PROMOTE_FAR,        /* and the others */
+    TR_PROMOTE_RIDS,       /* a merge: choosing those that are alive */
     TR_PROMOTE_READ,       /* the slots */
     TR_PROMOTE_SORT,       /* call */
-    TR_PROMOTE_RUN_OPEN,   /* a run: */
-    TR_PROMOTE_RUN_FILL,   /* call */
+    TR_PROMOTE_RUN_FILL,   /* a run: call; */
+    TR_PROMOTE_REFILL,     /* a merge: the next blocks of an input */
+    TR_PROMOTE_RUN_OPEN,   /* when there is something to write */
     TR_PROMOTE_RUN_WRITE,  /* blocks, then the footer */
     TR_PROMOTE_RUN_SYNC,   /* the next run, or */
     TR_PROMOTE_SIDE_BUILD, /* call */
@@ -49,6 +53,24 @@ struct tr_chosen {
     uint16_t slot;   /* index of the victim */
     bool dead;
     bool bad; /* its record cannot be read: it stays */
+};
+
+/* An input of a merge: a run of one group. */
+struct tr_stream {
+    const struct tr_run_footer *footer;
+    int file;
+    uint8_t *buf; /* blocks that were read, */
+    size_t room;
+    uint64_t off;       /* from here on, */
+    uint32_t block_end; /* up to this one */
+    uint32_t block;     /* in hand: */
+    bool open;          /* its records are gone through; */
+    bool direct;        /* it is read around the cache */
+    struct tr_run_block records;
+    bool has; /* the record that is next: */
+    struct tr_record rec;
+    uint64_t place;
+    bool ended;
 };
 
 struct tr_promote {
@@ -77,6 +99,15 @@ struct tr_promote {
     size_t next; /* chosen one that is dealt with */
     struct tr_group *group;
 
+    bool merge;                               /* of these groups: */
+    struct tr_group *inputs[TR_MERGE_INPUTS]; /* neighbours */
+    unsigned input_count;
+    struct tr_bitmap taken; /* rids that are to be copied */
+    uint64_t at_rid;
+    struct tr_stream streams[TR_MERGE_INPUTS];
+    struct tr_stream *hungry; /* nothing that was read of it is left */
+    bool waits;               /* for entries of the table that are being loaded */
+
     struct tr_mem mem; /* of what the calls make */
     struct tr_run_writer writer;
     bool writing_run;
@@ -101,6 +132,16 @@ struct tr_promote {
     uint64_t bytes_written;
 };
 
+/* When to merge next. */
+struct tr_merge {
+    uint64_t low;      /* rid of a group in which much has died, or 0 */
+    uint32_t looked;   /* groups that were counted since something changed */
+    uint32_t in_vain;  /* with so many groups no neighbours could be joined */
+    uint64_t retry_at; /* boot */
+    unsigned failures;
+    uint64_t made; /* since the start */
+};
+
 struct tr_engine;
 
 /* promote_make.c: for TR_IO_CALL; ctx is the promotion */
@@ -110,6 +151,22 @@ void tr_promote_fill(
 void tr_promote_build(void *ctx); /* the sidecar */
 void tr_promote_pages(void *ctx); /* the buffer with its next pages */
 
+/* The sidecar is to know of this record. */
+void tr_promote_note(struct tr_promote *p, const struct tr_record *rec, uint64_t place);
+void tr_merge_fill(void *ctx); /* merge_make.c: the same as tr_promote_fill, from groups */
+
+/* merge.c */
+bool tr_merge_begin(struct tr_engine *e);        /* if there is something to merge */
+bool tr_merge_urgent(const struct tr_engine *e); /* before any promotion */
+bool tr_merge_goes_on(const struct tr_engine *e);
+void tr_merge_rids(struct tr_engine *e);          /* a slice */
+bool tr_merge_start_run(struct tr_promote *p);    /* if there is one */
+struct tr_io tr_merge_read(struct tr_promote *p); /* for the hungry stream */
+bool tr_merge_complete(const struct tr_promote *p);
+void tr_merge_adopted(struct tr_engine *e);
+bool tr_merge_switch(struct tr_engine *e); /* a slice; true: all is done */
+void tr_merge_failed(struct tr_engine *e, int why);
+
 /* promote_choose.c */
 bool tr_promote_wanted(const struct tr_engine *e);
 void tr_promote_begin(struct tr_engine *e);
@@ -118,6 +175,7 @@ void tr_promote_choose(struct tr_engine *e); /* a slice */
 /* promote.c, for the others */
 void *tr_promote_memory(struct tr_engine *e, size_t size);
 void tr_promote_clear(struct tr_engine *e);
-void tr_promote_read(struct tr_engine *e); /* the next slot */
+void tr_promote_read(struct tr_engine *e);     /* the next slot */
+void tr_promote_next_run(struct tr_engine *e); /* or the sidecar */
 
 #endif

@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "engine/inner.h"
 
-enum { RETRY_US = 1000000, CHOOSE_UNITS = 2, EXTRA = 256 };
+enum { RETRY_US = 1000000, CHOOSE_UNITS = 2, EXTRA = 256, GROUPS_SPARE = 16 /* for merges */ };
 
 static bool is_victim(const struct tr_promote *p, const struct tr_slot *slot)
 {
@@ -69,8 +69,9 @@ bool tr_promote_wanted(const struct tr_engine *e)
     uint64_t far = e->state.jobs.far.count - e->state.jobs.far.located;
     uint32_t used = slots_in_use(e);
 
-    if (e->config.promote_slots == 0 || used == 0 || e->groups.count == TR_GROUPS_MAX ||
-        e->space.victim != NULL || e->promote.retry_at > e->now.boot_us ||
+    if (e->config.promote_slots == 0 || used == 0 ||
+        e->groups.count + GROUPS_SPARE >= TR_GROUPS_MAX || e->space.victim != NULL ||
+        e->promote.retry_at > e->now.boot_us ||
         (e->no_counts && e->meta.made < 2)) { /* a start would not know whose they are */
         return false;
     }

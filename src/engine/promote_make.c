@@ -77,7 +77,7 @@ static int read_chosen(const struct tr_promote *p, const struct tr_chosen *c, st
     return err;
 }
 
-static void note_for_sidecar(struct tr_promote *p, const struct tr_record *rec, uint64_t place)
+void tr_promote_note(struct tr_promote *p, const struct tr_record *rec, uint64_t place)
 {
     p->side_jobs[p->side_count++] = (struct tr_side_job){
         .rid = rec->rid,
@@ -117,7 +117,7 @@ void tr_promote_fill(void *ctx)
             err = tr_run_add(&p->writer, &rec, &place);
         }
         if (!c->bad && err == TARRY_OK) {
-            note_for_sidecar(p, &rec, place);
+            tr_promote_note(p, &rec, place);
             c->off = (uint32_t)tr_place_off(place); /* where it will be */
             c->len = tr_place_len(place);
         }

@@ -8,13 +8,27 @@
  */
 
 #include "base/err.h"
+#include "base/mutant.h"
 #include "engine/inner.h"
 
-static bool is_empty(const struct tr_engine *e, const struct tr_group *g)
+static bool is_read(const struct tr_group *g)
 {
-    return tr_bitmap_next(&e->state.jobs.alive, g->is.rid_first) > g->is.rid_last &&
-           g->readers == 0 && g->runs[TR_GROUP_LIVE].readers == 0 &&
-           g->runs[TR_GROUP_DEAD].readers == 0;
+    return g->readers != 0 || g->runs[TR_GROUP_LIVE].readers != 0 ||
+           g->runs[TR_GROUP_DEAD].readers != 0;
+}
+
+/* A group that was merged into another, and that nobody needs; or NULL. */
+static struct tr_group *find_replaced(const struct tr_engine *e)
+{
+    for (uint32_t i = 0; i < TR_GROUPS_MAX; i++) {
+        struct tr_group *g = e->groups.table[i];
+
+        if (g != NULL && g->replaced && !g->merging &&
+            (!is_read(g) || TR_MUTANT(REPLACED_UNDER_READ))) {
+            return g;
+        }
+    }
+    return NULL;
 }
 
 static void send(struct tr_engine *e, struct tr_io io)
@@ -47,8 +61,9 @@ static void remove_next(struct tr_engine *e)
         send(e, io);
         return;
     }
+    e->groups.replaced -= r->group->replaced;
     tr_group_free(&e->groups, r->group);
-    *r = (struct tr_retire){0};
+    *r = (struct tr_retire){.next = r->next};
 }
 
 void tr_retire_io_done(struct tr_engine *e, struct tr_io *io)
@@ -60,24 +75,12 @@ void tr_retire_io_done(struct tr_engine *e, struct tr_io *io)
     }
 }
 
-/* Does the manifest that is durable name it? */
-static bool is_named(const struct tr_engine *e)
-{
-    const struct tr_manifest *m = &e->meta.now;
-
-    for (uint32_t i = 0; i < m->group_count; i++) {
-        if (m->groups[i].no == e->retire.group->is.no) {
-            return true;
-        }
-    }
-    return false;
-}
-
 void tr_retire_adopted(struct tr_engine *e)
 {
     struct tr_retire *r = &e->retire;
 
-    if (r->group != NULL && r->named && !is_named(e) && !e->log.blocking) {
+    if (r->group != NULL && r->named && !tr_manifest_names(&e->meta.now, r->group->is.no) &&
+        !e->log.blocking) {
         r->named = false;
         remove_next(e);
     }
@@ -88,13 +91,20 @@ void tr_retire_step(struct tr_engine *e)
     struct tr_retire *r = &e->retire;
     struct tr_group *g;
 
-    if (e->groups.count == 0) {
+    if (r->group == NULL && e->groups.replaced != 0 && (g = find_replaced(e)) != NULL) {
+        r->group = g; /* the manifest does not name it any more */
+        remove_next(e);
         return;
     }
     if (r->group == NULL) {
+        if (e->groups.count == 0) {
+            return;
+        }
         r->next = r->next < e->groups.count ? r->next : 0;
         g = e->groups.order[r->next++];
-        if (!is_empty(e, g) || e->load.sweeping || e->load.pull_topic != 0) {
+        tr_merge_look(e, g);
+        if ((g->alive != 0 && !g->hollow) || g->merging || is_read(g) || e->load.sweeping ||
+            e->load.pull_topic != 0) {
             return;
         }
         g->leaving = true; /* nobody begins to read it from now on */

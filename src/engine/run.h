@@ -40,7 +40,7 @@ enum {
     TR_RUN_BLOCK = 65536, /* a block is not longer, unless it has only one record */
     TR_RUN_BLOCK_HEAD = 48,
     TR_RUN_TRAILER = 64,
-    TR_RUN_BYTES_MAX = 1 << 28, /* no block begins here or later: the next piece */
+    TR_RUN_BYTES_MAX = (1 << 30) - (1 << 24), /* no block begins here or later */
 };
 
 /* Which run of which store. Blocks, footer and trailer are good for this one only. */

@@ -414,7 +414,8 @@ bool tr_space_hope(const struct tr_engine *e)
     if (tr_space_push_ok(e)) {
         return e->meta.growing; /* it is the checkpoint files that are short */
     }
-    if (can_grow(e) || sp->step != TR_SPACE_IDLE || e->promote.step != TR_PROMOTE_IDLE) {
+    if (can_grow(e) || sp->step != TR_SPACE_IDLE ||
+        (e->promote.step != TR_PROMOTE_IDLE && !e->promote.merge)) {
         return true;
     }
     return sp->victim != NULL || has_empty(e) ||
@@ -431,7 +432,8 @@ static void choose_victim(struct tr_engine *e)
         sp->victim = NULL;
         tr_far_walk_end(&sp->far);
     }
-    if (sp->victim != NULL || !can_pay(e) || has_empty(e) || e->promote.step != TR_PROMOTE_IDLE) {
+    if (sp->victim != NULL || !can_pay(e) || has_empty(e) ||
+        (e->promote.step != TR_PROMOTE_IDLE && !e->promote.merge)) {
         return;
     }
     if (e->log.free_count < PUSH_FREE && !can_grow(e) && sp->step == TR_SPACE_IDLE) {

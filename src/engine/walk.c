@@ -6,7 +6,8 @@
  *
  * One page of T is in hand at a time; while it is, its group counts a reader, so that it stays. A
  * group that comes while the walk goes on has a higher number than all others, so it is walked,
- * too: what a promotion carries from slots to a run is met there, if it was not met in the slot.
+ * too: what a promotion carries from slots to a run is met there, if it was not met in the slot;
+ * and one that was merged from others is walked though they were: the caller may meet a job twice.
  *
  * The walk tells what the index says. Whether the rid is alive, and where the job is now, is for
  * the caller to ask. A page that cannot be read is looked at once more around the cache, then

@@ -209,6 +209,21 @@ static void check_copy(const struct tr_bitmap *b, const bool *model)
     assert_true(mem.used_bytes == 0);
 }
 
+static void check_count(const struct tr_bitmap *b, const bool *model, struct tr_rng *rng)
+{
+    assert_int_equal(tr_bitmap_count(b, 0, UINT64_MAX), b->members);
+    for (int turn = 0; turn < 20; turn++) {
+        uint64_t first = tr_rng_below(rng, SPAN);
+        uint64_t last = first + tr_rng_below(rng, SPAN - first);
+        uint64_t count = 0;
+
+        for (uint64_t n = first; n <= last; n++) {
+            count += model[n];
+        }
+        assert_int_equal(tr_bitmap_count(b, place(first), place(last)), count);
+    }
+}
+
 static void test_bitmap_agrees_with_model(void **state)
 {
     static bool model[SPAN];
@@ -244,6 +259,7 @@ static void test_bitmap_agrees_with_model(void **state)
                 assert_true(b.members == members);
             }
             check_copy(&b, model);
+            check_count(&b, model, &rng);
         }
         tr_bitmap_fini(&b);
         assert_true(mem.used_bytes == 0);
