@@ -92,7 +92,7 @@ static void check_listed(struct sim_oracle *o, struct sim_ask *a, const struct t
         return;
     }
     a->req.out.job = *v;
-    a->job_key = j->key; /* a list does not tell the keys of far jobs */
+    a->job_key = (uint32_t)v->key_len; /* its number */
     sim_answer_state(o, a, j, v->state);
     if (!v->damaged) {
         sim_answer_fields(o, a, j);

@@ -348,7 +348,12 @@ void sim_oracle_done(struct tr_req *r)
         a->body_hash = sim_body_hash(r->out.job.body, r->out.job.body_len);
     }
     if (r->out.status == TARRY_OK && r->op == TR_OP_LIST) {
-        memcpy(o->listed[a->client], r->out.jobs, r->out.number * sizeof *r->out.jobs);
+        struct tr_job_view *page = o->listed[a->client];
+
+        for (uint64_t i = 0; i < r->out.number; i++) {
+            page[i] = r->out.jobs[i];
+            page[i].key_len = sim_key_number(page[i].key, page[i].key_len); /* its number */
+        }
     }
     o->queue[o->queued++] = a;
     if (o->nested != NULL) {

@@ -272,6 +272,7 @@ enum tr_listing_step {
 
 /* A page in the making; see list.c. */
 struct tr_listing {
+    struct tr_mem *mem;
     struct tr_req *req; /* NULL: none is made */
     enum tr_listing_step step;
     uint32_t topic;
@@ -411,6 +412,7 @@ void tr_handout_body(struct tr_engine *e, struct tr_read *read, struct tr_job *s
 /* view.c */
 enum tr_verdict tr_view_execute(struct tr_engine *e, struct tr_req *r);
 void tr_view_fill(const struct tr_engine *e, const struct tr_job *job, struct tr_job_view *v);
+void tr_view_key(struct tr_job_view *v, const struct tr_extra *x); /* which it borrows */
 void tr_view_body(struct tr_engine *e, struct tr_read *read, struct tr_job *job, int status);
 
 /* lookup.c */

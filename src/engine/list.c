@@ -39,6 +39,7 @@ struct tr_listed {
     bool reading;
     bool known; /* of a far one: the view is complete */
     struct tr_job_view view;
+    struct tr_extra *extra; /* which has its key; or NULL */
 };
 
 static bool before(const struct tr_cursor *a, const struct tr_cursor *b)
@@ -121,6 +122,7 @@ static void keep(struct tr_listing *l, const struct tr_listed *job)
     if (!before(key_at(l, 0), &job->key)) { /* or it is the last itself, under a new rid */
         uint32_t slot = l->heap[0];
 
+        tr_extra_free(l->mem, l->jobs[slot].extra);
         l->jobs[slot] = *job;
         l->next = l->next < slot ? l->next : slot;
         sift_down(l, l->count);
@@ -380,7 +382,8 @@ void tr_listing_read(struct tr_engine *e, const struct tr_read *read, bool good)
     }
     job->reading = false;
     entry.due_us = job->key.at;
-    if (good && tr_fetch_decode_at(e, read->rid, &entry, read->buf, &rec) == TARRY_OK) {
+    if (good && tr_fetch_decode_at(e, read->rid, &entry, read->buf, &rec) == TARRY_OK &&
+        tr_extra_new(e->mem, &rec, &job->extra) == TARRY_OK) {
         job->view = (struct tr_job_view){.topic = rec.topic,
                                          .priority = rec.priority,
                                          .created_us = rec.created_us,
@@ -392,6 +395,7 @@ void tr_listing_read(struct tr_engine *e, const struct tr_read *read, bool good)
                                          .buries = rec.counters.buries,
                                          .kicks = rec.counters.kicks,
                                          .body_len = (uint32_t)rec.body.len};
+        tr_view_key(&job->view, job->extra);
         job->known = true;
     } else if (unread(e, job) && where(e, job, &now) == TARRY_OK && now.slot == entry.slot &&
                now.off == entry.off && read->io.status != TARRY_EFULL) {
@@ -521,6 +525,9 @@ static struct tr_listing stop(struct tr_engine *e)
 
 static void give_back(struct tr_engine *e, const struct tr_listing *was)
 {
+    for (uint32_t i = 0; i < was->count; i++) {
+        tr_extra_free(e->mem, was->jobs[i].extra);
+    }
     tr_mem_free(e->mem, was->jobs, was->limit * sizeof *was->jobs);
     tr_mem_free(e->mem, was->heap, was->limit * sizeof *was->heap);
     tr_mem_free(e->mem, was->views, was->limit * sizeof *was->views);
@@ -635,6 +642,8 @@ static int begin(struct tr_engine *e, struct tr_req *r)
     if (err != TARRY_OK) {
         return err;
     }
+    l->mem = e->mem;
+    l->count = 0;
     l->limit = (uint32_t)r->count;
     l->jobs = tr_mem_stretch(e->mem, NULL, 0, l->limit * sizeof *l->jobs);
     l->heap = tr_mem_stretch(e->mem, NULL, 0, l->limit * sizeof *l->heap);
@@ -646,7 +655,6 @@ static int begin(struct tr_engine *e, struct tr_req *r)
     l->req = r;
     l->topic = r->topic;
     l->step = TR_LISTING_SLOTS;
-    l->count = 0;
     l->dropped = false;
     l->cut = false;
     l->looked_no = 0;

@@ -12,6 +12,14 @@
 
 #include <string.h>
 
+void tr_view_key(struct tr_job_view *v, const struct tr_extra *x)
+{
+    struct tr_bytes key = tr_extra_key(x);
+
+    v->key = key.len != 0 ? (const char *)key.at : NULL;
+    v->key_len = key.len;
+}
+
 void tr_view_fill(const struct tr_engine *e, const struct tr_job *job, struct tr_job_view *v)
 {
     *v = (struct tr_job_view){
@@ -29,9 +37,8 @@ void tr_view_fill(const struct tr_engine *e, const struct tr_job *job, struct tr
         .buries = job->counters.buries,
         .kicks = job->counters.kicks,
         .body_len = job->body_len,
-        .key_len = tr_extra_key(job->extra).len,
     };
-    v->key = v->key_len != 0 ? (const char *)tr_extra_key(job->extra).at : NULL;
+    tr_view_key(v, job->extra);
     if (job->state == TR_DELAYED && job->due_us > e->clock.t_us) {
         v->left_us = job->due_us - e->clock.t_us;
     }
