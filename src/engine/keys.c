@@ -25,7 +25,6 @@
 #include "engine/keys.h"
 
 #include "base/bytes.h"
-#include "base/err.h"
 
 #include <string.h>
 
@@ -63,18 +62,6 @@ void tr_keys_fini(struct tr_keys *k)
 bool tr_keys_has(const struct tr_keys *k, struct tr_siphash hash, uint64_t rid)
 {
     return tr_keymap_find(&k->map, hash, rid - 1) == rid;
-}
-
-int tr_keys_make(struct tr_keys *k, struct tr_siphash hash, uint64_t rid)
-{
-    return tr_keys_has(k, hash, rid) ? TARRY_OK : tr_keymap_make(&k->map, hash);
-}
-
-void tr_keys_put(struct tr_keys *k, struct tr_siphash hash, uint64_t rid)
-{
-    if (!tr_keys_has(k, hash, rid)) {
-        tr_keymap_put(&k->map, hash, rid);
-    }
 }
 
 void tr_keys_lost(struct tr_keys *k, uint64_t jobs)

@@ -32,10 +32,6 @@ struct tr_keys {
 void tr_keys_init(struct tr_keys *k, struct tr_mem *mem);
 void tr_keys_fini(struct tr_keys *k);
 
-/* Makes a place for this pair: the next put of it cannot fail. TARRY_ENOMEM: nothing changed. */
-TR_MUST_USE int tr_keys_make(struct tr_keys *k, struct tr_siphash hash, uint64_t rid);
-void tr_keys_put(struct tr_keys *k, struct tr_siphash hash, uint64_t rid); /* once is enough */
-
 bool tr_keys_has(const struct tr_keys *k, struct tr_siphash hash, uint64_t rid);
 
 /* A job that may have a key is gone, and nobody knows which. */

@@ -246,6 +246,7 @@ static int add_job(struct tr_state *s, const struct tr_record *rec, struct tr_jo
     uint64_t id = rec->mask & TR_FIELD(ID) ? rec->id : rec->rid;
     struct tr_siphash hash = {0};
     struct tr_extra *extra;
+    bool fresh = false; /* its key is not in the table yet */
     int err;
 
     if (t == NULL || (id != rec->rid && tr_jobs_by_id(&s->jobs, id) != NULL)) {
@@ -254,7 +255,8 @@ static int add_job(struct tr_state *s, const struct tr_record *rec, struct tr_jo
     err = tr_extra_new(s->jobs.mem, rec, &extra);
     if (err == TARRY_OK && rec->key.len != 0) {
         hash = hash_of(s, rec);
-        err = tr_keys_make(&s->keys, hash, rec->rid);
+        fresh = !tr_keys_has(&s->keys, hash, rec->rid);
+        err = fresh ? tr_keymap_make(&s->keys.map, hash) : TARRY_OK;
     }
     if (err == TARRY_OK) {
         err = tr_jobs_add(&s->jobs, rec->rid, id, job);
@@ -263,8 +265,8 @@ static int add_job(struct tr_state *s, const struct tr_record *rec, struct tr_jo
         tr_extra_free(s->jobs.mem, extra);
         return err;
     }
-    if (rec->key.len != 0 && !(TR_MUTANT(KEY_NOT_MET) && s->replaying)) {
-        tr_keys_put(&s->keys, hash, rec->rid);
+    if (fresh && !(TR_MUTANT(KEY_NOT_MET) && s->replaying)) {
+        tr_keymap_put(&s->keys.map, hash, rec->rid);
     }
     (*job)->topic = t;
     (*job)->extra = extra;
