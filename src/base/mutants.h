@@ -55,13 +55,13 @@
     X(LIST_NO_MEMORY, "I29", "a list leaves out jobs in memory", "list.c:find_by_state", "purge", 500) \
     X(LIST_NO_RUNS, "I29", "a list leaves out jobs in runs", "list.c:find_in_runs", "purge", 2000) \
     X(LIST_NOT_TOLD, "I29", "a list does not hear of what changes while it is made", "list.c:tr_listing_entered", "purge", 5000) \
-    X(KEY_NOT_COMPARED, "R32", "a hash that fits is taken for the key", "lookup.c:is_meant", "keys", 500) \
-    X(STALE_KEY_BELIEVED, "R32", "a key counts though its rid is dead", "lookup.c:tr_lookup_key", "keys", 500) \
-    X(KEY_NOT_MOVED, "R32", "a job that was moved is still looked for under its old rid", "state.c:move_key", "keys", 500) \
-    X(KEY_NOT_RELOGGED, "R32", "RELOG writes no key", "space.c:append", "keys", 2000) \
-    X(KEY_NOT_MET, "R32", "keys that a start meets in the log do not count", "state.c:add_job", "keys", 500) \
-    X(KEYS_NOT_TIDIED, "R32", "entries of jobs that are gone stay", "lookup.c:tr_lookup_tidy", "keys", 500) \
-    X(KEY_NOT_PROMOTED, "R32", "the sidecar of a promotion has no keys", "promote_make.c:note_for_sidecar", "keys", 2000) \
+    X(KEY_NOT_COMPARED, "R33", "a hash that fits is taken for the key", "lookup.c:is_meant", "keys", 500) \
+    X(STALE_KEY_BELIEVED, "R33", "a key counts though its rid is dead", "lookup.c:tr_lookup_key", "keys", 500) \
+    X(KEY_NOT_MOVED, "R33", "a job that was moved is still looked for under its old rid", "state.c:move_key", "keys", 500) \
+    X(KEY_NOT_RELOGGED, "R33", "RELOG writes no key", "space.c:append", "keys", 2000) \
+    X(KEY_NOT_MET, "R33", "keys that a start meets in the log do not count", "state.c:add_job", "keys", 500) \
+    X(KEYS_NOT_TIDIED, "R33", "entries of jobs that are gone stay", "lookup.c:tr_lookup_tidy", "keys", 500) \
+    X(KEY_NOT_PROMOTED, "R33", "the sidecar of a promotion has no keys", "promote_make.c:tr_promote_note", "keys", 2000) \
     X(MERGE_FREED_EARLY, "R10", "groups that were merged go before the manifest is durable", "promote.c:files_done", "merge", 2000) \
     X(MERGE_UNSYNCED, "R24", "a merge leaves out jobs whose deaths are not durable", "merge.c:tr_merge_rids", "merge", 5000) \
     X(MERGE_DROPS_LOCATED, "R23", "a merge leaves out jobs that somebody asks for", "merge.c:in_run", "merge", 2000) \
