@@ -464,9 +464,30 @@ static void commit(struct tr_engine *e)
     }
 }
 
-void tr_engine_tell_idle(const struct tr_engine *e)
+enum { TRIM_UNITS = 16 }; /* of work, to give a chunk of jobs back */
+
+void tr_engine_tell_idle(struct tr_engine *e)
 {
-    if (e->config.idle != NULL && e->space.idle) {
+    e->trimming = e->space.idle;
+    e->trim = e->state.jobs.chunk_count;
+}
+
+/* Gives back what a load has left behind, before the world is told. A read may remember a job. */
+static void trim(struct tr_engine *e)
+{
+    if (!e->trimming) {
+        return;
+    }
+    while (e->trim > 0 && e->space.idle && e->read_count == 0) {
+        if (!tr_engine_spend(e)) {
+            return;
+        }
+        if (tr_jobs_trim(&e->state.jobs, --e->trim)) {
+            (void)tr_engine_charge(e, TRIM_UNITS);
+        }
+    }
+    e->trimming = false;
+    if (e->space.idle && e->config.idle != NULL) {
         e->config.idle(e->config.ctx);
     }
 }
@@ -480,8 +501,8 @@ static uint64_t next_turn(const struct tr_engine *e)
     if (e->failed) {
         return TR_NEVER;
     }
-    if (e->work == 0 || e->placing || e->state.keys.tidying || tr_promote_goes_on(e) ||
-        tr_listing_goes_on(e) || e->meta.freeze.state != NULL ||
+    if (e->work == 0 || e->placing || e->trimming || e->state.keys.tidying ||
+        tr_promote_goes_on(e) || tr_listing_goes_on(e) || e->meta.freeze.state != NULL ||
         (e->moved && e->stalled_first != NULL)) {
         return e->now.boot_us;
     }
@@ -543,6 +564,7 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
     tr_promote_step(e);
     tr_retire_step(e);
     tr_space_step(e);
+    trim(e);
     commit(e);
     tr_meta_step(e);
     if (e->config.slice - e->work > e->work_max) {

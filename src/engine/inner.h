@@ -343,6 +343,8 @@ struct tr_engine {
     bool moved;          /* in this turn: a batch was closed, or a stalled request came to an end */
     bool failed;
     bool draining;
+    bool trimming;  /* it is idle, and memory is given back: */
+    size_t trim;    /* chunks of jobs before this one are to be looked at */
     bool refusing;  /* for lack of space, since some push */
     bool no_counts; /* the checkpoints that were there at the start do not count topics */
 
@@ -376,7 +378,7 @@ struct tr_base tr_engine_base(const struct tr_engine *e);
 void tr_engine_touch_log(struct tr_engine *e); /* something was appended: arm the deadlines */
 bool tr_engine_spend(struct tr_engine *e);     /* one unit of work; false: none is left */
 bool tr_engine_charge(struct tr_engine *e, unsigned units); /* something longer; the same */
-void tr_engine_tell_idle(const struct tr_engine *e);        /* if it is */
+void tr_engine_tell_idle(struct tr_engine *e);              /* if it is */
 void tr_engine_place(struct tr_engine *e);                  /* a slice of it */
 
 /* change.c */

@@ -4,7 +4,9 @@
  *     rid  --by_rid-->  job  <--moved--  id, where id != rid
  *
  * A job that was never moved has rid == id, so by_rid finds it by either; only moved ones need a
- * second entry. Jobs live in chunks that never move; dead ones wait in `spare`.
+ * second entry. Jobs live in chunks that never move; dead ones wait in `spare`. A chunk with nobody
+ * in it is given back when there is time (tr_jobs_trim) and leaves a hole for the next one, so that
+ * walks over all jobs keep their place.
  *
  * Invariant: L[rid] is set exactly for the rids in by_rid and the far ones, and goes from 1 to 0
  * only (R15): it is set by tr_jobs_add and tr_jobs_rename with a rid that was never used, by
@@ -24,6 +26,11 @@
 #include <string.h>
 
 enum { CHUNK_JOBS = 64 };
+
+struct tr_job_chunk {
+    unsigned used;
+    struct tr_job jobs[CHUNK_JOBS];
+};
 
 void tr_jobs_init(struct tr_jobs *js, struct tr_mem *mem)
 {
@@ -49,9 +56,9 @@ void tr_jobs_fini(struct tr_jobs *js)
         tr_extra_free(js->mem, job->extra);
     }
     for (size_t i = 0; i < js->chunk_count; i++) {
-        tr_mem_free(js->mem, js->chunks[i], CHUNK_JOBS * sizeof(struct tr_job));
+        tr_mem_free(js->mem, js->chunks[i], sizeof(struct tr_job_chunk));
     }
-    tr_mem_free(js->mem, js->chunks, js->chunk_room * sizeof(struct tr_job *));
+    tr_mem_free(js->mem, js->chunks, js->chunk_room * sizeof(struct tr_job_chunk *));
     tr_bitmap_fini(&js->alive);
     tr_index_fini(&js->by_rid);
     tr_map_fini(&js->moved);
@@ -61,13 +68,16 @@ void tr_jobs_fini(struct tr_jobs *js)
 
 static int add_chunk(struct tr_jobs *js)
 {
-    struct tr_job *chunk;
+    struct tr_job_chunk *chunk;
 
-    if (js->chunk_count == js->chunk_room) {
+    while (js->hole < js->chunk_count && js->chunks[js->hole] != NULL) {
+        js->hole++;
+    }
+    if (js->hole == js->chunk_room) {
         size_t room = js->chunk_room == 0 ? 16 : js->chunk_room * 2;
-        struct tr_job **chunks =
-            tr_mem_resize(js->mem, js->chunks, js->chunk_room * sizeof(struct tr_job *),
-                          room * sizeof(struct tr_job *));
+        struct tr_job_chunk **chunks =
+            tr_mem_resize(js->mem, js->chunks, js->chunk_room * sizeof(struct tr_job_chunk *),
+                          room * sizeof(struct tr_job_chunk *));
 
         if (chunks == NULL) {
             return TARRY_ENOMEM;
@@ -75,15 +85,41 @@ static int add_chunk(struct tr_jobs *js)
         js->chunks = chunks;
         js->chunk_room = room;
     }
-    chunk = tr_mem_alloc(js->mem, CHUNK_JOBS * sizeof(struct tr_job));
+    chunk = tr_mem_alloc(js->mem, sizeof *chunk);
     if (chunk == NULL) {
         return TARRY_ENOMEM;
     }
-    js->chunks[js->chunk_count++] = chunk;
-    for (size_t i = 0; i < CHUNK_JOBS; i++) {
-        tr_list_append(&js->spare, &chunk[i].link);
+    js->chunks[js->hole] = chunk;
+    js->chunk_count += js->hole == js->chunk_count;
+    for (uint8_t i = 0; i < CHUNK_JOBS; i++) {
+        chunk->jobs[i].nth = i;
+        tr_list_append(&js->spare, &chunk->jobs[i].link);
     }
     return TARRY_OK;
+}
+
+bool tr_jobs_trim(struct tr_jobs *js, size_t number)
+{
+    struct tr_job_chunk *chunk = number < js->chunk_count ? js->chunks[number] : NULL;
+
+    if (chunk == NULL || chunk->used > 0) {
+        return false;
+    }
+    for (size_t i = 0; i < CHUNK_JOBS; i++) {
+        tr_list_remove(&chunk->jobs[i].link);
+    }
+    tr_mem_free(js->mem, chunk, sizeof *chunk);
+    js->chunks[number] = NULL;
+    js->hole = number < js->hole ? number : js->hole;
+    while (js->chunk_count > 0 && js->chunks[js->chunk_count - 1] == NULL) {
+        js->chunk_count--;
+    }
+    return true;
+}
+
+static struct tr_job_chunk *chunk_of(struct tr_job *job)
+{
+    return TR_CONTAINER_OF(job - job->nth, struct tr_job_chunk, jobs);
 }
 
 int tr_jobs_add(struct tr_jobs *js, uint64_t rid, uint64_t id, struct tr_job **out)
@@ -103,7 +139,8 @@ int tr_jobs_add(struct tr_jobs *js, uint64_t rid, uint64_t id, struct tr_job **o
     }
     tr_list_remove(&job->link);
     stamp = job->stamp;
-    *job = (struct tr_job){.rid = rid, .id = id, .stamp = stamp + 1};
+    *job = (struct tr_job){.rid = rid, .id = id, .stamp = stamp + 1, .nth = job->nth};
+    chunk_of(job)->used++;
     tr_timer_init(&job->timer);
     tr_list_init(&job->link);
     tr_list_init(&job->in_slot);
@@ -133,7 +170,8 @@ static void forget(struct tr_jobs *js, struct tr_job *job)
     if (job->rid != job->id) {
         TR_CHECK(tr_map_take(&js->moved, job->id) == job);
     }
-    *job = (struct tr_job){.stamp = stamp + 1};
+    *job = (struct tr_job){.stamp = stamp + 1, .nth = job->nth};
+    chunk_of(job)->used--;
     tr_list_append(js->spare.next, &job->link); /* the one used last is used next: it is warm */
     js->count--;
 }
@@ -300,11 +338,16 @@ void tr_job_unplace(struct tr_job *job, uint64_t batch)
 struct tr_job *tr_jobs_next(const struct tr_jobs *js, size_t *at)
 {
     while (*at < js->chunk_count * CHUNK_JOBS) {
-        struct tr_job *job = &js->chunks[*at / CHUNK_JOBS][*at % CHUNK_JOBS];
+        struct tr_job_chunk *chunk = js->chunks[*at / CHUNK_JOBS];
+        size_t nth = *at % CHUNK_JOBS;
 
+        if (chunk == NULL || chunk->used == 0) {
+            *at += CHUNK_JOBS - nth;
+            continue;
+        }
         (*at)++;
-        if (job->rid != 0) {
-            return job;
+        if (chunk->jobs[nth].rid != 0) {
+            return &chunk->jobs[nth];
         }
     }
     return NULL;

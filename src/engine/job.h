@@ -59,6 +59,7 @@ struct tr_job {
 
     /* Only in memory. */
     uint8_t state;                   /* enum tr_job_state; 0: not scheduled */
+    uint8_t nth;                     /* of its chunk */
     uint32_t stamp;                  /* changes whenever it enters or leaves a state */
     uint32_t places[TR_ORDER_COUNT]; /* in the heaps of its state */
     uint64_t ready_us;               /* when it became ready */
@@ -73,15 +74,18 @@ struct tr_job {
     uint64_t visit_us;     /* boot: since when */
 };
 
+struct tr_job_chunk;
+
 struct tr_jobs {
     struct tr_mem *mem;
     struct tr_bitmap alive; /* L */
     struct tr_index by_rid;
     struct tr_map moved; /* by id, those whose rid is another */
     struct tr_list spare;
-    struct tr_job **chunks;
+    struct tr_job_chunk **chunks; /* with holes: NULL */
     size_t chunk_count;
     size_t chunk_room;
+    size_t hole;       /* there is none before this one */
     uint64_t count;    /* in memory */
     struct tr_far far; /* alive and not in memory, their records in slots */
     uint64_t runs;     /* the same with records in runs */
@@ -102,6 +106,10 @@ TR_MUST_USE int tr_jobs_add(struct tr_jobs *js, uint64_t rid, uint64_t id, struc
 
 /* Ends the job: its rid is dead, its body and memory are given back. It must be in no list. */
 void tr_jobs_remove(struct tr_jobs *js, struct tr_job *job);
+
+/* Gives the memory of chunk `number` back if no job is in it; true: it did. Nobody may remember a
+ * (job, stamp) meanwhile. For idle times: what was needed once is as a rule needed again. */
+bool tr_jobs_trim(struct tr_jobs *js, size_t number);
 
 /* Its memory is given back, but the rid stays alive: what is known of it is in `entry` from now
  * on; NULL: its record is in a run. It must be in no list and not be altered. TARRY_ENOMEM: nothing

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/rng.h"
+#include "engine/job.h"
 #include "test/unit/rig.h"
 
 #include <setjmp.h>
@@ -408,6 +409,33 @@ static void test_engine_is_idle_without_work(void **state)
     rig_pass(&rig, 200 * RIG_SECOND);
     assert_int_equal(rig_settle(&rig), UINT64_MAX);
     assert_false(tr_engine_busy(rig.e));
+    rig_fini(&rig);
+}
+
+/* Jobs leave memory as soon as they are written; what they lived in goes when there is time. */
+static void test_engine_gives_memory_back_when_idle(void **state)
+{
+    struct rig rig;
+    uint32_t t;
+    static struct ask a[600]; /* too large for the stack */
+    uint64_t full;
+
+    (void)state;
+    rig_init(&rig);
+    rig.config.near_us = 60 * RIG_SECOND;
+    rig_open(&rig);
+    t = rig_hold(&rig, "t");
+    for (unsigned i = 0; i < 600; i++) {
+        a[i] = rig_ask(TR_OP_PUSH);
+        a[i].req.topic = t;
+        a[i].req.delay_us = 5 * HOUR;
+        rig_submit(&rig, &a[i]);
+    }
+    (void)rig_settle(&rig);
+    full = rig.mem.used_bytes;
+    assert_int_equal(rig_engine_stat(&rig).far, 600);
+    rig_pass(&rig, rig.config.idle_us + RIG_SECOND);
+    assert_true(rig.mem.used_bytes < full - 500 * sizeof(struct tr_job));
     rig_fini(&rig);
 }
 
@@ -844,6 +872,7 @@ int main(void)
         cmocka_unit_test(test_engine_weak_sync_gathers_before_it_writes),
         cmocka_unit_test(test_engine_weak_stop_skips_lost_ids),
         cmocka_unit_test(test_engine_is_idle_without_work),
+        cmocka_unit_test(test_engine_gives_memory_back_when_idle),
         cmocka_unit_test(test_engine_clock_back_makes_late_not_early),
         cmocka_unit_test(test_engine_clock_forward_is_believed_after_a_second),
         cmocka_unit_test(test_engine_clock_forward_for_a_moment_is_not_believed),

@@ -152,6 +152,45 @@ static void test_job_without_memory(void **state)
     }
 }
 
+static void test_job_chunks_without_jobs_are_given_back(void **state)
+{
+    struct tr_job *jobs[1000];
+    struct tr_mem mem;
+    struct tr_jobs js;
+    uint64_t most;
+    size_t chunks;
+    size_t at = 0;
+
+    (void)state;
+    tr_mem_init(&mem, 0);
+    tr_jobs_init(&js, &mem);
+    for (unsigned i = 0; i < 1000; i++) {
+        jobs[i] = add(&js, i + 1, i + 1);
+    }
+    most = mem.used_bytes;
+    chunks = js.chunk_count;
+    for (unsigned i = 0; i < 1000; i++) {
+        if (i != 500) {
+            tr_jobs_remove(&js, jobs[i]);
+        }
+    }
+    for (size_t i = chunks; i > 0; i--) {
+        (void)tr_jobs_trim(&js, i - 1);
+    }
+    assert_true(mem.used_bytes < most / 8);
+    assert_ptr_equal(tr_jobs_next(&js, &at), jobs[500]); /* behind holes */
+    assert_null(tr_jobs_next(&js, &at));
+    assert_false(tr_jobs_trim(&js, chunks));
+    for (unsigned i = 0; i < 1000; i++) {
+        (void)add(&js, i + 2000, i + 2000);
+    }
+    assert_int_equal(js.chunk_count, chunks); /* in the holes first */
+    assert_int_equal(js.count, 1001);
+    assert_true(tr_jobs_ok(&js));
+    tr_jobs_fini(&js);
+    assert_int_equal(mem.used_bytes, 0);
+}
+
 enum { MODEL_JOBS = 300 };
 
 static void test_job_against_model(void **state)
@@ -172,6 +211,9 @@ static void test_job_against_model(void **state)
     for (unsigned step = 0; step < 20000; step++) {
         size_t i = count == 0 ? 0 : tr_rng_below(&rng, count);
 
+        if (tr_rng_below(&rng, 50) == 0) {
+            (void)tr_jobs_trim(&js, tr_rng_below(&rng, 8));
+        }
         switch (tr_rng_below(&rng, 3)) {
         case 0:
             if (count < MODEL_JOBS) {
@@ -218,6 +260,7 @@ int main(void)
         cmocka_unit_test(test_job_bodies_are_counted),
         cmocka_unit_test(test_job_places_are_counted),
         cmocka_unit_test(test_job_without_memory),
+        cmocka_unit_test(test_job_chunks_without_jobs_are_given_back),
         cmocka_unit_test(test_job_against_model),
     };
 
