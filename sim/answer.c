@@ -42,6 +42,7 @@ static const char *const op_names[TR_OP_COUNT] = {
     [TR_OP_NEXT_TOPIC] = "next-topic",
     [TR_OP_CLOSE] = "close",
     [TR_OP_LIST] = "list",
+    [TR_OP_PURGE] = "purge",
 };
 
 const char *sim_op_name(enum tr_op op)
@@ -908,6 +909,26 @@ static void answer_close(struct sim_oracle *o, struct sim_ask *a)
     }
 }
 
+/* All that the topic had is gone, whoever holds it. */
+static void answer_purge(struct sim_oracle *o, struct sim_ask *a)
+{
+    uint64_t number = 0;
+
+    for (size_t i = 0; i < o->model.job_count; i++) {
+        struct sim_job *j = &o->model.jobs[i];
+
+        if (j->where != SIM_GONE && j->topic == a->topic) {
+            number++;
+            sim_model_set_where(&o->model, j, SIM_GONE);
+            sim_answer_change(o, a, j);
+        }
+    }
+    if (number != a->req.out.number) {
+        FAIL("I23", "purge says %" PRIu64 ", but there were %" PRIu64, a->req.out.number, number);
+    }
+    sim_answer_seen(o, a, o->model.topics[a->topic].gate);
+}
+
 typedef void answer_fn(struct sim_oracle *o, struct sim_ask *a);
 
 static answer_fn *const answers[TR_OP_COUNT] = {
@@ -935,6 +956,7 @@ static answer_fn *const answers[TR_OP_COUNT] = {
     [TR_OP_NEXT_TOPIC] = answer_topic,
     [TR_OP_CLOSE] = answer_close,
     [TR_OP_LIST] = sim_answer_list,
+    [TR_OP_PURGE] = answer_purge,
 };
 
 void sim_answer(struct sim_oracle *o, struct sim_ask *a)

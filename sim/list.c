@@ -110,7 +110,7 @@ static void check_listed(struct sim_oracle *o, struct sim_ask *a, const struct t
 
 void sim_answer_list(struct sim_oracle *o, struct sim_ask *a)
 {
-    const struct sim_topic *t = &o->model.topics[a->topic];
+    const struct sim_topic *t = &o->model.topics[a->topic]; /* perhaps another one by now */
     const struct tr_job_view *page = o->listed[a->client];
     uint64_t last_dead = 0;
 
@@ -124,7 +124,8 @@ void sim_answer_list(struct sim_oracle *o, struct sim_ask *a)
         check_listed(o, a, &page[i], i > 0 ? &page[i - 1] : NULL);
         last_dead = j != NULL && j->where == SIM_DEAD ? j->dead_order : last_dead;
     }
-    if (t->kicking == 0 && t->kick_call != o->model.call && !o->report->failed) {
+    if (a->req.topic == t->number && t->kicking == 0 && t->kick_call != o->model.call &&
+        !o->report->failed) {
         check_missing(o, a, last_dead);
     }
     sim_answer_seen(o, a, t->gate);

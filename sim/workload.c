@@ -442,6 +442,7 @@ static void fill(struct sim_work *w, struct sim_ask *a, unsigned topic)
         a->req.order = sim_dice(&w->rng, 50) ? TR_ORDER_DUE : TR_ORDER_ID;
         sim_work_for_topic(w, a, topic);
         return;
+    case TR_OP_PURGE:
     case TR_OP_STAT_TOPIC:
         sim_work_for_topic(w, a, topic);
         return;

@@ -67,6 +67,11 @@
     X(MERGE_DROPS_LOCATED, "R23", "a merge leaves out jobs that somebody asks for", "merge.c:in_run", "merge", 2000) \
     X(REPLACED_UNDER_READ, "R24", "a group that was merged goes while it is read", "retire.c:find_replaced", "merge", 5000) \
     X(OLD_RUN_SWEPT, "R28", "a sweep or search goes on as if no group had been replaced", "fetch.c:tr_fetch_replaced", "merge", 5000) \
+    X(PURGE_FORGOTTEN, "I23", "a checkpoint's word that a topic was purged is passed over", "checkpoint.c:load_topic", "purge", 500) \
+    X(PURGE_NOT_FROZEN, "R25", "a checkpoint says that a topic is purged that was purged after it", "state.c:apply_purge", "purge", 5000) \
+    X(PURGE_FOUND, "I23", "a purged job is found by its id", "state.c:tr_state_job", "purge", 500) \
+    X(PURGE_FAR_FOUND, "I23", "the same for a far one", "state.c:tr_state_far_rid", "purge", 500) \
+    X(PURGE_HANDED, "I23", "a job that is purged while its body is read is handed out", "handout.c:tr_handout_body", "purge", 5000) \
     X(NO_WARNING, "R31", "a reserve that waits is not warned of the end of a lease", "handout.c:arm_wait", "wait", 500) \
     X(NO_PAYLOAD_CRC, "R29", "the payload's crc is not checked", "scan.c:payload_ok", "rot", 5000) \
     X(NO_RECORD_CRC, "R29", "a record's crc is not checked when it is read", "read.c:good", "rot", 5000)

@@ -339,7 +339,7 @@ static bool push_sane(const struct tr_req *r, const struct tr_topic *t)
 
 static enum tr_verdict push(struct tr_engine *e, struct tr_req *r)
 {
-    struct tr_topic *t = tr_topics_by_number(&e->state.topics, r->topic);
+    struct tr_topic *t = tr_topics_by_handle(&e->state.topics, r->topic);
     struct tr_job *job;
     int err;
 
@@ -433,8 +433,8 @@ static enum tr_verdict delete_far(struct tr_engine *e, struct tr_req *r, uint64_
 
 static enum tr_verdict delete_job(struct tr_engine *e, struct tr_req *r)
 {
-    struct tr_job *job = tr_jobs_by_id(&e->state.jobs, r->id);
-    uint64_t far = job == NULL ? tr_far_rid(&e->state.jobs.far, r->id) : 0;
+    struct tr_job *job = tr_state_job(&e->state, r->id);
+    uint64_t far = job == NULL ? tr_state_far_rid(&e->state, r->id) : 0;
     bool held = job != NULL && tr_handout_held_by(job, r);
     int err = tr_load_locate(e, r->id);
 
@@ -567,7 +567,7 @@ enum { KICK_DEAD = 1, KICK_DELAYED, KICK_UNITS = 3 };
 /* In slices: progress says which kind was chosen when it began, out.number how many are done. */
 static enum tr_verdict kick(struct tr_engine *e, struct tr_req *r)
 {
-    struct tr_topic *t = tr_topics_by_number(&e->state.topics, r->topic);
+    struct tr_topic *t = tr_topics_by_handle(&e->state.topics, r->topic);
     int err = TARRY_OK;
 
     if (t == NULL) {

@@ -16,7 +16,7 @@
  *
  *     0 META     page 0, one row: uuid 16, u64 batch, u32 pages, u64 next rid,
  *                u32 next topic number, u64 jobs, u64 altered jobs
- *     1 TOPICS   TOPIC record, varint next dead_seq, varint floor (0)
+ *     1 TOPICS   TOPIC record, varint next dead_seq, varint 1: it was purged; else 0
  *     2 BITS     u64 number of a block of 8,192 rids, u16 n; then n times u16, the rids alive in
  *                the block; or n = 0xffff and 1,024 bytes of bits
  *     3 CHANGES  ALTER record (base rid 0, clock 0) of a job whose record is outdated
@@ -287,7 +287,7 @@ static int copy_topic(struct tr_freeze *f, const struct tr_topic *t)
     }
     len = tr_record_encode(row, &rec, (struct tr_base){0});
     len += tr_put_varint(row + len, t->next_dead_seq);
-    len += tr_put_varint(row + len, 0);
+    len += tr_put_varint(row + len, t->purged && t->purged_no != f->state->jobs.freeze_no);
     TR_CHECK(len <= TOPIC_ROW_MAX);
     if (add_row(f, TR_PAGE_TOPICS, row, len) != TARRY_OK) {
         return TARRY_ENOMEM;
@@ -689,6 +689,7 @@ static int load_topic(struct tr_reader *r, struct tr_state *s)
     struct tr_job *none;
     size_t used = 0;
     uint64_t seq;
+    uint64_t purged;
     int err = tr_record_decode(r->at, tr_reader_left(r), (struct tr_base){0}, &rec, &used);
 
     if (err != TARRY_OK || rec.type != TR_REC_TOPIC) {
@@ -696,10 +697,15 @@ static int load_topic(struct tr_reader *r, struct tr_state *s)
     }
     (void)tr_read_bytes(r, used);
     seq = tr_read_varint(r);
-    (void)tr_read_varint(r);
-    err = r->bad ? TARRY_EDAMAGED : tr_state_apply(s, &rec, 0, &none);
+    purged = tr_read_varint(r);
+    err = r->bad || purged > 1 ? TARRY_EDAMAGED : tr_state_apply(s, &rec, 0, &none);
     if (err == TARRY_OK) {
-        tr_topics_by_number(&s->topics, rec.topic)->next_dead_seq = seq;
+        struct tr_topic *t = tr_topics_by_number(&s->topics, rec.topic);
+
+        t->next_dead_seq = seq;
+        if (purged != 0 && !t->purged && !TR_MUTANT(PURGE_FORGOTTEN)) {
+            tr_topics_purge(&s->topics, t);
+        }
     }
     return err;
 }

@@ -170,6 +170,8 @@ static enum tr_verdict execute(struct tr_engine *e, struct tr_req *r)
         return tr_handout_execute(e, r);
     case TR_OP_LIST:
         return tr_listing_execute(e, r);
+    case TR_OP_PURGE:
+        return tr_purge_execute(e, r);
     default:
         return tr_view_execute(e, r);
     }
@@ -526,6 +528,7 @@ static uint64_t next_turn(const struct tr_engine *e)
     }
     at = min(at, e->idle_at);
     at = min(at, tr_load_next(e));
+    at = min(at, tr_purge_next(e));
     at = min(at, e->promote.retry_at > e->now.boot_us ? e->promote.retry_at : TR_NEVER);
     at = min(at, e->merge.retry_at > e->now.boot_us ? e->merge.retry_at : TR_NEVER);
     return min(at, e->space.retry_at);
@@ -561,6 +564,7 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
         e->merge.looked = 0;
         tr_engine_tell_idle(e);
     }
+    tr_purge_step(e);
     tr_promote_step(e);
     tr_retire_step(e);
     tr_space_step(e);
@@ -590,7 +594,7 @@ void tr_engine_io_done(struct tr_engine *e, struct tr_io *io, struct tr_now now)
         tr_promote_io_done(e, io);
     } else if (io == &e->retire.io) {
         tr_retire_io_done(e, io);
-    } else if (io == &e->listing.walk.io) {
+    } else if (io == &e->listing.walk.io || io == &e->purge.walk.io) {
         tr_walk_io_done(e, io->owner);
     } else if (tr_fetch_owns(e, io)) {
         tr_fetch_io_done(e, io);
@@ -628,7 +632,7 @@ void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s)
 
     *s = (struct tr_engine_stat){
         .jobs = e->state.jobs.alive.members,
-        .topics = ts->count,
+        .topics = ts->count - ts->purged,
         .far = e->state.jobs.far.count - e->state.jobs.far.located + e->state.jobs.runs,
         .runs = e->state.jobs.runs,
         .groups = e->groups.count,
@@ -663,6 +667,12 @@ void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s)
         .seg_newest = e->log.seg_no,
         .slot_bytes = e->log.slot_bytes,
     };
+    for (const struct tr_list *n = ts->all.next; ts->purged != 0 && n != &ts->all; n = n->next) {
+        const struct tr_topic *t = TR_CONTAINER_OF(n, struct tr_topic, link);
+
+        s->purged += t->purged ? t->jobs : 0;
+    }
+    s->jobs -= s->purged;
     for (uint32_t i = 0; i < e->log.slots_max; i++) {
         const struct tr_slot *slot = &e->log.slots[i];
 
@@ -691,11 +701,12 @@ void tr_engine_groups(const struct tr_engine *e, tr_group_fn *fn, void *ctx)
     }
 }
 
-bool tr_engine_only_in_run(const struct tr_engine *e, uint64_t rid)
+bool tr_engine_only_in_run(const struct tr_engine *e, uint64_t rid, uint32_t topic)
 {
     const struct tr_far_entry *entry = tr_far_find(&e->state.jobs.far, rid);
+    const struct tr_topic *t = tr_topics_by_number(&e->state.topics, topic);
 
-    return tr_bitmap_test(&e->state.jobs.alive, rid) &&
+    return t != NULL && !t->purged && tr_bitmap_test(&e->state.jobs.alive, rid) &&
            tr_jobs_by_rid(&e->state.jobs, rid) == NULL && (entry == NULL || entry->located);
 }
 
@@ -721,8 +732,8 @@ static void far_facts(const struct tr_engine *e, tr_fact_fn *fn, void *ctx)
                                        .off = entry->off,
                                        .len = entry->len};
 
-            if (entry->located) {
-                continue; /* the run tells */
+            if (entry->located || t->purged) {
+                continue; /* the run tells; or nobody does */
             }
             tr_log_slot_name(fact.file, entry->slot);
             fn(ctx, &fact);
@@ -736,6 +747,10 @@ void tr_engine_facts(const struct tr_engine *e, tr_fact_fn *fn, void *ctx)
     size_t at = 0;
 
     while ((job = tr_jobs_next(&e->state.jobs, &at)) != NULL) {
+        if (job->topic->purged) {
+            continue;
+        }
+
         struct tr_job_fact fact = {
             .rid = job->rid,
             .id = job->id,
@@ -780,11 +795,14 @@ static void cell_facts(const struct tr_engine *e, uint32_t number, uint32_t row,
     }
 }
 
-void tr_engine_cells(const struct tr_engine *e, tr_cell_fn *fn, void *ctx)
+bool tr_engine_cells(const struct tr_engine *e, tr_cell_fn *fn, void *ctx)
 {
     const struct tr_list *all = &e->state.topics.all;
+    bool whole = e->state.drop_count == 0;
 
-    cell_facts(e, 0, TR_CELLS_ALL, fn, ctx);
+    if (whole) {
+        cell_facts(e, 0, TR_CELLS_ALL, fn, ctx);
+    }
     for (const struct tr_list *n = all->next; n != all; n = n->next) {
         const struct tr_topic *t = TR_CONTAINER_OF(n, struct tr_topic, link);
 
@@ -792,6 +810,7 @@ void tr_engine_cells(const struct tr_engine *e, tr_cell_fn *fn, void *ctx)
             cell_facts(e, t->number, t->row, fn, ctx);
         }
     }
+    return whole;
 }
 
 bool tr_engine_ok(const struct tr_engine *e)

@@ -110,6 +110,7 @@ void tr_engine_drain(struct tr_engine *e); /* no new jobs from now on */
 
 struct tr_engine_stat {
     uint64_t jobs;
+    uint64_t purged; /* not among them: dead, and to be cleared away */
     uint64_t topics;
     uint64_t delayed, ready, reserved, dead;
     uint64_t waiting;                   /* reserves that stand in line */
@@ -176,7 +177,8 @@ typedef void tr_group_fn(void *ctx, const struct tr_group_fact *fact);
 
 typedef void tr_fact_fn(void *ctx, const struct tr_job_fact *fact);
 void tr_engine_groups(const struct tr_engine *e, tr_group_fn *fn, void *ctx);
-bool tr_engine_only_in_run(const struct tr_engine *e, uint64_t rid); /* alive, and nowhere else */
+/* Alive, and nowhere else? topic: as its record says. */
+bool tr_engine_only_in_run(const struct tr_engine *e, uint64_t rid, uint32_t topic);
 
 void tr_engine_facts(const struct tr_engine *e, tr_fact_fn *fn, void *ctx);
 
@@ -187,7 +189,8 @@ struct tr_cell_fact {
     uint32_t count;
 };
 typedef void tr_cell_fn(void *ctx, const struct tr_cell_fact *fact);
-void tr_engine_cells(const struct tr_engine *e, tr_cell_fn *fn, void *ctx);
+/* False: those of all topics are left out, since what a purge dropped is still in them. */
+bool tr_engine_cells(const struct tr_engine *e, tr_cell_fn *fn, void *ctx);
 
 /* Checks all invariants; for TR_SLOW_CHECK and tests. */
 bool tr_engine_ok(const struct tr_engine *e);

@@ -186,12 +186,19 @@ static int next_warning(struct tr_engine *e, const struct tr_req *r, uint64_t *a
         if (!tr_engine_spend(e)) {
             return TARRY_EFULL;
         }
-        if (!job->handing && !job->undoing && tr_heap_push(&h->ends, item) != TARRY_OK) {
+        if (!job->handing && !job->undoing && !job->topic->purged &&
+            tr_heap_push(&h->ends, item) != TARRY_OK) {
             break; /* without memory the others give no warning */
         }
         h->rest = h->rest->next;
     }
-    top = tr_heap_top(&h->ends);
+    while ((top = tr_heap_top(&h->ends)) != NULL &&
+           ((const struct tr_job *)top->what)->topic->purged) {
+        if (!tr_engine_spend(e)) {
+            return TARRY_EFULL;
+        }
+        tr_heap_remove(&h->ends, top->what);
+    }
     *at_us = top != NULL ? warning_of(top->second, r) : TR_NEVER;
     return TARRY_OK;
 }
@@ -221,7 +228,7 @@ static int remember(struct tr_engine *e, struct tr_req *r)
 
         waiter->wait = w;
         tr_list_init(&waiter->link);
-        waiter->topic = tr_topics_by_number(&e->state.topics, r->topics[i]);
+        waiter->topic = tr_topics_by_handle(&e->state.topics, r->topics[i]);
         if (waiter->topic != NULL) {
             waiter->topic->wanted++;
         }
@@ -503,7 +510,7 @@ static bool waits_for(const struct tr_req *r, const struct tr_topic *t)
         found |= w->waiters[i].topic == t;
     }
     for (unsigned i = 0; w == NULL && i < r->topic_count; i++) {
-        found |= r->topics[i] == t->number;
+        found |= r->topics[i] == t->handle;
     }
     return found;
 }
@@ -540,7 +547,7 @@ static int pick(struct tr_engine *e, const struct tr_req *r, struct tr_job **bes
         for (unsigned i = 0; i < count && err == TARRY_OK; i++) {
             err = consider(e, &c,
                            w != NULL ? w->waiters[i].topic
-                                     : tr_topics_by_number(&e->state.topics, r->topics[i]));
+                                     : tr_topics_by_handle(&e->state.topics, r->topics[i]));
         }
     }
     *best = err == TARRY_OK ? c.best : NULL;
@@ -553,7 +560,7 @@ static int pick(struct tr_engine *e, const struct tr_req *r, struct tr_job **bes
 static bool knows_topic(const struct tr_engine *e, const struct tr_req *r)
 {
     for (unsigned i = 0; r->own == NULL && i < r->topic_count; i++) {
-        if (tr_topics_by_number(&e->state.topics, r->topics[i]) != NULL) {
+        if (tr_topics_by_handle(&e->state.topics, r->topics[i]) != NULL) {
             return true;
         }
     }
@@ -748,6 +755,10 @@ void tr_handout_expire(struct tr_engine *e)
             tr_wheel_arm(&e->leases, timer, boot_after(e, job->ttr_us));
             continue;
         }
+        if (job->topic->purged) { /* as long as it is not killed */
+            tr_wheel_arm(&e->leases, timer, boot_after(e, job->ttr_us));
+            continue;
+        }
         if (job->undoing) {
             counters.reserves--;
         } else {
@@ -812,7 +823,7 @@ static enum tr_verdict touch(struct tr_engine *e, struct tr_req *r, struct tr_jo
 
 static enum tr_verdict with_lease(struct tr_engine *e, struct tr_req *r)
 {
-    struct tr_job *job = tr_jobs_by_id(&e->state.jobs, r->id);
+    struct tr_job *job = tr_state_job(&e->state, r->id);
 
     int err = job == NULL ? tr_load_locate(e, r->id) : TARRY_OK;
 
@@ -863,7 +874,7 @@ static enum tr_verdict close_holder(struct tr_engine *e, struct tr_req *r)
 
 static enum tr_verdict pause_topic(struct tr_engine *e, struct tr_req *r)
 {
-    struct tr_topic *t = tr_topics_by_number(&e->state.topics, r->topic);
+    struct tr_topic *t = tr_topics_by_handle(&e->state.topics, r->topic);
 
     if (t == NULL) {
         return tr_engine_finish(e, r, TARRY_ENOTFOUND);
@@ -904,7 +915,8 @@ void tr_handout_body(struct tr_engine *e, struct tr_read *read, struct tr_job *s
     struct tr_req *r = read->req;
     struct tr_job *job = tr_jobs_by_rid(&e->state.jobs, read->rid);
 
-    if (job == NULL || job->state != TR_RESERVED || job->lease != read->lease) {
+    if (job == NULL || (job->topic->purged && !TR_MUTANT(PURGE_HANDED)) ||
+        job->state != TR_RESERVED || job->lease != read->lease) {
         tr_engine_stall(e, r); /* starts over */
     } else if (same == NULL) {
         if (tr_read_start(e, job, r, false) != TARRY_OK) {

@@ -14,6 +14,7 @@
  *     fetch.c     the same from run files
  *     walk.c      through the index of all groups, for one topic
  *     list.c      the jobs of a topic in order, page by page
+ *     purge.c     all jobs of a topic die at once
  *     promote*.c  from slots to run files
  *     merge*.c    groups in which much has died, or too many of them
  *     retire.c    groups of run files in which nothing is alive
@@ -296,6 +297,21 @@ struct tr_listing {
     bool waits;              /* for what is being read */
 };
 
+enum tr_purge_step { TR_PURGE_MEMORY, TR_PURGE_SLOTS, TR_PURGE_RUNS };
+
+/* What a purge left is cleared away; see purge.c. */
+struct tr_purge {
+    uint32_t topic; /* by number, or 0: none is chosen; */
+    uint32_t last;  /* the one before */
+    enum tr_purge_step step;
+    size_t at;              /* MEMORY: reserved jobs are looked for among all */
+    struct tr_far_walk far; /* SLOTS */
+    struct tr_walk walk;    /* RUNS */
+    uint64_t killed;        /* since the first topic was chosen */
+    uint64_t retry_at;      /* boot: something could not be cleared */
+    bool waits;             /* for what is being read or written */
+};
+
 struct tr_engine {
     struct tr_engine_config config;
     struct tr_mem *mem;
@@ -312,6 +328,7 @@ struct tr_engine {
     struct tr_merge merge;
     struct tr_retire retire;
     struct tr_listing listing;
+    struct tr_purge purge;
     struct tr_clock clock;
     struct tr_now now;
 
@@ -532,7 +549,14 @@ void tr_listing_fail(struct tr_engine *e);
 void tr_listing_fini(struct tr_engine *e);
 void tr_listing_entered(struct tr_engine *e, const struct tr_job *job); /* a state */
 void tr_listing_leaves(struct tr_engine *e, const struct tr_job *job);  /* memory */
+void tr_listing_purged(struct tr_engine *e, struct tr_topic *t, const struct tr_topic *heir);
 void tr_listing_read(struct tr_engine *e, const struct tr_read *read, bool good);
+
+/* purge.c */
+enum tr_verdict tr_purge_execute(struct tr_engine *e, struct tr_req *r);
+void tr_purge_step(struct tr_engine *e);
+uint64_t tr_purge_next(const struct tr_engine *e); /* boot: when it wants a turn */
+void tr_purge_fini(struct tr_engine *e);
 
 /* promote.c */
 void tr_promote_step(struct tr_engine *e);

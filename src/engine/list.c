@@ -72,6 +72,17 @@ static const struct tr_cursor *key_at(const struct tr_listing *l, uint32_t place
     return &l->jobs[l->heap[place]].key;
 }
 
+/* A job that was moved meanwhile is there twice: the older rid, which is dead, goes first. */
+static bool comes_before(const struct tr_listed *a, const struct tr_listed *b)
+{
+    return before(&a->key, &b->key) || (!before(&b->key, &a->key) && a->rid > b->rid);
+}
+
+static bool is_before(const struct tr_listing *l, uint32_t a, uint32_t b)
+{
+    return comes_before(&l->jobs[l->heap[a]], &l->jobs[l->heap[b]]);
+}
+
 static void swap(struct tr_listing *l, uint32_t a, uint32_t b)
 {
     uint32_t was = l->heap[a];
@@ -87,10 +98,10 @@ static void sift_down(struct tr_listing *l, uint32_t count)
     for (;;) {
         uint32_t child = 2 * at + 1;
 
-        if (child + 1 < count && before(key_at(l, child), key_at(l, child + 1))) {
+        if (child + 1 < count && is_before(l, child, child + 1)) {
             child++;
         }
-        if (child >= count || !before(key_at(l, at), key_at(l, child))) {
+        if (child >= count || !is_before(l, at, child)) {
             return;
         }
         swap(l, at, child);
@@ -100,7 +111,7 @@ static void sift_down(struct tr_listing *l, uint32_t count)
 
 static void sift_up(struct tr_listing *l, uint32_t at)
 {
-    while (at > 0 && before(key_at(l, (at - 1) / 2), key_at(l, at))) {
+    while (at > 0 && is_before(l, (at - 1) / 2, at)) {
         swap(l, at, (at - 1) / 2);
         at = (at - 1) / 2;
     }
@@ -119,7 +130,7 @@ static void keep(struct tr_listing *l, const struct tr_listed *job)
         return;
     }
     l->dropped = true;
-    if (!before(key_at(l, 0), &job->key)) { /* or it is the last itself, under a new rid */
+    if (comes_before(job, &l->jobs[l->heap[0]])) {
         uint32_t slot = l->heap[0];
 
         tr_extra_free(l->mem, l->jobs[slot].extra);
@@ -176,6 +187,26 @@ void tr_listing_leaves(struct tr_engine *e, const struct tr_job *job)
     if (l->req != NULL && l->topic == job->topic->number) {
         offer_far(l, &found);
         l->next = 0;
+    }
+}
+
+/* All that was found is dead, and what comes is told. */
+void tr_listing_purged(struct tr_engine *e, struct tr_topic *t, const struct tr_topic *heir)
+{
+    struct tr_listing *l = &e->listing;
+
+    if (l->req != NULL && l->topic == t->number) {
+        t->walk = NULL;
+        tr_far_walk_end(&l->far);
+        tr_walk_end(&l->walk);
+        l->topic = heir->number;
+        for (uint32_t i = 0; i < l->count; i++) {
+            tr_extra_free(e->mem, l->jobs[i].extra);
+        }
+        l->count = 0;
+        l->dropped = false;
+        l->cut = false;
+        l->step = TR_LISTING_READ;
     }
 }
 
@@ -241,7 +272,8 @@ static bool enough(struct tr_engine *e, const struct tr_side_job *job)
         l->dropped = true;
         return true;
     }
-    if (++l->looked > LOOKED_MAX / e->groups.count + l->limit && job->due_us > l->walk.from_us) {
+    if (++l->looked > LOOKED_MAX / (e->groups.count + 1) + l->limit &&
+        job->due_us > l->walk.from_us) {
         l->cut = true;
         l->cut_us = job->due_us;
         return true;
@@ -339,9 +371,9 @@ static bool unread(const struct tr_engine *e, const struct tr_listed *job)
            tr_jobs_by_rid(js, job->rid) == NULL;
 }
 
-static void show_bare(struct tr_engine *e, struct tr_listed *job)
+static void show_bare(struct tr_listed *job)
 {
-    job->view = (struct tr_job_view){.topic = e->listing.topic, .damaged = true};
+    job->view = (struct tr_job_view){.damaged = true};
     job->known = true;
 }
 
@@ -384,8 +416,7 @@ void tr_listing_read(struct tr_engine *e, const struct tr_read *read, bool good)
     entry.due_us = job->key.at;
     if (good && tr_fetch_decode_at(e, read->rid, &entry, read->buf, &rec) == TARRY_OK &&
         tr_extra_new(e->mem, &rec, &job->extra) == TARRY_OK) {
-        job->view = (struct tr_job_view){.topic = rec.topic,
-                                         .priority = rec.priority,
+        job->view = (struct tr_job_view){.priority = rec.priority,
                                          .created_us = rec.created_us,
                                          .delay_us = rec.delay_us,
                                          .ttr_us = rec.ttr_us,
@@ -400,7 +431,7 @@ void tr_listing_read(struct tr_engine *e, const struct tr_read *read, bool good)
     } else if (unread(e, job) && where(e, job, &now) == TARRY_OK && now.slot == entry.slot &&
                now.off == entry.off && read->io.status != TARRY_EFULL) {
         tr_read_report(e, job->key.id, tr_topics_by_number(&e->state.topics, l->topic), read);
-        show_bare(e, job);
+        show_bare(job);
     } else if (l->next > read->stamp) {
         l->next = read->stamp; /* it may be elsewhere */
     }
@@ -424,7 +455,7 @@ static int read_records(struct tr_engine *e)
         }
         err = where(e, job, &entry);
         if (err != TARRY_OK && err != TARRY_EFULL) {
-            show_bare(e, job);
+            show_bare(job);
             continue;
         }
         if (err == TARRY_EFULL || e->read_count + READS_FREE > TR_READS_MAX ||
@@ -467,6 +498,7 @@ static bool show(const struct tr_engine *e, const struct tr_listed *found, struc
         return false;
     }
     *v = found->view;
+    v->topic = l->req->topic;
     v->id = found->key.id;
     v->state = TR_DELAYED;
     v->due_us = found->key.at;
@@ -631,11 +663,11 @@ void tr_listing_step(struct tr_engine *e)
 }
 
 /* Takes the memory that the page needs. */
-static int begin(struct tr_engine *e, struct tr_req *r)
+static int begin(struct tr_engine *e, struct tr_req *r, const struct tr_topic *t)
 {
     struct tr_listing *l = &e->listing;
     int err =
-        tr_walk_begin(e, &l->walk, r->topic,
+        tr_walk_begin(e, &l->walk, t->number,
                       r->cursor.dead || r->cursor.at < r->filter.due_from_us ? r->filter.due_from_us
                                                                              : r->cursor.at);
 
@@ -653,7 +685,7 @@ static int begin(struct tr_engine *e, struct tr_req *r)
         return TARRY_ENOMEM;
     }
     l->req = r;
-    l->topic = r->topic;
+    l->topic = t->number;
     l->step = TR_LISTING_SLOTS;
     l->dropped = false;
     l->cut = false;
@@ -670,19 +702,21 @@ static int begin(struct tr_engine *e, struct tr_req *r)
 
 enum tr_verdict tr_listing_execute(struct tr_engine *e, struct tr_req *r)
 {
+    const struct tr_topic *t;
     int err;
 
     if (r->count == 0 || r->count > TR_LIST_MAX || r->filter.states >= 2U << TR_DEAD ||
         (r->filter.states & 1) != 0) {
         return tr_engine_finish(e, r, TARRY_EINVAL);
     }
-    if (tr_topics_by_number(&e->state.topics, r->topic) == NULL) {
+    t = tr_topics_by_handle(&e->state.topics, r->topic);
+    if (t == NULL) {
         return tr_engine_finish(e, r, TARRY_ENOTFOUND);
     }
     if (e->listing.req != NULL) {
         return TR_STALL;
     }
-    err = begin(e, r);
+    err = begin(e, r, t);
     if (err != TARRY_OK) {
         return err == TARRY_EFULL ? TR_STALL : tr_engine_finish(e, r, err);
     }

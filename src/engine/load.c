@@ -248,7 +248,7 @@ int tr_load_by_id(struct tr_engine *e, uint64_t id, struct tr_job **job)
     uint64_t rid;
     int err;
 
-    *job = tr_jobs_by_id(&e->state.jobs, id);
+    *job = tr_state_job(&e->state, id);
     if (*job != NULL) {
         return TARRY_OK;
     }
@@ -256,7 +256,7 @@ int tr_load_by_id(struct tr_engine *e, uint64_t id, struct tr_job **job)
     if (err != TARRY_OK) {
         return err;
     }
-    rid = tr_far_rid(&e->state.jobs.far, id);
+    rid = tr_state_far_rid(&e->state, id);
     return rid != 0 ? load_far(e, rid) : TARRY_ENOTFOUND;
 }
 
@@ -272,15 +272,18 @@ int tr_load_by_rid(struct tr_engine *e, uint64_t rid, struct tr_job **job)
 
 bool tr_load_show_far(const struct tr_engine *e, struct tr_req *r)
 {
-    uint64_t rid = tr_far_rid(&e->state.jobs.far, r->id);
+    uint64_t rid = tr_state_far_rid(&e->state, r->id);
     const struct tr_far_entry *entry;
 
     if (rid == 0 || tr_jobs_by_id(&e->state.jobs, r->id) != NULL) {
         return false;
     }
     entry = tr_far_find(&e->state.jobs.far, rid);
-    r->out.job = (struct tr_job_view){
-        .id = r->id, .topic = entry->topic, .state = TR_DELAYED, .due_us = entry->due_us};
+    r->out.job =
+        (struct tr_job_view){.id = r->id,
+                             .topic = tr_topics_by_number(&e->state.topics, entry->topic)->handle,
+                             .state = TR_DELAYED,
+                             .due_us = entry->due_us};
     return true;
 }
 

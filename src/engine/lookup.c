@@ -86,7 +86,7 @@ int tr_lookup_resolve(struct tr_engine *e, struct tr_req *r)
     if (r->key_len > TR_KEY_MAX) {
         return TARRY_EINVAL;
     }
-    t = tr_topics_by_number(&e->state.topics, r->topic);
+    t = tr_topics_by_handle(&e->state.topics, r->topic);
     if (t == NULL) {
         return TARRY_ENOTFOUND;
     }

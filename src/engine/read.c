@@ -222,8 +222,9 @@ void tr_read_done(struct tr_engine *e, struct tr_read *read)
         far_done(e, read);
         return;
     }
-    if (job != NULL && (job->slot != read->slot || job->record_off != read->off)) {
-        job = NULL; /* written again since: the same bytes are elsewhere */
+    if (job != NULL && (job->slot != read->slot || job->record_off != read->off ||
+                        (job->topic->purged && !read->relog))) {
+        job = NULL; /* written again since: the same bytes are elsewhere; or purged */
     }
     if (job != NULL && !good(read)) {
         if (!read->direct && !e->failed) {

@@ -146,7 +146,7 @@ struct tr_record {
     struct tr_bytes body; /* also of POLICY, SCHED, NOTE: what is too long for `name` */
 
     struct tr_bytes name; /* TOPIC: the name; POLICY, SCHED, NOTE: the blob */
-    uint64_t number; /* PURGE: the floor R; CLOCK: the time; SCHED: its number; SEAL, NOTE: any */
+    uint64_t number; /* PURGE: the next rid; CLOCK: the time; SCHED: its number; SEAL, NOTE: any */
     uint8_t reason;  /* KILLSET: enum tr_reason */
     uint32_t kill_count;             /* KILLSET */
     struct tr_bytes kills;           /* KILLSET, decoded: walk it with tr_record_next_kill */

@@ -543,7 +543,8 @@ static int count_page(struct tr_engine *e, const struct tr_group *g, uint32_t i,
     }
     for (uint32_t k = 0; k < v.count && err == TARRY_OK; k++) {
         err = tr_side_get(&v, k, &row);
-        if (err == TARRY_OK && row.job.dead_seq == 0 && tr_engine_only_in_run(e, row.job.rid)) {
+        if (err == TARRY_OK && row.job.dead_seq == 0 &&
+            tr_engine_only_in_run(e, row.job.rid, row.job.topic)) {
             struct tr_kill kill = {
                 .due_us = row.job.due_us, .topic = row.job.topic, .cell = row.job.cell};
 
@@ -586,14 +587,15 @@ void tr_regroup_count(struct tr_engine *e)
     e->state.recount = false;
     js->runs = js->alive.members - js->count - (js->far.count - js->far.located);
     all->far = 0;
+    e->state.topics.gone.far = 0;
     for (struct tr_list *n = e->state.topics.all.next; n != &e->state.topics.all; n = n->next) {
         struct tr_topic *t = TR_CONTAINER_OF(n, struct tr_topic, link);
 
         t->far = t->jobs;
-        all->far += t->jobs;
+        t->totals->far += t->jobs;
     }
     while ((job = tr_jobs_next(js, &at)) != NULL) {
         job->topic->far--;
-        all->far--;
+        job->topic->totals->far--;
     }
 }

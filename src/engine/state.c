@@ -8,6 +8,7 @@
  *     RELOG    its record again, changes included    no bit is ever set by it (R15, R17)
  *     KILLSET  dead                                  L[rid] = 0
  *     TOPIC    a number gets its name
+ *     PURGE    a number loses its name: all that it has is dead, and is killed by and by
  *
  * Replay. A checkpoint gives L, topics and the changes of altered jobs; the log gives the jobs
  * themselves. A slot whose live records were written again (RELOG) is freed, so a job that L knows
@@ -531,6 +532,38 @@ static int apply_topic(struct tr_state *s, const struct tr_record *rec)
     return err;
 }
 
+/* Its jobs count no more. They stay alive in L until they are killed one by one: whoever finds
+ * them asks for their topic. */
+static int apply_purge(struct tr_state *s, const struct tr_record *rec)
+{
+    struct tr_topic *t = tr_topics_by_number(&s->topics, rec->topic);
+
+    if (t == NULL || t->purged || rec->number < s->next_rid) {
+        return TARRY_EDAMAGED;
+    }
+    t->purged_no = s->freeze != NULL && !TR_MUTANT(PURGE_NOT_FROZEN) ? s->jobs.freeze_no : 0;
+    tr_tally_purge(s, t);
+    tr_topics_purge(&s->topics, t);
+    return TARRY_OK;
+}
+
+struct tr_job *tr_state_job(const struct tr_state *s, uint64_t id)
+{
+    struct tr_job *job = tr_jobs_by_id(&s->jobs, id);
+
+    return job != NULL && (!job->topic->purged || TR_MUTANT(PURGE_FOUND)) ? job : NULL;
+}
+
+uint64_t tr_state_far_rid(const struct tr_state *s, uint64_t id)
+{
+    uint64_t rid = tr_far_rid(&s->jobs.far, id);
+
+    const struct tr_topic *t =
+        rid != 0 ? tr_topics_by_number(&s->topics, tr_far_find(&s->jobs.far, rid)->topic) : NULL;
+
+    return t != NULL && (!t->purged || TR_MUTANT(PURGE_FAR_FOUND)) ? rid : 0;
+}
+
 /* The same for one that is not in memory. In a replay it may not have been met yet. */
 static bool kill_far(struct tr_state *s, const struct tr_kill *kill, uint64_t batch)
 {
@@ -615,6 +648,8 @@ int tr_state_apply(struct tr_state *s, const struct tr_record *rec, uint64_t bat
         return apply_relog(s, rec, batch, job);
     case TR_REC_TOPIC:
         return apply_topic(s, rec);
+    case TR_REC_PURGE:
+        return apply_purge(s, rec);
     default:
         return rec->type >= TR_REC_SKIPPABLE ? TARRY_OK : TARRY_EVERSION;
     }

@@ -103,6 +103,11 @@ void tr_state_describe(const struct tr_job *job, uint8_t type, struct tr_record 
 /* What may differ from the job's record, as an ALTER: the row of a checkpoint. */
 void tr_state_describe_changes(const struct tr_job *job, struct tr_record *rec);
 
+/* The job in memory with this id, and the rid of the far one; NULL, 0: there is none, or it was
+ * purged. */
+struct tr_job *tr_state_job(const struct tr_state *s, uint64_t id);
+uint64_t tr_state_far_rid(const struct tr_state *s, uint64_t id);
+
 /* Ends a topic that nothing needs. */
 void tr_state_remove_topic(struct tr_state *s, struct tr_topic *t);
 

@@ -87,7 +87,7 @@ int tr_tally_kind(struct tr_state *s, struct tr_topic *t, uint64_t due_us, uint3
 
 static bool counts(const struct tr_tally *at)
 {
-    return at != NULL && !at->dead;
+    return at != NULL && !at->dead && !at->topic->purged;
 }
 
 static uint32_t when_of(const struct tr_state *s, const struct tr_tally *at)

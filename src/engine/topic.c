@@ -38,6 +38,7 @@ void tr_topics_init(struct tr_topics *ts, struct tr_mem *mem)
     tr_list_init(&ts->with_ready);
     tr_map_init(&ts->by_number, mem);
     tr_map_init(&ts->by_name, mem);
+    tr_map_init(&ts->by_handle, mem);
 }
 
 static void topic_free(struct tr_topics *ts, struct tr_topic *t)
@@ -61,6 +62,7 @@ void tr_topics_fini(struct tr_topics *ts)
     }
     tr_map_fini(&ts->by_number);
     tr_map_fini(&ts->by_name);
+    tr_map_fini(&ts->by_handle);
     *ts = (struct tr_topics){0};
 }
 
@@ -77,7 +79,8 @@ static uint64_t name_hash(const char *name, size_t len)
 
 uint32_t tr_topics_free_number(struct tr_topics *ts)
 {
-    while (ts->next_number == 0 || tr_topics_by_number(ts, ts->next_number) != NULL) {
+    while (ts->next_number == 0 || tr_topics_by_number(ts, ts->next_number) != NULL ||
+           tr_map_find(&ts->by_handle, ts->next_number) != NULL) {
         ts->next_number++;
     }
     return ts->next_number;
@@ -110,6 +113,7 @@ int tr_topics_add(struct tr_topics *ts, uint32_t number, const char *name, size_
         return TARRY_ENOMEM;
     }
     t->number = number;
+    t->handle = number;
     t->name_len = (uint32_t)len;
     t->next_dead_seq = 1;
     t->totals = &ts->totals;
@@ -144,14 +148,12 @@ bool tr_topic_needed(const struct tr_topic *t)
     return t->jobs != 0 || holds != 0 || t->wanted != 0;
 }
 
-void tr_topics_remove(struct tr_topics *ts, struct tr_topic *t)
+/* It is not found by its name any more. */
+static void lose_name(struct tr_topics *ts, struct tr_topic *t)
 {
     uint64_t hash = name_hash(t->name, t->name_len);
     struct tr_topic *first = tr_map_find(&ts->by_name, hash);
 
-    TR_CHECK(!tr_topic_needed(t));
-    TR_CHECK(tr_list_empty(&t->waiters));
-    TR_CHECK(!t->pause.armed);
     if (first == t) {
         if (t->same_hash != NULL) {
             TR_CHECK(tr_map_put(&ts->by_name, hash, t->same_hash) == TARRY_OK); /* replaces */
@@ -164,6 +166,20 @@ void tr_topics_remove(struct tr_topics *ts, struct tr_topic *t)
         }
         first->same_hash = t->same_hash;
     }
+}
+
+void tr_topics_remove(struct tr_topics *ts, struct tr_topic *t)
+{
+    TR_CHECK(!tr_topic_needed(t));
+    TR_CHECK(tr_list_empty(&t->waiters));
+    TR_CHECK(!t->pause.armed);
+    if (!t->purged) {
+        lose_name(ts, t);
+        if (t->handle != t->number) {
+            TR_CHECK(tr_map_take(&ts->by_handle, t->handle) == t);
+        }
+    }
+    ts->purged -= t->purged;
     TR_CHECK(tr_map_take(&ts->by_number, t->number) == t);
     tr_list_remove(&t->link);
     tr_list_remove(&t->dirty);
@@ -186,8 +202,95 @@ struct tr_topic *tr_topics_by_number(const struct tr_topics *ts, uint32_t number
     return tr_map_find(&ts->by_number, number);
 }
 
+struct tr_topic *tr_topics_by_handle(const struct tr_topics *ts, uint32_t handle)
+{
+    struct tr_topic *t = tr_map_find(&ts->by_handle, handle);
+
+    t = t != NULL ? t : tr_topics_by_number(ts, handle);
+    return t != NULL && t->handle == handle && !t->purged ? t : NULL;
+}
+
+/* ---- purge ---- */
+
+static void move_counts(struct tr_totals *from, struct tr_totals *to, const struct tr_topic *t)
+{
+    for (unsigned s = 0; s <= TR_DEAD; s++) {
+        from->count[s] -= t->count[s];
+        to->count[s] += t->count[s];
+    }
+    from->far -= t->far;
+    to->far += t->far;
+    from->urgent -= t->urgent;
+    to->urgent += t->urgent;
+}
+
+void tr_topics_purge(struct tr_topics *ts, struct tr_topic *t)
+{
+    TR_CHECK(!t->purged);
+    lose_name(ts, t);
+    if (t->count[TR_READY] > 0) {
+        tr_list_remove(&t->with_ready);
+        ts->with_ready_count--;
+    }
+    tr_list_remove(&t->dirty);
+    move_counts(&ts->totals, &ts->gone, t);
+    t->totals = &ts->gone;
+    t->purged = true;
+    ts->purged++;
+}
+
+int tr_topics_heir(struct tr_topics *ts, struct tr_topic *t, struct tr_topic **heir)
+{
+    if (tr_map_reserve(&ts->by_handle, 1) != TARRY_OK) {
+        return TARRY_ENOMEM;
+    }
+    return tr_topics_add(ts, tr_topics_free_number(ts), t->name, t->name_len, heir);
+}
+
+void tr_topics_inherit(struct tr_topics *ts, struct tr_topic *t, struct tr_topic *heir)
+{
+    TR_CHECK(t->purged);
+    heir->handle = t->handle;
+    TR_CHECK(tr_map_put(&ts->by_handle, heir->handle, heir) ==
+             TARRY_OK); /* perhaps in place of t */
+    memcpy(heir->holds, t->holds, sizeof heir->holds);
+    memset(t->holds, 0, sizeof t->holds);
+    heir->next_dead_seq = t->next_dead_seq;
+    heir->pushed = t->pushed;
+    heir->deleted = t->deleted;
+    heir->pauses = t->pauses;
+    heir->pause_us = t->pause_us;
+    heir->wanted = t->wanted;
+    heir->waiting = t->waiting;
+    t->pushed = 0;
+    t->deleted = 0;
+    t->pauses = 0;
+    t->wanted = 0;
+    t->waiting = 0;
+    tr_list_splice(&heir->waiters, &t->waiters);
+}
+
+/* Handles do not stand in order once a topic was purged. */
+static struct tr_topic *least_after(const struct tr_topics *ts, uint32_t after)
+{
+    struct tr_topic *best = NULL;
+
+    for (const struct tr_list *n = ts->all.next; n != &ts->all; n = n->next) {
+        struct tr_topic *t = TR_CONTAINER_OF(n, struct tr_topic, link);
+
+        if (!t->purged && t->handle > after && (best == NULL || t->handle < best->handle)) {
+            best = t;
+        }
+    }
+    return best;
+}
+
 struct tr_topic *tr_topics_after(const struct tr_topics *ts, uint32_t after)
 {
+    if (ts->purged != 0 || tr_map_count(&ts->by_handle) != 0) {
+        return least_after(ts, after);
+    }
+
     struct tr_topic *t = tr_topics_by_number(ts, after);
     const struct tr_list *n = t != NULL ? &t->link : &ts->all;
 
@@ -262,6 +365,9 @@ static void note_ready(struct tr_topic *t)
 {
     struct tr_topics *ts = TR_CONTAINER_OF(t->totals, struct tr_topics, totals);
 
+    if (t->purged) {
+        return;
+    }
     if (t->count[TR_READY] > 0) {
         tr_list_append(&ts->with_ready, &t->with_ready);
         ts->with_ready_count++;
@@ -417,14 +523,17 @@ bool tr_topics_ok(const struct tr_topics *ts)
     for (const struct tr_list *n = ts->all.next; n != &ts->all; n = n->next) {
         const struct tr_topic *t = TR_CONTAINER_OF(n, struct tr_topic, link);
 
+        for (unsigned h = 0; h < TR_HEAP_COUNT; h++) {
+            ok = ok && heap_ok(t, h);
+        }
+        if (t->purged) {
+            continue;
+        }
         for (unsigned s = 0; s <= TR_DEAD; s++) {
             sum.count[s] += t->count[s];
         }
         for (unsigned k = 0; k < TR_HOLD_COUNT; k++) {
             sum.holds[k] += t->holds[k];
-        }
-        for (unsigned h = 0; h < TR_HEAP_COUNT; h++) {
-            ok = ok && heap_ok(t, h);
         }
         with_ready += t->count[TR_READY] > 0;
         ok = ok && (t->count[TR_READY] > 0) != tr_list_empty(&t->with_ready);

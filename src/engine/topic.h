@@ -37,8 +37,11 @@ struct tr_totals {
 };
 
 struct tr_topic {
-    uint32_t number;
+    uint32_t number; /* in records, */
+    uint32_t handle; /* and in requests: the number that it had before its first purge */
     uint32_t name_len;
+    bool purged; /* what it had is dead, though not all of it is cleared away; it has no name */
+    uint32_t purged_no; /* checkpoint that was in the making when that happened, or 0 */
     bool logged;        /* the log or a checkpoint has its name */
     uint64_t jobs;      /* alive, dead and far ones too */
     uint64_t jobs_then; /* the same when checkpoint `freeze_no` was begun */
@@ -75,10 +78,13 @@ struct tr_topics {
     struct tr_list with_ready; /* those with a ready job, in no order, */
     uint64_t with_ready_count; /* and how many they are */
     struct tr_map by_number;
-    struct tr_map by_name; /* by a 64-bit hash of the name; equal hashes form a chain */
+    struct tr_map by_name;   /* by a 64-bit hash of the name; equal hashes form a chain */
+    struct tr_map by_handle; /* where that is not the number */
     uint64_t count;
+    uint64_t purged; /* of these */
     uint32_t next_number;
-    struct tr_totals totals;
+    struct tr_totals totals; /* of those that are not purged, */
+    struct tr_totals gone;   /* and of those that are */
 };
 
 void tr_topics_init(struct tr_topics *ts, struct tr_mem *mem);
@@ -100,8 +106,17 @@ void tr_topics_remove(struct tr_topics *ts, struct tr_topic *topic);
 
 struct tr_topic *tr_topics_find(const struct tr_topics *ts, const char *name, size_t len);
 struct tr_topic *tr_topics_by_number(const struct tr_topics *ts, uint32_t number);
+struct tr_topic *tr_topics_by_handle(const struct tr_topics *ts, uint32_t handle);
 
-/* The one with the least number above `after` (0: the first), or NULL. */
+/* All that the topic has is dead from now on: it loses its name and is counted no more. */
+void tr_topics_purge(struct tr_topics *ts, struct tr_topic *t);
+
+/* Before that: another topic that will have its name, under a new number. TARRY_ENOMEM: nothing
+ * changed. Then: holds, handle and those who wait go over to it. */
+TR_MUST_USE int tr_topics_heir(struct tr_topics *ts, struct tr_topic *t, struct tr_topic **heir);
+void tr_topics_inherit(struct tr_topics *ts, struct tr_topic *t, struct tr_topic *heir);
+
+/* The one with the least handle above `after` (0: the first), or NULL. */
 struct tr_topic *tr_topics_after(const struct tr_topics *ts, uint32_t after);
 
 /* Puts a job, which is in no list, among those of `state`; takes it out again. Reserved ones are

@@ -24,7 +24,7 @@ void tr_view_fill(const struct tr_engine *e, const struct tr_job *job, struct tr
 {
     *v = (struct tr_job_view){
         .id = job->id,
-        .topic = job->topic->number,
+        .topic = job->topic->handle,
         .state = (enum tr_job_state)job->state,
         .priority = job->priority,
         .due_us = job->due_us,
@@ -105,7 +105,7 @@ static enum tr_verdict peek(struct tr_engine *e, struct tr_req *r)
 
 static enum tr_verdict peek_first(struct tr_engine *e, struct tr_req *r)
 {
-    struct tr_topic *t = tr_topics_by_number(&e->state.topics, r->topic);
+    struct tr_topic *t = tr_topics_by_handle(&e->state.topics, r->topic);
     struct tr_job *job = NULL;
     int err = TARRY_OK;
 
@@ -131,7 +131,7 @@ static enum tr_verdict peek_first(struct tr_engine *e, struct tr_req *r)
 
 static enum tr_verdict stat_topic(struct tr_engine *e, struct tr_req *r)
 {
-    struct tr_topic *t = tr_topics_by_number(&e->state.topics, r->topic);
+    struct tr_topic *t = tr_topics_by_handle(&e->state.topics, r->topic);
 
     if (t == NULL) {
         return tr_engine_finish(e, r, TARRY_ENOTFOUND);
@@ -170,7 +170,7 @@ static enum tr_verdict stat_all(struct tr_engine *e, struct tr_req *r)
                                          .waiting = e->wait_count,
                                          .pauses = all->pauses};
     memcpy(r->out.stat.holds, all->holds, sizeof all->holds);
-    r->out.number = e->state.topics.count;
+    r->out.number = e->state.topics.count - e->state.topics.purged;
     return tr_engine_finish(e, r, TARRY_OK);
 }
 
@@ -179,7 +179,7 @@ static enum tr_verdict answer_topic(struct tr_engine *e, struct tr_req *r, struc
     if (t == NULL) {
         return tr_engine_finish(e, r, TARRY_ENOTFOUND);
     }
-    r->out.topic = t->number;
+    r->out.topic = t->handle;
     r->out.name = t->name;
     r->out.name_len = t->name_len;
     return tr_engine_finish(e, r, TARRY_OK);
@@ -204,7 +204,7 @@ static enum tr_verdict hold_topic(struct tr_engine *e, struct tr_req *r)
 
 static enum tr_verdict drop_topic(struct tr_engine *e, struct tr_req *r)
 {
-    struct tr_topic *t = tr_topics_by_number(&e->state.topics, r->topic);
+    struct tr_topic *t = tr_topics_by_handle(&e->state.topics, r->topic);
 
     if ((unsigned)r->hold >= TR_HOLD_COUNT) {
         return tr_engine_finish(e, r, TARRY_EINVAL);

@@ -1,8 +1,8 @@
 /*
  * A walk through the index of each group, for one topic.
  *
- *     groups by number:  g1   g2   g5 ...        T of each: | topic 3 | topic 4 ........ | topic 7
- * | walked ^                                      ^ from a due time on
+ *     groups by number:  g1  g2  g5 ...     T of each: | topic 3 | topic 4 ....... | topic 7 |
+ *                                ^ walked                             ^ from a due time on
  *
  * One page of T is in hand at a time; while it is, its group counts a reader, so that it stays. A
  * group that comes while the walk goes on has a higher number than all others, so it is walked,
@@ -156,6 +156,9 @@ int tr_walk_next(struct tr_engine *e, struct tr_walk *w, struct tr_side_job *job
     for (;;) {
         if (w->reading) {
             return TARRY_EFULL;
+        }
+        if (w->group != NULL && w->group->leaving) {
+            tr_walk_skip(w); /* what is alive in it is in the one that took its place */
         }
         if (w->group == NULL) {
             int err = open_group(e, w);

@@ -45,6 +45,7 @@ enum tr_op {
     TR_OP_DROP_TOPIC, /* topic, hold: undoes one HOLD_TOPIC */
     TR_OP_NEXT_TOPIC, /* topic: the next one by number after it (0: the first) -> topic, name */
     TR_OP_CLOSE,      /* holder: is gone; what it holds is ready again */
+    TR_OP_PURGE,      /* topic: all its jobs are dead, reserved ones too -> number */
     TR_OP_LIST,       /* topic, filter, cursor, count: a page of so many at most -> jobs, cursor */
     TR_OP_COUNT
 };
