@@ -68,6 +68,21 @@ static void send_all_home(struct sim_run *r)
     }
 }
 
+/* Everybody is looked up once: by the index, if it is in a run. */
+static void look_up_all(struct sim_run *r)
+{
+    for (size_t i = 0; i < r->oracle.model.job_count && !sim_run_stopped(r); i++) {
+        const struct sim_job *j = &r->oracle.model.jobs[i];
+
+        if (j->where == SIM_PENDING) {
+            struct sim_ask *a = sim_work_blank(&r->work, SIM_DRAINER, TR_OP_PEEK);
+
+            a->req.id = j->id;
+            (void)ask(r, a);
+        }
+    }
+}
+
 static bool take_one(struct sim_run *r)
 {
     struct sim_ask *a = sim_work_blank(&r->work, SIM_DRAINER, TR_OP_RESERVE);
@@ -270,6 +285,9 @@ void sim_run_drain(struct sim_run *r)
     }
     if (!sim_run_stopped(r)) {
         send_all_home(r);
+    }
+    if (!sim_run_stopped(r) && sim_dice(&r->rng, r->params.look_pct)) {
+        look_up_all(r);
     }
     if (!sim_run_stopped(r)) {
         take_all(r);

@@ -158,16 +158,31 @@ static void damage(struct sim_harm *h, struct sim_disk *disk, const struct tr_ma
     }
 }
 
+/* Where in a sidecar: mostly where jobs are looked up. */
+static uint64_t choose_page(const struct sim_harm *h, const uint8_t uuid[TR_UUID],
+                            struct tr_rng *rng)
+{
+    struct tr_side_of of = {.group = true, .number = h->group.no};
+    struct tr_sidecar side = {0};
+    enum tr_side_section section = sim_dice(rng, 65) ? TR_SIDE_T : TR_SIDE_R;
+
+    memcpy(of.uuid, uuid, TR_UUID);
+    if (sim_dice(rng, 25) || tr_sidecar_head(&side, &of, h->good) != TARRY_OK ||
+        side.sections[section].pages == 0) {
+        return tr_rng_below(rng, h->good_len / PAGE) * PAGE;
+    }
+    return tr_sidecar_off(&side, section,
+                          (uint32_t)tr_rng_below(rng, side.sections[section].pages));
+}
+
 bool sim_harm_do(struct sim_harm *h, struct sim_disk *disk, const struct tr_manifest *man,
                  struct tr_rng *rng)
 {
-    uint64_t pages;
-
     if (!choose_file(h, disk, man, rng)) {
         return false;
     }
-    pages = h->good_len / PAGE;
-    h->off = tr_rng_below(rng, pages) * PAGE;
+    h->off = h->kind == TR_GROUP_SIDE ? choose_page(h, man->uuid, rng)
+                                      : tr_rng_below(rng, h->good_len / PAGE) * PAGE;
     h->off += tr_rng_below(rng, sim_dice(rng, 60) ? 256 : PAGE);
     h->from = h->off / PAGE * PAGE;
     h->end = h->from + PAGE;
@@ -219,6 +234,9 @@ const char *sim_harm_reported(struct sim_harm *h, struct sim_model *m, const cha
     if (sscanf(text, "Group %" SCNu64, &number) == 1) {
         h->named = h->named || number == h->group.no;
         return number == h->group.no ? NULL : "another group is damaged";
+    }
+    if (sscanf(text, "The record of rid %" SCNu64, &number) == 1) {
+        return has_record(h, number) ? NULL : "its record is not damaged";
     }
     if (file == NULL || sscanf(file, "ile %31[^, ]", name) != 1) {
         return NULL; /* it is about something else */

@@ -362,8 +362,18 @@ static void swarm_runs(struct sim_params *p, struct tr_rng *rng)
     swarm_rot(p, rng);
     p->slots_max = (uint32_t)sim_between(rng, 6, 24);
     p->promote_slots = (unsigned)sim_between(rng, 1, 3);
-    p->live_max = (unsigned)sim_between(rng, 20, 120);
+    p->live_max = (unsigned)sim_between(rng, 40, 250);
+    p->far_max = sim_spread(rng, 1, 20);
+    p->far_pct = (unsigned)sim_between(rng, 30, 95);
+    p->body_big_pct = (unsigned)sim_between(rng, 20, 80);
+    p->op_weight[TR_OP_PUSH] = (unsigned)sim_between(rng, 200, 500);
+    p->op_weight[TR_OP_DELETE] = (unsigned)sim_between(rng, 10, 100);
+    p->steps += 200;
     p->rot_group = true;
+    p->look_pct = 70;
+    p->op_weight[TR_OP_PEEK] = 20; /* look-ups and searches */
+    p->op_weight[TR_OP_PEEK_FIRST] = 20;
+    p->op_weight[TR_OP_FIRE] = 10;
     p->mem_small = false;
     p->mem_fail_pct = 0;
 }

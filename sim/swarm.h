@@ -91,6 +91,7 @@ struct sim_params {
     unsigned clock_start_pct; /* chance that a start finds a wrong clock */
     bool full;                /* the disk fills up */
     bool rot;                 /* one damaged place */
+    unsigned look_pct;        /* chance that all jobs are looked up before the end */
     bool rot_group;           /* in a file of a group */
     bool rot_manifest;        /* the newest manifest, both copies, after it was written */
     uint32_t sync_eio_ppm;

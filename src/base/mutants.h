@@ -1,8 +1,7 @@
 #ifndef TR_BASE_MUTANTS_H
 #define TR_BASE_MUTANTS_H
 
-/* The deliberate bugs, by rule; see base/mutant.h. R30 and R14 have tests of their own,
- * in test_sidecar.c and test_recover.c. */
+/* The deliberate bugs, by rule; see base/mutant.h. R14 has a test of its own, in test_recover.c. */
 
 /* clang-format off */
 #define TR_MUTANT_LIST(X) \
@@ -51,6 +50,7 @@
     X(GROUP_NO_DIRSYNC, "R10", "the names of run files are not synced before the manifest names them", "promote.c:step_done", "far", 5000) \
     X(BLOCK_FORGOTTEN, "R28", "a job that leaves memory again stays behind the sweep", "fetch.c:tr_fetch_left", "far", 20000) \
     X(SWEEP_ONCE, "R28", "a sweep does not come back for what it could not load", "load.c:sweep_page", "far", 2000) \
+    X(PAGE_UNCHECKED, "R30", "a page of a sidecar is used without a look at its crc", "fetch.c:view_page", "runs", 5000) \
     X(FAR_CHANGE_LOST, "R28", "a change of a far job is passed over in the replay", "state.c:apply_change", "far", 2000) \
     X(LIST_NO_MEMORY, "I29", "a list leaves out jobs in memory", "list.c:find_by_state", "purge", 500) \
     X(LIST_NO_RUNS, "I29", "a list leaves out jobs in runs", "list.c:find_in_runs", "purge", 2000) \
