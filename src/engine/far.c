@@ -13,7 +13,9 @@
  * Due times: a page keeps a bound, so that a search for what is due passes over most pages. The
  * bound is right from the start and gets loose when entries go; nobody minds.
  *
- * Ids. A job that was never moved has rid == id. The others, few, are in two maps.
+ * Ids. A job that was never moved has rid == id. The others have two entries in a table of 19 bytes
+ * each (base/keymap.c): rid by id and id by rid. Its hashes are the numbers themselves, mixed so
+ * that no two become one; two of the bits behind them tell the two kinds apart.
  *
  * Not done here: what is far (load.c), counts of topics and slots (state.c).
  */
@@ -26,12 +28,13 @@
 
 enum { ROOM_MIN = 4 };
 
+enum kind { BY_ID = 1, BY_RID };
+
 void tr_far_init(struct tr_far *f, struct tr_mem *mem)
 {
     *f = (struct tr_far){.mem = mem};
     tr_map_init(&f->pages, mem);
-    tr_map_init(&f->rids, mem);
-    tr_map_init(&f->ids, mem);
+    tr_keymap_init(&f->moved, mem);
     tr_list_init(&f->all);
     tr_list_init(&f->walks);
 }
@@ -57,8 +60,7 @@ void tr_far_fini(struct tr_far *f)
         page_free(f, page_of(f->all.next));
     }
     tr_map_fini(&f->pages);
-    tr_map_fini(&f->rids);
-    tr_map_fini(&f->ids);
+    tr_keymap_fini(&f->moved);
     *f = (struct tr_far){0};
 }
 
@@ -138,26 +140,13 @@ uint64_t tr_far_page_rid(const struct tr_far_page *page, unsigned i)
 
 /* ---- entries ---- */
 
-static void *as_pointer(uint64_t number)
-{
-    return (void *)(uintptr_t)number;
-}
-
-static uint64_t as_number(const void *pointer)
-{
-    return (uint64_t)(uintptr_t)pointer;
-}
-
 int tr_far_put(struct tr_far *f, uint64_t rid, uint64_t id, const struct tr_far_entry *entry)
 {
     struct tr_far_page *page = find_page(f, rid);
     uint64_t bit = bit_of(rid);
     unsigned at;
+    int err;
 
-    if (id != rid &&
-        (tr_map_reserve(&f->rids, 1) != TARRY_OK || tr_map_reserve(&f->ids, 1) != TARRY_OK)) {
-        return TARRY_ENOMEM;
-    }
     page = page != NULL ? page : page_new(f, rid);
     if (page == NULL) {
         return TARRY_ENOMEM;
@@ -165,6 +154,13 @@ int tr_far_put(struct tr_far *f, uint64_t rid, uint64_t id, const struct tr_far_
     TR_CHECK((page->bits & bit) == 0);
     if (page->count == page->room && page_resize(f, page, page->room * 2) != TARRY_OK) {
         return TARRY_ENOMEM;
+    }
+    err = id != rid ? tr_far_note_moved(f, rid, id) : TARRY_OK;
+    if (err != TARRY_OK) {
+        if (page->count == 0) {
+            page_drop(f, page);
+        }
+        return err;
     }
     at = place_of(page, bit);
     memmove(page->entries + at + 1, page->entries + at,
@@ -175,10 +171,6 @@ int tr_far_put(struct tr_far *f, uint64_t rid, uint64_t id, const struct tr_far_
     page->due_us = entry->due_us < page->due_us ? entry->due_us : page->due_us;
     f->count++;
     f->located += entry->located;
-    if (id != rid) {
-        TR_CHECK(tr_map_put(&f->rids, id, as_pointer(rid)) == TARRY_OK);
-        TR_CHECK(tr_map_put(&f->ids, rid, as_pointer(id)) == TARRY_OK);
-    }
     return TARRY_OK;
 }
 
@@ -234,33 +226,53 @@ bool tr_far_unlocate(struct tr_far *f, uint64_t rid)
 
 /* ---- those that were moved ---- */
 
+/* Each step can be undone, so no two numbers become one. */
+static struct tr_siphash mix(uint64_t number, enum kind kind)
+{
+    number = (number ^ number >> 33) * UINT64_C(0xff51afd7ed558ccd);
+    number = (number ^ number >> 33) * UINT64_C(0xc4ceb9fe1a85ec53);
+    return (struct tr_siphash){.high = number ^ number >> 33, .low = (uint64_t)kind << 48};
+}
+
 int tr_far_note_moved(struct tr_far *f, uint64_t rid, uint64_t id)
 {
-    if (tr_map_reserve(&f->rids, 1) != TARRY_OK || tr_map_reserve(&f->ids, 1) != TARRY_OK) {
+    if (tr_far_moved_rid(f, id) == rid) {
+        return TARRY_OK;
+    }
+    if (id == 0 || id >= TR_KEYMAP_RID_END || rid == 0 || rid >= TR_KEYMAP_RID_END ||
+        tr_far_moved_rid(f, id) != 0 || tr_far_moved_id(f, rid) != 0) {
+        return TARRY_EDAMAGED;
+    }
+    if (tr_keymap_make(&f->moved, mix(id, BY_ID)) != TARRY_OK) {
         return TARRY_ENOMEM;
     }
-    TR_CHECK(tr_map_put(&f->rids, id, as_pointer(rid)) == TARRY_OK);
-    TR_CHECK(tr_map_put(&f->ids, rid, as_pointer(id)) == TARRY_OK);
+    tr_keymap_put(&f->moved, mix(id, BY_ID), rid);
+    if (tr_keymap_make(&f->moved, mix(rid, BY_RID)) != TARRY_OK) {
+        TR_CHECK(tr_keymap_take(&f->moved, mix(id, BY_ID), rid));
+        return TARRY_ENOMEM;
+    }
+    tr_keymap_put(&f->moved, mix(rid, BY_RID), id);
     return TARRY_OK;
 }
 
 void tr_far_forget_moved(struct tr_far *f, uint64_t rid)
 {
-    const void *id = tr_map_count(&f->ids) != 0 ? tr_map_take(&f->ids, rid) : NULL;
+    uint64_t id = tr_far_moved_id(f, rid);
 
-    if (id != NULL) {
-        TR_CHECK(tr_map_take(&f->rids, as_number(id)) != NULL);
+    if (id != 0) {
+        TR_CHECK(tr_keymap_take(&f->moved, mix(rid, BY_RID), id));
+        TR_CHECK(tr_keymap_take(&f->moved, mix(id, BY_ID), rid));
     }
 }
 
 uint64_t tr_far_moved_rid(const struct tr_far *f, uint64_t id)
 {
-    return as_number(tr_map_find(&f->rids, id));
+    return tr_keymap_find(&f->moved, mix(id, BY_ID), 0);
 }
 
 uint64_t tr_far_moved_id(const struct tr_far *f, uint64_t rid)
 {
-    return as_number(tr_map_find(&f->ids, rid));
+    return tr_keymap_find(&f->moved, mix(rid, BY_RID), 0);
 }
 
 uint64_t tr_far_rid(const struct tr_far *f, uint64_t id)
@@ -330,5 +342,5 @@ bool tr_far_ok(const struct tr_far *f)
         }
         count += page->count;
     }
-    return ok && count == f->count;
+    return ok && count == f->count && tr_keymap_ok(&f->moved);
 }

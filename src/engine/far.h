@@ -10,6 +10,7 @@
  */
 
 #include "base/check.h"
+#include "base/keymap.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "base/mem.h"
@@ -51,11 +52,10 @@ struct tr_far_walk {
 
 struct tr_far {
     struct tr_mem *mem;
-    struct tr_map pages;  /* by rid / TR_FAR_PAGE */
-    struct tr_list all;   /* pages */
-    struct tr_list walks; /* under way */
-    struct tr_map rids;   /* by id, of those whose rid is another, */
-    struct tr_map ids;    /* and by rid: rid or id as a pointer */
+    struct tr_map pages;    /* by rid / TR_FAR_PAGE */
+    struct tr_list all;     /* pages */
+    struct tr_list walks;   /* under way */
+    struct tr_keymap moved; /* by id, of those whose rid is another: the rid; and by rid: the id */
     uint64_t count;
     uint64_t located; /* of those */
 };
@@ -76,7 +76,9 @@ bool tr_far_take(struct tr_far *f, uint64_t rid, struct tr_far_entry *entry);
 /* Takes the entry away, but the job stays far: its record is in a run. False: there is none. */
 bool tr_far_unlocate(struct tr_far *f, uint64_t rid);
 
-/* Jobs whose record is in a run have no entry; of those that were moved the id is kept. */
+/* Jobs whose record is in a run have no entry; of those that were moved the id is kept. What is
+ * there is no error; TARRY_ENOMEM, TARRY_EDAMAGED (one of them has another partner): nothing
+ * changed. */
 TR_MUST_USE int tr_far_note_moved(struct tr_far *f, uint64_t rid, uint64_t id);
 void tr_far_forget_moved(struct tr_far *f, uint64_t rid);
 uint64_t tr_far_moved_rid(const struct tr_far *f, uint64_t id); /* 0: it was not */

@@ -182,13 +182,69 @@ static void test_far_is_small(void **state)
     tr_far_fini(&far);
 }
 
+/* Ids of jobs that were moved, in slots or runs. */
+static void test_far_moved_is_small(void **state)
+{
+    struct tr_mem mem;
+    struct tr_far far;
+    enum { MANY = 200000 };
+
+    (void)state;
+    tr_mem_init(&mem, 0);
+    tr_far_init(&far, &mem);
+    for (uint64_t id = 1; id <= MANY; id++) {
+        assert_int_equal(tr_far_note_moved(&far, MANY + id, id), TARRY_OK);
+        assert_int_equal(tr_far_note_moved(&far, MANY + id, id), TARRY_OK);
+    }
+    print_message("%.1f bytes a job\n", (double)mem.used_bytes / MANY);
+    assert_true(mem.used_bytes < (uint64_t)40 * MANY);
+    assert_int_equal(tr_far_note_moved(&far, 3 * MANY, 7), TARRY_EDAMAGED);
+    assert_int_equal(tr_far_note_moved(&far, MANY + 7, 8), TARRY_EDAMAGED);
+    assert_int_equal(tr_far_note_moved(&far, 3 * MANY, 0), TARRY_EDAMAGED);
+    for (uint64_t id = 1; id <= MANY; id++) {
+        assert_int_equal(tr_far_moved_rid(&far, id), MANY + id);
+        assert_int_equal(tr_far_moved_id(&far, MANY + id), id);
+        assert_int_equal(tr_far_moved_id(&far, id), 0);
+        assert_int_equal(tr_far_moved_rid(&far, MANY + id), 0);
+    }
+    for (uint64_t id = 1; id <= MANY; id++) {
+        tr_far_forget_moved(&far, MANY + id);
+    }
+    assert_int_equal(tr_keymap_count(&far.moved), 0);
+    assert_true(mem.used_bytes < 100000);
+    tr_far_fini(&far);
+}
+
+/* Without memory a job of a run keeps the id it had. */
+static void test_far_locate_without_memory(void **state)
+{
+    struct tr_far_entry entry = {.due_us = 1, .located = true};
+
+    (void)state;
+    for (uint64_t n = 1; n < 20; n++) {
+        struct tr_mem mem;
+        struct tr_far far;
+        int err;
+
+        tr_mem_init(&mem, 0);
+        tr_far_init(&far, &mem);
+        assert_int_equal(tr_far_note_moved(&far, 70, 7), TARRY_OK);
+        mem.fail_at = mem.calls + n;
+        err = tr_far_put(&far, 70, 7, &entry);
+        assert_true(err == TARRY_OK || err == TARRY_ENOMEM);
+        assert_int_equal(tr_far_moved_rid(&far, 7), 70);
+        assert_int_equal(tr_far_moved_id(&far, 70), 7);
+        assert_true(tr_far_ok(&far));
+        tr_far_fini(&far);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_far_random),
-        cmocka_unit_test(test_far_walk_while_it_changes),
-        cmocka_unit_test(test_far_without_memory),
-        cmocka_unit_test(test_far_is_small),
+        cmocka_unit_test(test_far_random),         cmocka_unit_test(test_far_walk_while_it_changes),
+        cmocka_unit_test(test_far_without_memory), cmocka_unit_test(test_far_is_small),
+        cmocka_unit_test(test_far_moved_is_small), cmocka_unit_test(test_far_locate_without_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
