@@ -1,6 +1,7 @@
 """What all runs share: sizes, the load generator, calibration, and a folder on a disk."""
 import resource
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -108,7 +109,9 @@ class Bench:
 
 
 def scratch_folder():
-    """A folder on a real disk: TMPDIR, or else the build folder."""
+    """A folder on a real disk: TMPDIR, or else the build folder. It goes when we go, and servers do,
+    also when we are told to end."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("bench: ended"))
     for place in (tempfile.gettempdir(), str(BUILD)):
         if report.file_system(place) not in ("tmpfs", "ramfs", "?"):
             return tempfile.TemporaryDirectory(prefix="tarry-bench.", dir=place)

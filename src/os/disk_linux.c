@@ -23,7 +23,12 @@
  *
  *     submit -> held -> help (on the loop thread) -> done list
  *
- * How long they take is a mean in which the last one weighs an eighth: one that blocks for long
+ * A small READ whose bytes are in the page cache costs less than to hand it on, so it is done at
+ * once, and waits for the same call. The kernel tells (RWF_NOWAIT) when it would have to wait.
+ *
+ *     submit, and done -> cached -> help
+ *
+ * How long writes take is a mean in which the last one weighs an eighth: one that blocks for long
  * sends those after it to the thread, until that one has been quick for a while.
  */
 
@@ -41,8 +46,8 @@
 enum {
     READERS = 2,
     WORKERS = READERS + 2,
-    HELP_BYTES = 32768, /* of a write that the loop thread may do, */
-    QUICK_US = 400,     /* when they take less than this, */
+    HELP_BYTES = 32768, /* of a read or write that the loop thread may do, */
+    QUICK_US = 400,     /* writes when they take less than this, */
     WEIGHT = 8          /* in the mean of about so many */
 };
 
@@ -79,6 +84,7 @@ struct tr_disk_linux {
     bool helps;         /* the loop thread's own: does it help? */
     struct tr_io *held; /* what it is to do, */
     size_t log_out;     /* and how many of the LOG lane are not taken yet, besides */
+    struct list cached; /* READs that it has done */
 };
 
 static void append(struct list *l, struct tr_io *io)
@@ -212,6 +218,11 @@ static void submit(void *ctx, struct tr_io *io)
             queue(d, held);
         }
     }
+    if (d->helps && io->op == TR_IO_READ && io->lane == TR_LANE_READ && io->len <= HELP_BYTES &&
+        tr_files_linux_read_cached(io)) {
+        append(&d->cached, io);
+        return;
+    }
     queue(d, io);
 }
 
@@ -251,15 +262,17 @@ void tr_disk_linux_offer_help(struct tr_disk_linux *d)
 
 struct tr_io *tr_disk_linux_help(struct tr_disk_linux *d)
 {
+    struct list did = d->cached;
     struct tr_io *io = d->held;
 
+    d->cached = (struct list){0};
     d->held = NULL;
     if (io != NULL) {
         perform(d, io);
-        io->next = NULL;
+        append(&did, io);
         d->log_out--;
     }
-    return io;
+    return did.first;
 }
 
 static bool start_workers(struct tr_disk_linux *d)

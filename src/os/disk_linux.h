@@ -33,9 +33,10 @@ struct tr_disk tr_disk_linux_port(struct tr_disk_linux *d);
 struct tr_io *tr_disk_linux_take_done(struct tr_disk_linux *d);
 
 /*
- * From now on the loop thread does small writes of the log by itself, as long as they are quick:
- * before it waits it calls help, until that gives NULL. What it gives is done, like one from
- * take_done; until it is called such a write does not begin.
+ * From now on the loop thread does small writes of the log by itself, as long as they are quick,
+ * and small reads of what is in the page cache. Before it waits it calls help, until that gives
+ * NULL. What it gives is done, linked by next like what take_done gives; until it is called such a
+ * write does not begin, and nobody is woken for such a read.
  */
 void tr_disk_linux_offer_help(struct tr_disk_linux *d);
 struct tr_io *tr_disk_linux_help(struct tr_disk_linux *d);

@@ -10,6 +10,7 @@
 #include "port/disk.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 
 struct tr_files_linux {
     int dir;                       /* file descriptor */
@@ -26,5 +27,9 @@ void tr_files_linux_fini(struct tr_files_linux *f);
 
 /* Does the request and sets status and got. */
 void tr_files_linux_do(struct tr_files_linux *f, struct tr_io *io);
+
+/* Does a READ if all of it is in the page cache. False: it is not, or nobody can tell, and nothing
+ * but io->buf has changed. Never waits for the disk. */
+bool tr_files_linux_read_cached(struct tr_io *io);
 
 #endif

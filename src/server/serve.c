@@ -154,17 +154,21 @@ static void usage(void *ctx, struct tr_bs_usage *u)
 
 /* ---- what the loop calls ---- */
 
-static void woken(void *ctx)
+static void take(struct server *s, struct tr_io *io)
 {
-    struct server *s = ctx;
-    struct tr_io *io = tr_disk_linux_take_done(s->disk);
-
     while (io != NULL) {
         struct tr_io *next = io->next;
 
         tr_engine_io_done(s->engine, io, tr_clock_linux_now());
         io = next;
     }
+}
+
+static void woken(void *ctx)
+{
+    struct server *s = ctx;
+
+    take(s, tr_disk_linux_take_done(s->disk));
 }
 
 static void signalled(void *ctx, enum tr_loop_signal what)
@@ -195,11 +199,10 @@ static void signalled(void *ctx, enum tr_loop_signal what)
 static bool help(struct server *s)
 {
     struct tr_io *io = tr_disk_linux_help(s->disk);
+    bool some = io != NULL;
 
-    if (io != NULL) {
-        tr_engine_io_done(s->engine, io, tr_clock_linux_now());
-    }
-    return io != NULL;
+    take(s, io);
+    return some;
 }
 
 /* Lets everybody go on who can, and tells when to come back. */
@@ -252,15 +255,16 @@ static uint64_t turn(void *ctx)
 {
     struct server *s = ctx;
     uint64_t next = s->closing ? UINT64_MAX : serve_turn(s);
+    bool helped = help(s);
 
-    if (help(s)) {
-        next = 0; /* those who sent something meanwhile are read before the answers leave */
-    }
     if (tr_engine_failed(s->engine)) {
         tr_loop_linux_stop(s->loop);
         return UINT64_MAX;
     }
-    return s->stop_us != 0 ? stop_turn(s, next) : next;
+    if (s->stop_us != 0) {
+        next = stop_turn(s, next);
+    }
+    return helped ? 0 : next; /* those who sent something are read before the answers leave */
 }
 
 /* ---- opening ---- */

@@ -574,6 +574,52 @@ static void test_disk_linux_loop_thread_helps(void **state)
     assert_int_equal(first.status, TARRY_OK);
 }
 
+/* Written just now, so in the page cache, if the file system can tell: else a thread reads. */
+static void test_disk_linux_loop_thread_reads_what_is_cached(void **state)
+{
+    static const char text[] = "abcdefgh";
+    struct tr_piece piece = {text, 8};
+    char got[2][9] = {{0}};
+    struct fixture f;
+    struct tr_io write;
+    struct tr_io reads[2];
+    struct tr_io *io;
+    int file;
+
+    (void)state;
+    set_up(&f, "/tmp");
+    file = open_file(&f, "w");
+    write = commit_of(file, 0, &piece);
+    submit(&f, &write);
+    assert_ptr_equal(wait_done(&f), &write);
+    tr_disk_linux_offer_help(f.disk);
+    for (unsigned i = 0; i < 2; i++) {
+        reads[i] = (struct tr_io){.op = TR_IO_READ, .lane = TR_LANE_READ, .file = file, .len = 4};
+        reads[i].off = i * 4;
+        reads[i].buf = got[i];
+        submit(&f, &reads[i]);
+    }
+    io = tr_disk_linux_help(f.disk);
+    if (io != NULL) {
+        assert_ptr_equal(io, &reads[0]);
+        assert_ptr_equal(io->next, &reads[1]);
+        assert_null(io->next->next);
+        assert_null(tr_disk_linux_help(f.disk));
+        assert_null(tr_disk_linux_take_done(f.disk));
+        reads[0].off = 6; /* beyond the end of the file: the thread's */
+        submit(&f, &reads[0]);
+        assert_null(tr_disk_linux_help(f.disk));
+        assert_ptr_equal(wait_done(&f), &reads[0]);
+        assert_int_equal(reads[0].got, 2);
+        assert_memory_equal(got[0], "ghcd", 4);
+        assert_memory_equal(got[1], "efgh", 4);
+    }
+    tear_down(&f);
+    assert_int_equal(reads[0].status, TARRY_OK);
+    assert_int_equal(reads[1].status, TARRY_OK);
+    assert_int_equal(reads[1].got, 4);
+}
+
 static void test_disk_linux_close_finishes_what_is_queued(void **state)
 {
     struct tr_io io[100] = {0};
@@ -635,6 +681,7 @@ int main(void)
         cmocka_unit_test(test_disk_linux_wakes_once_for_many),
         cmocka_unit_test(test_disk_linux_burst),
         cmocka_unit_test(test_disk_linux_loop_thread_helps),
+        cmocka_unit_test(test_disk_linux_loop_thread_reads_what_is_cached),
         cmocka_unit_test(test_disk_linux_close_finishes_what_is_queued),
         cmocka_unit_test(test_clock_linux_goes_on),
         cmocka_unit_test(test_random_linux_differs),
