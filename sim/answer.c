@@ -36,6 +36,7 @@ static const char *const op_names[TR_OP_COUNT] = {
     [TR_OP_STAT_JOB] = "stat-job",
     [TR_OP_STAT_TOPIC] = "stat-topic",
     [TR_OP_STAT] = "stat",
+    [TR_OP_FORECAST] = "forecast",
     [TR_OP_HOLD_TOPIC] = "hold-topic",
     [TR_OP_FIND_TOPIC] = "find-topic",
     [TR_OP_DROP_TOPIC] = "drop-topic",
@@ -793,6 +794,12 @@ static void answer_stat(struct sim_oracle *o, struct sim_ask *a)
     sim_answer_seen(o, a, o->model.gate);
 }
 
+/* What it says was judged when it came. */
+static void answer_forecast(struct sim_oracle *o, struct sim_ask *a)
+{
+    sim_answer_seen(o, a, a->req.topic == 0 ? o->model.gate : o->model.topics[a->topic].gate);
+}
+
 /* ---- Topics. */
 
 static void check_topic_number(struct sim_oracle *o, struct sim_ask *a, struct sim_topic *t)
@@ -950,6 +957,7 @@ static answer_fn *const answers[TR_OP_COUNT] = {
     [TR_OP_STAT_JOB] = answer_peek,
     [TR_OP_STAT_TOPIC] = answer_stat_topic,
     [TR_OP_STAT] = answer_stat,
+    [TR_OP_FORECAST] = answer_forecast,
     [TR_OP_HOLD_TOPIC] = answer_topic,
     [TR_OP_FIND_TOPIC] = answer_topic,
     [TR_OP_DROP_TOPIC] = answer_topic,

@@ -355,6 +355,9 @@ void sim_oracle_done(struct tr_req *r)
             page[i].key_len = sim_key_number(page[i].key, page[i].key_len); /* its number */
         }
     }
+    if (r->out.status == TARRY_OK && r->op == TR_OP_FORECAST) {
+        sim_check_forecast(o, a);
+    }
     o->queue[o->queued++] = a;
     if (o->nested != NULL) {
         o->nested(o->nested_ctx);

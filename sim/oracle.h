@@ -176,6 +176,8 @@ bool sim_answer_is_being_reserved(const struct sim_oracle *o, const struct sim_j
 void sim_answer_list(struct sim_oracle *o, struct sim_ask *a);
 /* check.c: takes from the facts which jobs a KICK has kicked. */
 void sim_check_kick(struct sim_oracle *o, struct sim_ask *a);
+/* forecast.c: inside `done`. */
+void sim_check_forecast(struct sim_oracle *o, const struct sim_ask *a);
 /* check.c: a lease of the one who asks ends within his margin, perhaps; or surely, and did so_us
  * ago. */
 bool sim_check_may_warn(const struct sim_oracle *o, const struct sim_ask *a);

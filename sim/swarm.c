@@ -62,9 +62,9 @@ static void draw_config(struct sim_params *p, struct tr_rng *rng)
     p->promote_slots = sim_dice(rng, 60) ? (unsigned)sim_between(rng, 1, 3) : 0;
     p->far_max = sim_spread(rng, 1, 200);
     p->cells_max = sim_dice(rng, 40) ? sim_spread(rng, 1, 60) : 1 << 20;
-    p->hour_us = sim_spread(rng, 1 * SEC, 3600 * SEC);
     p->merge_groups = (unsigned)sim_spread(rng, 1, 20);
     p->merge_waste = sim_spread(rng, 1, 256 * KIB);
+    p->hour_us = 3600 * sim_spread(rng, 300, 1 * SEC);
     p->checkpoint_us = sim_spread(rng, 5 * MS, 30 * SEC);
     p->idle_us = sim_spread(rng, 10 * MS, 10 * SEC);
     p->mem_bytes = 64 * KIB * KIB;
@@ -81,7 +81,7 @@ static void draw_ops(struct sim_params *p, struct tr_rng *rng)
         [TR_OP_STAT_JOB] = 6,   [TR_OP_STAT_TOPIC] = 4, [TR_OP_STAT] = 2,
         [TR_OP_HOLD_TOPIC] = 3, [TR_OP_FIND_TOPIC] = 2, [TR_OP_DROP_TOPIC] = 2,
         [TR_OP_CLOSE] = 2,      [TR_OP_NEXT_TOPIC] = 1, [TR_OP_LIST] = 4,
-        [TR_OP_PURGE] = 1,
+        [TR_OP_PURGE] = 1,      [TR_OP_FORECAST] = 3,
     };
 
     for (unsigned i = 0; i < TR_OP_COUNT; i++) {

@@ -337,6 +337,30 @@ static void draw_edit(struct sim_work *w, struct sim_ask *a)
     a->req.ttr_us = draw_ttr(w);
 }
 
+static void draw_forecast(struct sim_work *w, struct sim_ask *a, unsigned topic)
+{
+    uint64_t wall = w->oracle->model.now.wall_us;
+    uint64_t hour_us = w->params->hour_us;
+    uint64_t range =
+        sim_spread(&w->rng, hour_us / 3600, sim_dice(&w->rng, 30) ? TR_DELAY_MAX_US : 4 * hour_us);
+
+    a->req.from_us = sim_dice(&w->rng, 60) ? wall - sim_between(&w->rng, 0, 1000)
+                                           : wall + sim_spread(&w->rng, 1, 2 * hour_us);
+    a->req.until_us = (a->req.from_us > wall ? a->req.from_us : wall) + range;
+    a->req.step_us = range / sim_between(&w->rng, 1, 30) + 1;
+    if (sim_dice(&w->rng, 2)) {
+        a->wrong = true;
+        if (sim_dice(&w->rng, 30)) {
+            a->req.until_us = a->req.from_us;
+        } else { /* too many, or none */
+            a->req.step_us = range > 3600 * SEC ? range / TR_FORECAST_STEPS_MAX / 2 : 0;
+        }
+    }
+    if (sim_dice(&w->rng, 60)) {
+        sim_work_for_topic(w, a, topic);
+    }
+}
+
 static void draw_topic_op(struct sim_work *w, struct sim_ask *a, unsigned topic)
 {
     const struct sim_model *m = &w->oracle->model;
@@ -441,6 +465,9 @@ static void fill(struct sim_work *w, struct sim_ask *a, unsigned topic)
             (enum tr_job_state[]){TR_READY, TR_DELAYED, TR_DEAD}[tr_rng_below(&w->rng, 3)];
         a->req.order = sim_dice(&w->rng, 50) ? TR_ORDER_DUE : TR_ORDER_ID;
         sim_work_for_topic(w, a, topic);
+        return;
+    case TR_OP_FORECAST:
+        draw_forecast(w, a, topic);
         return;
     case TR_OP_PURGE:
     case TR_OP_STAT_TOPIC:

@@ -41,6 +41,7 @@
 
 #include "base/bytes.h"
 #include "base/err.h"
+#include "base/mutant.h"
 #include "engine/record.h"
 
 #include <assert.h>
@@ -373,6 +374,14 @@ static void make_way(struct tr_cells *c, uint64_t key)
     insert_ref(s.branch, s.ref + 1, left < LEAF ? key_of(&fresh->items[0]) : key, fresh);
 }
 
+static void tell(const struct tr_cells *c, uint32_t row, uint32_t when, int64_t more)
+{
+    if (c->watch != NULL && c->watch->row == row && when < c->watch->at &&
+        !TR_MUTANT(WATCH_IGNORED)) {
+        c->watch->changed(c->watch->ctx, when, more);
+    }
+}
+
 /* Adds to a cell, which is made if need be. */
 static void bump(struct tr_cells *c, uint32_t row, uint32_t when, uint32_t count)
 {
@@ -380,6 +389,7 @@ static void bump(struct tr_cells *c, uint32_t row, uint32_t when, uint32_t count
     struct item *item = find(c, key);
     struct spot s;
 
+    tell(c, row, when, count);
     if (item != NULL) {
         TR_CHECK(item->count <= UINT32_MAX - count);
         item->count += count;
@@ -494,6 +504,7 @@ static void lower(struct tr_cells *c, uint64_t key, uint32_t count)
 
     TR_CHECK(item != NULL);
     TR_CHECK(item->count >= count);
+    tell(c, item->row, item->when, -(int64_t)count);
     item->count -= count;
     if (item->count == 0) {
         remove_cell(c, key);

@@ -33,6 +33,15 @@ struct tr_cells_leaf;
 struct tr_cells_branch;
 struct tr_cells_top;
 
+/* Somebody adds up a row in slices, and wants to hear of what changes behind his back: the cells of
+ * the row before `at`. */
+struct tr_cells_watch {
+    uint32_t row;
+    uint64_t at;
+    void *ctx;
+    void (*changed)(void *ctx, uint32_t when, int64_t more);
+};
+
 struct tr_cells {
     struct tr_mem *mem;
     struct tr_cells_top *top; /* branches, in order */
@@ -43,8 +52,9 @@ struct tr_cells {
     uint64_t jobs;  /* counted now */
     uint64_t count; /* cells, of row 0 too */
     uint64_t count_max;
-    uint64_t hour_us; /* TR_CELL_HOUR_US; tests have shorter ones */
-    uint32_t day;     /* hours in a day */
+    uint64_t hour_us;             /* TR_CELL_HOUR_US; tests have shorter ones */
+    uint32_t day;                 /* hours in a day */
+    struct tr_cells_watch *watch; /* or NULL */
     uint32_t last_row;
 };
 

@@ -172,6 +172,8 @@ static enum tr_verdict execute(struct tr_engine *e, struct tr_req *r)
         return tr_listing_execute(e, r);
     case TR_OP_PURGE:
         return tr_purge_execute(e, r);
+    case TR_OP_FORECAST:
+        return tr_forecast_execute(e, r);
     default:
         return tr_view_execute(e, r);
     }
@@ -241,6 +243,7 @@ void tr_engine_submit(struct tr_engine *e, struct tr_req *r, struct tr_now now)
     r->out.cursor = (struct tr_cursor){0};
     r->out.existed = false;
     r->out.stat = (struct tr_topic_stat){0};
+    r->out.forecast = (struct tr_forecast_view){0};
     r->out.job = (struct tr_job_view){0};
     if (e->failed) {
         (void)tr_engine_finish(e, r, TARRY_EIO);
@@ -273,6 +276,7 @@ void tr_engine_abandon(struct tr_engine *e, struct tr_req *r, struct tr_now now)
     }
     tr_handout_cancel_wait(e, r);
     tr_listing_abandon(e, r);
+    tr_forecast_drop(e, r);
     r->busy = false;
 }
 
@@ -316,6 +320,7 @@ void tr_engine_fail(struct tr_engine *e, const char *why)
 
         unstall(e, r);
         tr_handout_cancel_wait(e, r);
+        tr_forecast_drop(e, r);
         (void)tr_engine_finish(e, r, TARRY_EIO);
     }
     tr_handout_fail(e);
@@ -529,6 +534,7 @@ static uint64_t next_turn(const struct tr_engine *e)
     at = min(at, e->idle_at);
     at = min(at, tr_load_next(e));
     at = min(at, tr_purge_next(e));
+    at = min(at, tr_forecast_next(e));
     at = min(at, e->promote.retry_at > e->now.boot_us ? e->promote.retry_at : TR_NEVER);
     at = min(at, e->merge.retry_at > e->now.boot_us ? e->merge.retry_at : TR_NEVER);
     return min(at, e->space.retry_at);
@@ -551,6 +557,7 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
     tr_handout_expire(e);
     tr_load_step(e);
     tr_listing_step(e);
+    tr_forecast_step(e);
     run_stalled(e);
     tr_handout_serve(e);
     tr_lookup_tidy(e);

@@ -275,22 +275,33 @@ static void forget_located(struct tr_engine *e)
 
 /* ---- the sweep ---- */
 
+/* The buffer has room for a block. */
+static bool make_room(struct tr_engine *e, struct tr_fetch_read *r, uint32_t len)
+{
+    uint8_t *buf;
+
+    if (r->room >= len) {
+        return true;
+    }
+    buf = tr_mem_stretch(e->mem, NULL, 0, len);
+    if (buf == NULL) {
+        return false;
+    }
+    if (r->buf != NULL) {
+        tr_mem_free(e->mem, r->buf, r->room);
+    }
+    r->buf = buf;
+    r->room = len;
+    return true;
+}
+
 static bool read_block(struct tr_engine *e, struct tr_group *g)
 {
     struct tr_fetch_read *r = &e->fetch.block;
     struct tr_run_block_stat stat = tr_run_footer_block(&g->footers[TR_GROUP_LIVE], g->next_block);
 
-    if (r->room < stat.len) {
-        uint8_t *buf = tr_mem_stretch(e->mem, NULL, 0, stat.len);
-
-        if (buf == NULL) {
-            return false;
-        }
-        if (r->buf != NULL) {
-            tr_mem_free(e->mem, r->buf, r->room);
-        }
-        r->buf = buf;
-        r->room = stat.len;
+    if (!make_room(e, r, stat.len)) {
+        return false;
     }
     r->group = g;
     r->page = g->next_block;
@@ -573,6 +584,41 @@ void tr_fetch_pull_begin(struct tr_engine *e, uint64_t from_us)
     e->fetch.pull_from = from_us;
 }
 
+/* ---- for the forecast ---- */
+
+bool tr_fetch_scan(struct tr_engine *e, struct tr_group *g, uint32_t block)
+{
+    struct tr_fetch_read *r = &e->fetch.scan;
+    struct tr_run_block_stat stat = tr_run_footer_block(&g->footers[TR_GROUP_LIVE], block);
+
+    if (!make_room(e, r, stat.len)) {
+        return false;
+    }
+    r->group = g;
+    r->page = block;
+    r->direct = false;
+    read_at(e, r, g->runs[TR_GROUP_LIVE].file, stat.off, stat.len);
+    return true;
+}
+
+static void scan_done(struct tr_engine *e, struct tr_fetch_read *r)
+{
+    const struct tr_run_footer *footer = &r->group->footers[TR_GROUP_LIVE];
+    struct tr_run_block_stat stat = tr_run_footer_block(footer, r->page);
+    bool ok = r->io.status == TARRY_OK && r->io.got == stat.len &&
+              tr_run_block(footer, r->page, r->buf, &e->forecast.records) == TARRY_OK;
+
+    if (!ok && !r->direct && !e->failed) {
+        r->direct = true;
+        read_at(e, r, r->group->runs[TR_GROUP_LIVE].file, stat.off, stat.len);
+        return;
+    }
+    if (!ok) {
+        tr_fetch_report(e, r->group, TR_GROUP_LIVE, stat.off);
+    }
+    tr_forecast_block(e, ok);
+}
+
 /* ---- before serving ---- */
 
 static int run_read(struct tr_engine *e, int file, uint64_t off, void *buf, uint32_t len)
@@ -677,6 +723,7 @@ void tr_fetch_fini(struct tr_engine *e)
     }
     drop(e, &e->fetch.pull);
     drop(e, &e->fetch.block);
+    drop(e, &e->fetch.scan);
 }
 
 bool tr_fetch_owns(const struct tr_engine *e, const struct tr_io *io)
@@ -700,6 +747,8 @@ void tr_fetch_io_done(struct tr_engine *e, struct tr_io *io)
         e->moved = true;
     } else if (r == &e->fetch.block) {
         block_done(e, r);
+    } else if (r == &e->fetch.scan) {
+        scan_done(e, r);
     } else if (r == &e->fetch.pull) {
         pull_done(e, r);
     } else {

@@ -8,7 +8,7 @@
  *     change.c    requests that change jobs: record, log, state, schedule
  *     handout.c   reserve, waiters, leases
  *     lookup.c    jobs that are named by key
- *     view.c      requests that only look
+ *     view.c      requests that only look; forecast.c how many jobs are due when
  *     read.c      bodies that are not in memory
  *     load.c      what leaves memory and what comes back
  *     fetch.c     the same from run files
@@ -229,6 +229,7 @@ struct tr_fetch {
     struct tr_fetch_read seeks[TR_FETCH_SEEKS];
     struct tr_fetch_read pull;
     struct tr_fetch_read block;
+    struct tr_fetch_read scan;   /* for the forecast */
     unsigned reads;              /* in flight */
     struct tr_run_block records; /* of the block in hand: */
     bool taking;                 /* there is one, */
@@ -312,6 +313,40 @@ struct tr_purge {
     bool waits;             /* for what is being read or written */
 };
 
+enum tr_scan_step { TR_SCAN_NOT, TR_SCAN_MEMORY, TR_SCAN_TABLE, TR_SCAN_RUNS };
+
+/* The forecast; see forecast.c. */
+struct tr_forecast {
+    struct tr_req *req; /* that is being answered, or NULL; */
+    bool begun;         /* its cells are being added up: */
+    uint32_t row;
+    struct tr_cells_watch hours;
+    struct tr_cells_walk hour_walk;
+    struct tr_cells_watch seconds;
+    struct tr_cells_walk second_walk;
+    uint64_t fine_us;  /* seconds count up to here */
+    bool again;        /* it must begin anew: */
+    uint64_t least_us; /* with steps of at least this, */
+    bool whole_day;    /* from the beginning of the day on, */
+    bool whole_minute; /* or of the minute, */
+    bool no_fine;      /* or without seconds */
+    struct tr_forecast_view view;
+    uint64_t counts[TR_FORECAST_STEPS_MAX + 2];
+
+    enum tr_scan_step step;
+    uint64_t scan_us;       /* jobs due from here on are looked for: */
+    size_t at;              /* in memory, */
+    struct tr_far_walk far; /* in the table, */
+    uint64_t group_no;      /* in this group, */
+    uint32_t block;
+    uint64_t done[TR_GROUPS_MAX]; /* but not in these any more */
+    unsigned done_count;
+    struct tr_run_block records; /* of the block in hand, */
+    bool taking;                 /* if there is one */
+    uint64_t used_us;            /* boot: when the table was last asked for, */
+    uint64_t lost_us;            /* and when it was lost, or TR_NEVER */
+};
+
 struct tr_engine {
     struct tr_engine_config config;
     struct tr_mem *mem;
@@ -329,6 +364,7 @@ struct tr_engine {
     struct tr_retire retire;
     struct tr_listing listing;
     struct tr_purge purge;
+    struct tr_forecast forecast;
     struct tr_clock clock;
     struct tr_now now;
 
@@ -557,6 +593,15 @@ enum tr_verdict tr_purge_execute(struct tr_engine *e, struct tr_req *r);
 void tr_purge_step(struct tr_engine *e);
 uint64_t tr_purge_next(const struct tr_engine *e); /* boot: when it wants a turn */
 void tr_purge_fini(struct tr_engine *e);
+/* Reads a block of a live run for the forecast. False: no memory. */
+bool tr_fetch_scan(struct tr_engine *e, struct tr_group *g, uint32_t block);
+
+/* forecast.c */
+enum tr_verdict tr_forecast_execute(struct tr_engine *e, struct tr_req *r);
+void tr_forecast_drop(struct tr_engine *e, const struct tr_req *r); /* if it is being answered */
+void tr_forecast_step(struct tr_engine *e);
+uint64_t tr_forecast_next(const struct tr_engine *e);   /* boot: when it wants a turn */
+void tr_forecast_block(struct tr_engine *e, bool good); /* it was read, into forecast.records */
 
 /* promote.c */
 void tr_promote_step(struct tr_engine *e);

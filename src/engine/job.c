@@ -353,6 +353,27 @@ struct tr_job *tr_jobs_next(const struct tr_jobs *js, size_t *at)
     return NULL;
 }
 
+bool tr_jobs_walk(const struct tr_jobs *js, size_t *at, const struct tr_job **job)
+{
+    const struct tr_job_chunk *chunk;
+    size_t nth = *at % CHUNK_JOBS;
+
+    *job = NULL;
+    if (*at >= js->chunk_count * CHUNK_JOBS) {
+        return false;
+    }
+    chunk = js->chunks[*at / CHUNK_JOBS];
+    if (chunk == NULL || chunk->used == 0) {
+        *at += CHUNK_JOBS - nth;
+        return true;
+    }
+    (*at)++;
+    if (chunk->jobs[nth].rid != 0) {
+        *job = &chunk->jobs[nth];
+    }
+    return true;
+}
+
 bool tr_jobs_ok(const struct tr_jobs *js)
 {
     size_t at = 0;

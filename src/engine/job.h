@@ -149,6 +149,10 @@ void tr_job_place(struct tr_job *job, struct tr_slot *slot, uint64_t off, uint32
  * the job itself. */
 struct tr_job *tr_jobs_next(const struct tr_jobs *js, size_t *at);
 
+/* The same place by place: *job is NULL if nothing is there. False at the end. Jobs may come and go
+ * between two calls. */
+bool tr_jobs_walk(const struct tr_jobs *js, size_t *at, const struct tr_job **job);
+
 bool tr_jobs_ok(const struct tr_jobs *js);
 
 #endif

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "engine/cells.h"
+#include "engine/fine.h"
 #include "engine/job.h"
 #include "engine/keys.h"
 #include "engine/record.h"
@@ -39,7 +40,8 @@ struct tr_state {
     struct tr_freeze *freeze; /* a checkpoint in the making wants to hear of changes; or NULL */
     struct tr_jobs jobs;
     struct tr_topics topics;
-    struct tr_cells cells; /* of the forecast */
+    struct tr_cells cells; /* of the forecast: hours, */
+    struct tr_fine fine;   /* and what is finer */
     struct tr_dropped drops[TR_TALLY_DROPS];
     unsigned drop_count;
     struct tr_keys keys;

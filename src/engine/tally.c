@@ -112,10 +112,26 @@ int tr_tally_check(struct tr_state *s, const struct tr_tally *from, const struct
     return counts(to) ? tr_tally_kind(s, to->topic, to->due_us, &any) : TARRY_OK;
 }
 
+static void shift_fine(struct tr_fine *f, const struct tr_tally *from, const struct tr_tally *to)
+{
+    if (from != NULL) {
+        tr_fine_sub(f, from);
+    }
+    if (to != NULL) {
+        tr_fine_add(f, to);
+    }
+}
+
 void tr_tally_shift(struct tr_state *s, const struct tr_tally *from, const struct tr_tally *to)
 {
-    if (s->recells || (counts(from) && counts(to) && from->topic == to->topic &&
-                       when_of(s, from) == when_of(s, to))) {
+    if (s->recells) {
+        return;
+    }
+    if (s->fine.on) {
+        shift_fine(&s->fine, from, to);
+    }
+    if (counts(from) && counts(to) && from->topic == to->topic &&
+        when_of(s, from) == when_of(s, to)) {
         return;
     }
     if (counts(from)) {
@@ -170,6 +186,9 @@ bool tr_tally_drop(struct tr_state *s, unsigned *work)
                 tr_freeze_dropped(s->freeze, d, &cell);
             }
             TR_CHECK(!tr_cells_drop(&s->cells, d->row, &one)); /* that was one of them */
+        }
+        if (s->fine.on && !s->fine.lost && !tr_cells_drop(&s->fine.cells, d->row, work)) {
+            return false;
         }
         s->drop_count--;
         memmove(d, d + 1, s->drop_count * sizeof *d);

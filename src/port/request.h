@@ -40,6 +40,7 @@ enum tr_op {
     TR_OP_STAT_JOB,   /* id -> job without body, name of its topic */
     TR_OP_STAT_TOPIC, /* topic -> stat, name */
     TR_OP_STAT,       /* -> total */
+    TR_OP_FORECAST,   /* topic (0: all), from_us, until_us, step_us -> forecast */
     TR_OP_HOLD_TOPIC, /* name, hold -> topic: makes it if need be, keeps it while held */
     TR_OP_FIND_TOPIC, /* name -> topic; TARRY_ENOTFOUND when there is none */
     TR_OP_DROP_TOPIC, /* topic, hold: undoes one HOLD_TOPIC */
@@ -134,6 +135,25 @@ struct tr_topic_stat {
     uint64_t pause_left_us; /* 0: not paused */
 };
 
+enum { TR_FORECAST_STEPS_MAX = 2000 };
+
+/*
+ * How many live, not dead jobs are due in each step. Times and steps are multiples of the
+ * resolution, so the first step may begin before what was asked for, and the last one may be
+ * shorter than the others. What is due before from_us is not counted: as a rule that is the second
+ * of now, or later if that was asked for; when so much is pending that it can only be told by day
+ * (or hour, or minute), it is the beginning of that day.
+ */
+struct tr_forecast_view {
+    uint64_t resolution_us; /* a second, minute, hour or day */
+    uint64_t first_us;      /* where the first step begins */
+    uint64_t from_us;
+    uint64_t until_us; /* where the last one ends */
+    uint64_t step_us;
+    unsigned count; /* steps */
+    const uint64_t *counts;
+};
+
 struct tr_req;
 typedef void tr_req_done_fn(struct tr_req *r);
 
@@ -155,7 +175,10 @@ struct tr_req {
     uint64_t holder; /* a connection, not 0; or 0: a lease that outlives connections and restarts */
     uint64_t lease;
     uint64_t delay_us;
-    uint64_t at_us; /* not 0: absolute, instead of delay_us; the past means now */
+    uint64_t at_us;   /* not 0: absolute, instead of delay_us; the past means now */
+    uint64_t from_us; /* FORECAST: the past means now */
+    uint64_t until_us;
+    uint64_t step_us; /* at most TR_FORECAST_STEPS_MAX of them */
     uint64_t wait_us;
     uint64_t warn_us; /* RESERVE with a holder: TARRY_ESOON as soon as nothing can be handed out
                          and a lease of this holder ends within so long; 0: never */
@@ -187,6 +210,7 @@ struct tr_req {
         struct tr_topic_stat stat;
         const struct tr_job_view *jobs; /* LIST: `number` of them, in order, without bodies */
         struct tr_cursor cursor;        /* LIST */
+        struct tr_forecast_view forecast;
     } out;
 
     /* The engine's. */

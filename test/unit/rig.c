@@ -198,6 +198,10 @@ static void on_done(struct tr_req *r)
         assert_true(r->out.job.body_len <= RIG_BODY_MAX);
         memcpy(a->body, r->out.job.body, r->out.job.body_len);
     }
+    for (unsigned i = 0; i < r->out.forecast.count; i++) {
+        assert_true(i < RIG_COUNTS_MAX);
+        a->counts[i] = r->out.forecast.counts[i];
+    }
     if (r->out.status == TARRY_OK && r->out.name != NULL) {
         assert_true(r->out.name_len < sizeof a->name);
         memcpy(a->name, r->out.name, r->out.name_len);

@@ -20,7 +20,7 @@
 #define RIG_NO_FAR_US (UINT64_MAX / 4) /* config.near_us: all jobs stay in memory */
 #define RIG_TTR_US (10 * RIG_SECOND)
 
-enum { RIG_BODY_MAX = 20000, RIG_NOTE_MAX = 512, RIG_TEXT_MAX = 1 << 18 };
+enum { RIG_BODY_MAX = 20000, RIG_COUNTS_MAX = 200, RIG_NOTE_MAX = 512, RIG_TEXT_MAX = 1 << 18 };
 
 struct rig {
     struct tr_mem mem;
@@ -51,6 +51,7 @@ struct ask {
     char name[256];   /* copy of out.name */
     uint8_t body[RIG_BODY_MAX];
     bool has_body;
+    uint64_t counts[RIG_COUNTS_MAX]; /* copy of out.forecast.counts */
 };
 
 void rig_init(struct rig *rig);
