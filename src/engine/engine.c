@@ -339,9 +339,7 @@ static void place(struct tr_engine *e, const struct tr_placed *p)
     e->log.tail->last_rid = p->rid > e->log.tail->last_rid ? p->rid : e->log.tail->last_rid;
     tr_job_unplace(job, e->log.flight.no); /* a RELOG takes the place of the old record */
     tr_job_place(job, e->log.tail, e->log.flight_off + TR_FRAME_HEAD + p->off, p->len);
-    if (tr_load_far(e, job)) {
-        tr_load_send_far(e, job);
-    } else if (e->state.jobs.body_bytes > e->config.body_cache_bytes) {
+    if (!tr_load_placed(e, job) && e->state.jobs.body_bytes > e->config.body_cache_bytes) {
         tr_jobs_drop_body(&e->state.jobs, job);
     }
 }

@@ -178,7 +178,9 @@ struct tr_load {
     uint32_t pull_topic;      /* whose first far jobs are being looked for, or 0: */
     struct tr_far_walk pull;  /* so far, */
     unsigned pull_count;      /* and these; */
-    int pull_error;           /* why they cannot be had, or TARRY_OK */
+    uint32_t error_topic;     /* whose first ones cannot be had, or 0; */
+    int pull_error;           /* why; */
+    uint64_t error_until;     /* boot: who asks later asks anew */
     struct tr_pulled {
         uint64_t rid;
         uint64_t due_us;
@@ -513,6 +515,8 @@ bool tr_load_show_far(const struct tr_engine *e, struct tr_req *r);
 TR_MUST_USE int tr_load_first(struct tr_engine *e, struct tr_topic *t, struct tr_job **job);
 bool tr_load_far(const struct tr_engine *e, const struct tr_job *job); /* need not be in memory */
 void tr_load_send_far(struct tr_engine *e, struct tr_job *job);        /* if it need not be */
+/* Its record has its place. True: it left memory. */
+bool tr_load_placed(struct tr_engine *e, struct tr_job *job);
 /* A record has come. TARRY_ENOTFOUND: it is not the one any more. */
 void tr_load_done(struct tr_engine *e, const struct tr_read *read, int status);
 /* Asks for the record of a far job. TARRY_EFULL: later; TARRY_ENOMEM, TARRY_ENOSPC: when others are

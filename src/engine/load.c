@@ -101,6 +101,26 @@ void tr_load_send_far(struct tr_engine *e, struct tr_job *job)
     }
 }
 
+static void visits(struct tr_engine *e, struct tr_job *job)
+{
+    if (job->due_us >= e->load.horizon_us && tr_list_empty(&job->visit)) {
+        job->visit_us = e->now.boot_us;
+        tr_list_append(&e->load.visitors, &job->visit);
+    }
+}
+
+bool tr_load_placed(struct tr_engine *e, struct tr_job *job)
+{
+    if (tr_load_far(e, job)) {
+        tr_load_send_far(e, job);
+        return true;
+    }
+    if (is_pulled(e, job) || behind_front(e, job)) {
+        visits(e, job); /* it may leave when the search is over */
+    }
+    return false;
+}
+
 /* Those who came long enough ago go, if they are still what they were. */
 static void send_visitors(struct tr_engine *e)
 {
@@ -114,6 +134,10 @@ static void send_visitors(struct tr_engine *e)
         }
         (void)tr_engine_spend(e);
         tr_list_remove(&job->visit);
+        if (is_pulled(e, job)) {
+            visits(e, job); /* the search might have passed it: a little later, then */
+            continue;
+        }
         if (behind_front(e, job)) {
             e->load.front_topic = 0; /* from now on not all of them are here */
         }
@@ -122,14 +146,6 @@ static void send_visitors(struct tr_engine *e)
 }
 
 /* ---- coming ---- */
-
-static void visits(struct tr_engine *e, struct tr_job *job)
-{
-    if (job->due_us >= e->load.horizon_us) {
-        job->visit_us = e->now.boot_us;
-        tr_list_append(&e->load.visitors, &job->visit);
-    }
-}
 
 int tr_load_start(struct tr_engine *e, uint64_t rid)
 {
@@ -427,6 +443,8 @@ static bool pull_ends(struct tr_engine *e)
         }
         if (err != TARRY_OK) {
             l->pull_error = err;
+            l->error_topic = l->pull_topic;
+            l->error_until = e->now.boot_us + VISIT_US;
             return true;
         }
     }
@@ -498,10 +516,11 @@ int tr_load_first(struct tr_engine *e, struct tr_topic *t, struct tr_job **job)
         return err;
     }
     *job = NULL;
-    if (l->pull_topic == 0 && l->pull_error != TARRY_OK) {
-        err = l->pull_error;
-        l->pull_error = TARRY_OK;
-        return err;
+    if (l->pull_topic == 0 && l->error_topic == t->number) {
+        l->error_topic = 0;
+        if (l->error_until > e->now.boot_us) { /* else who waited for it has gone */
+            return l->pull_error;
+        }
     }
     if (l->pull_topic == 0) {
         l->pull_topic = t->number;

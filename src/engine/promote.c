@@ -118,6 +118,17 @@ static void call(struct tr_engine *e, enum tr_promote_step step, void (*what)(vo
     send(e, step, (struct tr_io){.op = TR_IO_CALL, .call = what, .buf = &e->promote});
 }
 
+static void read_slot(struct tr_engine *e, enum tr_io_op op)
+{
+    struct tr_promote *p = &e->promote;
+
+    p->slots[p->at]->readers++;
+    send(
+        e, TR_PROMOTE_READ,
+        (struct tr_io){
+            .op = op, .file = p->slots[p->at]->file, .len = p->slot_bytes, .buf = p->bytes[p->at]});
+}
+
 void tr_promote_read(struct tr_engine *e)
 {
     struct tr_promote *p = &e->promote;
@@ -127,12 +138,27 @@ void tr_promote_read(struct tr_engine *e)
         tr_promote_give_up(e, TARRY_ENOMEM);
         return;
     }
-    p->slots[p->at]->readers++;
-    send(e, TR_PROMOTE_READ,
-         (struct tr_io){.op = TR_IO_READ,
-                        .file = p->slots[p->at]->file,
-                        .len = p->slot_bytes,
-                        .buf = p->bytes[p->at]});
+    read_slot(e, TR_IO_READ);
+}
+
+/* The slot's bytes, or what is wrong with them. An error is looked at twice, the second time around
+ * the page cache; then what is in the slot can be read record by record, perhaps. */
+static void slot_read(struct tr_engine *e, const struct tr_io *io)
+{
+    struct tr_promote *p = &e->promote;
+    bool ok = io->status == TARRY_OK && io->got == p->slot_bytes;
+
+    p->slots[p->at]->readers--;
+    if (!ok && io->op == TR_IO_READ && !e->failed) {
+        read_slot(e, TR_IO_READ_DIRECT);
+    } else if (!ok) {
+        p->slots[p->at]->stuck = true;
+        tr_promote_give_up(e, TARRY_EIO);
+    } else if (++p->at < p->slot_count) {
+        tr_promote_read(e);
+    } else {
+        call(e, TR_PROMOTE_SORT, tr_promote_sort);
+    }
 }
 
 static int *file_of(struct tr_promote *p, bool side)
@@ -334,21 +360,6 @@ static void run_filled(struct tr_engine *e)
         tr_promote_give_up(e, TARRY_EDAMAGED);
     } else {
         write_some(e, TR_PROMOTE_RUN_WRITE, false);
-    }
-}
-
-static void slot_read(struct tr_engine *e, const struct tr_io *io)
-{
-    struct tr_promote *p = &e->promote;
-
-    p->slots[p->at]->readers--;
-    if (io->status != TARRY_OK || io->got != p->slot_bytes) {
-        p->slots[p->at]->stuck = true; /* what is in it can be read record by record, perhaps */
-        tr_promote_give_up(e, TARRY_EIO);
-    } else if (++p->at < p->slot_count) {
-        tr_promote_read(e);
-    } else {
-        call(e, TR_PROMOTE_SORT, tr_promote_sort);
     }
 }
 

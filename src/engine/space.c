@@ -315,6 +315,12 @@ static void recall_some(struct tr_engine *e)
     tr_far_walk_end(&sp->far); /* if some were sent away meanwhile, it begins anew */
 }
 
+static void drop_victim(struct tr_engine *e)
+{
+    e->space.victim = NULL;
+    tr_far_walk_end(&e->space.far);
+}
+
 /* Records gather, so that little is lost to padding; when all have been asked for, they go. */
 static void relog_some(struct tr_engine *e)
 {
@@ -326,7 +332,11 @@ static void relog_some(struct tr_engine *e)
         if (job->relogging) {
             break;
         }
-        if (!has_room(e, job) || !tr_engine_charge(e, RELOG_UNITS)) {
+        if (!has_room(e, job)) {
+            drop_victim(e); /* perhaps a promotion makes some: it does not begin beside this */
+            return;
+        }
+        if (!tr_engine_charge(e, RELOG_UNITS)) {
             return;
         }
         if (job->body != NULL) {
@@ -429,8 +439,7 @@ static void choose_victim(struct tr_engine *e)
 
     if (sp->victim != NULL &&
         (sp->victim->state != TR_SLOT_SEALED || sp->victim->live == 0 || sp->victim->stuck)) {
-        sp->victim = NULL;
-        tr_far_walk_end(&sp->far);
+        drop_victim(e);
     }
     if (sp->victim != NULL || !can_pay(e) || has_empty(e) ||
         (e->promote.step != TR_PROMOTE_IDLE && !e->promote.merge)) {

@@ -276,6 +276,64 @@ static void test_load_clock_steps(void **state)
     rig_fini(&rig);
 }
 
+static struct ask first_delayed(uint32_t t)
+{
+    struct ask a = rig_ask(TR_OP_PEEK_FIRST);
+
+    a.req.topic = t;
+    a.req.state = TR_DELAYED;
+    return a;
+}
+
+/* A job that came while the first of its topic were in memory leaves a little later. */
+static void test_load_leaves_after_a_search(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    struct ask peek = first_delayed(t);
+
+    (void)state;
+    for (unsigned i = 0; i < 10; i++) {
+        (void)rig_push(&rig, t, 2 * HOUR);
+    }
+    for (unsigned i = 0; i < 20; i++) { /* somebody polls */
+        peek = first_delayed(t);
+        assert_int_equal(rig_do(&rig, &peek), TARRY_OK);
+        (void)rig_push(&rig, t, HOUR);
+        rig_pass(&rig, RIG_SECOND / 2);
+    }
+    rig_pass(&rig, 3 * RIG_SECOND);
+    assert_int_equal(stat(&rig).far, 30);
+    rig_fini(&rig);
+}
+
+/* Who asks for another topic does not hear why the search for this one ended. */
+static void test_load_error_of_another_topic(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    uint32_t other = rig_hold(&rig, "other");
+    uint64_t limit = rig.mem.limit_bytes;
+    struct ask peek = first_delayed(t);
+
+    (void)state;
+    for (unsigned i = 0; i < 10; i++) {
+        (void)rig_push(&rig, t, HOUR);
+        (void)rig_push(&rig, other, HOUR);
+    }
+    rig.mem.limit_bytes = rig.mem.used_bytes;
+    rig_submit(&rig, &peek);
+    tr_engine_abandon(rig.e, &peek.req, rig.now);
+    (void)rig_settle(&rig);
+    rig.mem.limit_bytes = limit;
+    peek = first_delayed(other);
+    assert_int_equal(rig_do(&rig, &peek), TARRY_OK);
+    rig_pass(&rig, 10 * RIG_SECOND); /* an old one is not told either */
+    peek = first_delayed(t);
+    assert_int_equal(rig_do(&rig, &peek), TARRY_OK);
+    rig_fini(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -288,6 +346,8 @@ int main(void)
         cmocka_unit_test(test_load_slots_are_written_again),
         cmocka_unit_test(test_load_damage_is_told_and_tried_again),
         cmocka_unit_test(test_load_clock_steps),
+        cmocka_unit_test(test_load_leaves_after_a_search),
+        cmocka_unit_test(test_load_error_of_another_topic),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -272,6 +272,37 @@ static void test_promote_files_at_start(void **state)
     rig_fini(&rig);
 }
 
+/* A read that fails once is tried again around the cache: no slot is left out. */
+static void test_promote_read_error(void **state)
+{
+    struct rig rig;
+    uint32_t t;
+    struct sim_faults *faults;
+
+    (void)state;
+    rig_init(&rig);
+    rig.config.near_us = 60 * RIG_SECOND;
+    rig.config.promote_slots = 4;
+    rig.config.slots_max = 16;
+    rig.config.idle_us = 10 * RIG_SECOND;
+    rig_open(&rig);
+    t = rig_hold(&rig, "t");
+    for (unsigned i = 0; i < 60; i++) {
+        (void)rig_push_body(&rig, t, HOUR, 1000);
+    }
+    rig_pass(&rig, 9 * RIG_SECOND);
+    assert_int_equal(stat(&rig).promotions, 0);
+    faults = sim_disk_faults(rig.disk);
+    faults->only = "w.";
+    faults->fail_at = 1;
+    faults->fail_code = TARRY_EIO;
+    rig_pass(&rig, 60 * RIG_SECOND);
+    assert_int_equal(faults->fail_hits, 1);
+    assert_int_equal(stat(&rig).promotions, 1);
+    assert_true(stat(&rig).runs >= 30);
+    rig_fini(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -282,6 +313,7 @@ int main(void)
         cmocka_unit_test(test_promote_keeps_changes),
         cmocka_unit_test(test_promote_crash_after_each),
         cmocka_unit_test(test_promote_files_at_start),
+        cmocka_unit_test(test_promote_read_error),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
