@@ -65,6 +65,8 @@
     X(KEY_NOT_MET, "R33", "keys that a start meets in the log do not count", "state.c:add_job", "keys", 500) \
     X(KEYS_NOT_TIDIED, "R33", "entries of jobs that are gone stay", "lookup.c:tr_lookup_tidy", "keys", 500) \
     X(KEY_NOT_PROMOTED, "R33", "the sidecar of a promotion has no keys", "promote_make.c:tr_promote_note", "keys", 2000) \
+    X(ABSORBED_LATE, "R25", "a job that changed after a promotion took it is altered no more", "state.c:tr_state_absorb", "merge", 2000) \
+    X(SLOT_BEFORE_RUN, "R25", "a start believes a record in a slot though a run has a newer one", "replay.c:has", "merge", 5000) \
     X(MERGE_FREED_EARLY, "R10", "groups that were merged go before the manifest is durable", "promote.c:files_done", "merge", 2000) \
     X(MERGE_UNSYNCED, "R24", "a merge leaves out jobs whose deaths are not durable", "merge.c:tr_merge_rids", "merge", 5000) \
     X(MERGE_DROPS_LOCATED, "R23", "a merge leaves out jobs that somebody asks for", "merge.c:in_run", "merge", 2000) \

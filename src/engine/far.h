@@ -30,7 +30,6 @@ struct tr_far_entry {
     bool bad : 1;     /* it cannot be read: reported, and left alone */
     bool located : 1; /* its record is in a run: it is here only because somebody asked */
     unsigned cell : 2;
-    bool again : 1; /* replay: the record was written again (RELOG) */
 };
 
 /* Neighbours, in the order of their rids. */

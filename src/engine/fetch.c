@@ -655,11 +655,10 @@ static int run_row(struct tr_engine *e, struct tr_fetch_read *r, struct tr_side_
     return err == TARRY_ENOTFOUND && r->section != TR_SIDE_R ? TARRY_EDAMAGED : err;
 }
 
-int tr_fetch_locate_now(struct tr_engine *e, uint64_t rid)
+int tr_fetch_find_now(struct tr_engine *e, uint64_t rid, struct tr_far_entry *entry)
 {
     struct tr_fetch_read *r = &e->fetch.pull;
     struct tr_side_job key = {.rid = rid};
-    struct tr_far_entry entry;
     struct tr_side_row row;
     int err;
 
@@ -682,10 +681,17 @@ int tr_fetch_locate_now(struct tr_engine *e, uint64_t rid)
                         tr_sidecar_off(&r->group->side, r->section, r->page));
     }
     if (err == TARRY_OK) {
-        entry = tr_fetch_entry(r->group, &row.job);
-        err = tr_state_locate(&e->state, rid, &entry);
+        *entry = tr_fetch_entry(r->group, &row.job);
     }
     return err;
+}
+
+int tr_fetch_locate_now(struct tr_engine *e, uint64_t rid)
+{
+    struct tr_far_entry entry;
+    int err = tr_fetch_find_now(e, rid, &entry);
+
+    return err == TARRY_OK ? tr_state_locate(&e->state, rid, &entry) : err;
 }
 
 /* ---- turns ---- */

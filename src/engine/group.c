@@ -118,6 +118,9 @@ void tr_group_free(struct tr_groups *gs, struct tr_group *g)
         }
     }
     tr_sidecar_fini(&g->side);
+    if (g->has_read) {
+        tr_bitmap_fini(&g->has);
+    }
     gs->table[g->index] = NULL;
     tr_mem_free(gs->mem, g, sizeof *g);
 }

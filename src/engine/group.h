@@ -12,6 +12,7 @@
  * of the runs are in memory while the group is in use. See group.c.
  */
 
+#include "base/bitmap.h"
 #include "base/check.h"
 #include "base/mem.h"
 #include "engine/manifest.h"
@@ -38,15 +39,17 @@ struct tr_group {
     struct tr_run_footer footers[TR_GROUP_RUNS];
     int side_file; /* -1: not open */
     struct tr_sidecar side;
-    uint32_t longest;    /* block of both, bytes */
-    uint32_t next_block; /* of the live run: in those before it nothing is left to load */
-    unsigned readers;    /* of the sidecar */
-    uint64_t alive;      /* of the rids that it covers, when they were last counted, or fewer */
-    bool leaving;        /* nobody begins to read it: the next manifest is without it, */
-    bool replaced;       /* or this one is: it goes when the last one has left it */
-    bool merging;        /* it is an input of the merge under way */
-    bool hollow;         /* none of its jobs is alive, only such whose records are in slots */
-    bool stuck;          /* a live record in it cannot be read, so it is not merged */
+    uint32_t longest;     /* block of both, bytes */
+    uint32_t next_block;  /* of the live run: in those before it nothing is left to load */
+    unsigned readers;     /* of the sidecar */
+    uint64_t alive;       /* of the rids that it covers, when they were last counted, or fewer */
+    bool leaving;         /* nobody begins to read it: the next manifest is without it, */
+    bool replaced;        /* or this one is: it goes when the last one has left it */
+    bool merging;         /* it is an input of the merge under way */
+    bool hollow;          /* none of its jobs is alive, only such whose records are in slots */
+    bool has_read;        /* at a start: */
+    struct tr_bitmap has; /* the rids in it */
+    bool stuck;           /* a live record in it cannot be read, so it is not merged */
 };
 
 struct tr_groups {

@@ -541,6 +541,7 @@ void tr_fetch_fini(struct tr_engine *e);
 /* TARRY_EFULL: it is on its way; TARRY_ENOTFOUND; TARRY_EDAMAGED: it cannot be found. */
 TR_MUST_USE int tr_fetch_locate(struct tr_engine *e, uint64_t rid);
 TR_MUST_USE int tr_fetch_locate_now(struct tr_engine *e, uint64_t rid); /* before serving */
+TR_MUST_USE int tr_fetch_find_now(struct tr_engine *e, uint64_t rid, struct tr_far_entry *entry);
 /* The record of a far job that has an entry, from its bytes. */
 TR_MUST_USE int tr_fetch_decode(struct tr_engine *e, uint64_t rid, const uint8_t *bytes,
                                 struct tr_record *rec);
@@ -628,9 +629,10 @@ TR_MUST_USE int tr_regroup_open(struct tr_engine *e);   /* the groups of the man
 TR_MUST_USE int tr_regroup_check(struct tr_engine *e);  /* is anybody missing? */
 TR_MUST_USE int tr_regroup_dead(struct tr_engine *e);   /* dead ones come into memory */
 TR_MUST_USE int tr_regroup_settle(struct tr_engine *e); /* copies in slots do not count */
-void tr_regroup_count(struct tr_engine *e);             /* who is only in runs */
-TR_MUST_USE int tr_regroup_cells(struct tr_engine *e);  /* if the checkpoint has none */
-TR_MUST_USE int tr_regroup_clean(struct tr_engine *e);  /* files of other groups go */
+TR_MUST_USE int tr_regroup_has(struct tr_engine *e, uint64_t rid, bool *has); /* a run has it */
+void tr_regroup_count(struct tr_engine *e);            /* who is only in runs */
+TR_MUST_USE int tr_regroup_cells(struct tr_engine *e); /* if the checkpoint has none */
+TR_MUST_USE int tr_regroup_clean(struct tr_engine *e); /* files of other groups go */
 
 /* retire.c */
 void tr_retire_step(struct tr_engine *e);

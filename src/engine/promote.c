@@ -62,9 +62,7 @@ static void drop_sources(struct tr_engine *e)
         p->streams[i].buf = NULL;
     }
     drop(e, p->scratch, p->room * sizeof *p->scratch);
-    drop(e, p->changes, p->change_room * sizeof *p->changes);
     p->scratch = NULL;
-    p->changes = NULL;
 }
 
 /* Gives all memory back. */
@@ -81,6 +79,7 @@ void tr_promote_clear(struct tr_engine *e)
         tr_bitmap_fini(&p->taken);
     }
     drop(e, p->chosen, p->room * sizeof *p->chosen);
+    drop(e, p->changes, p->change_room * sizeof *p->changes);
     drop(e, p->side_jobs, p->room * sizeof *p->side_jobs);
     drop(e, p->buf, p->buf_room);
     if (p->writing_run) {
@@ -431,32 +430,47 @@ static void leave_rest(struct tr_engine *e)
 
 /* ---- the switch ---- */
 
-/* Forgets a far entry of the slot: the run has it. */
-static void switch_far(struct tr_engine *e, const struct tr_chosen *c)
+/* Forgets a far entry of the slot: the run has it. False: it is being loaded, and comes into memory
+ * first. */
+static bool switch_far(struct tr_engine *e, const struct tr_chosen *c)
 {
     struct tr_promote *p = &e->promote;
     const struct tr_far_entry *entry = tr_far_find(&e->state.jobs.far, c->rid);
 
-    if (entry != NULL && entry->slot == p->slots[c->slot]->number && !entry->loading) {
-        tr_state_far_to_run(&e->state, c->rid);
+    if (entry == NULL || entry->slot != p->slots[c->slot]->number) {
+        return true;
     }
+    if (entry->loading) {
+        return false;
+    }
+    tr_state_far_to_run(&e->state, c->rid);
+    return true;
 }
 
-static void switch_one(struct tr_engine *e, const struct tr_chosen *c)
+/* From now on nobody who is in the run has its place elsewhere: a start relies on that (regroup.c).
+ * What the run took in of changes is no change any more. */
+static bool switch_one(struct tr_engine *e, const struct tr_chosen *c)
 {
     struct tr_promote *p = &e->promote;
     struct tr_slot *run = &p->group->runs[c->dead ? TR_GROUP_DEAD : TR_GROUP_LIVE];
     struct tr_job *job = tr_jobs_by_rid(&e->state.jobs, c->rid);
 
     if (c->bad || !tr_bitmap_test(&e->state.jobs.alive, c->rid)) {
-        return;
+        return true;
     }
     if (job == NULL) {
-        switch_far(e, c);
-    } else if (job->slot == p->slots[c->slot] && !job->relogging) {
+        return switch_far(e, c);
+    }
+    if (job->slot == p->slots[c->slot]) {
+        TR_CHECK(!job->relogging);
         tr_job_unplace(job, 0);
         tr_job_place(job, run, c->off, c->len);
+        if (c->change != 0) {
+            tr_state_absorb(&e->state, job, &p->changes[c->change - 1]);
+            tr_load_send_far(e, job);
+        }
     }
+    return true;
 }
 
 static void switch_some(struct tr_engine *e)
@@ -470,7 +484,10 @@ static void switch_some(struct tr_engine *e)
         if (!tr_engine_charge(e, 1)) {
             return;
         }
-        switch_one(e, &p->chosen[p->next]);
+        p->waits = !switch_one(e, &p->chosen[p->next]);
+        if (p->waits) {
+            return;
+        }
     }
     if (p->group->runs[TR_GROUP_LIVE].file >= 0) {
         uint64_t first = p->group->footers[TR_GROUP_LIVE].stat.due_first;

@@ -71,7 +71,7 @@ bool tr_promote_wanted(const struct tr_engine *e)
 
     if (e->config.promote_slots == 0 || used == 0 ||
         e->groups.count + GROUPS_SPARE >= TR_GROUPS_MAX || e->space.victim != NULL ||
-        e->promote.retry_at > e->now.boot_us ||
+        e->space.reads != 0 || e->promote.retry_at > e->now.boot_us ||
         (e->no_counts && e->meta.made < 2)) { /* a start would not know whose they are */
         return false;
     }

@@ -392,103 +392,173 @@ int tr_regroup_check(struct tr_engine *e)
     return TARRY_OK;
 }
 
+/* ---- whose record is in a run ---- */
+
 /*
- * A crash after a promotion leaves its slots to be met again, though the group has their jobs:
- * those are in the run, else nothing would ever empty the slots. A record that was written again
- * may be newer than the run's, and stays.
+ * A crash after a promotion or a merge leaves slots with records of jobs that a run has. Of a job
+ * that a run has no newer record is anywhere: nothing in a run is ever written again to a slot. So
+ * the run's counts, and those in slots are passed over, or else nothing would ever empty the slots,
+ * and changes that the run took in would be lost (tr_state_absorb).
  */
-static bool is_copy(const struct tr_engine *e, uint64_t rid)
+
+static int read_members_page(struct tr_engine *e, struct tr_group *g, uint32_t page)
 {
-    const struct tr_far_entry *entry = tr_far_find(&e->state.jobs.far, rid);
-
-    return entry != NULL && !entry->located && !entry->again;
-}
-
-/* The least rid that a group covers and a slot has; UINT64_MAX: there is none. */
-static uint64_t first_copy(const struct tr_engine *e)
-{
-    const struct tr_far *far = &e->state.jobs.far;
-    uint64_t least = UINT64_MAX;
-
-    for (const struct tr_list *n = far->all.next; n != &far->all; n = n->next) {
-        const struct tr_far_page *page = TR_CONTAINER_OF(n, struct tr_far_page, link);
-
-        for (unsigned i = 0; i < page->count && page->first <= e->groups.covered; i++) {
-            uint64_t rid = tr_far_page_rid(page, i);
-
-            if (rid <= e->groups.covered && rid < least && is_copy(e, rid)) {
-                least = rid;
-            }
-        }
-    }
-    return least;
-}
-
-static int settle_page(struct tr_engine *e, struct tr_group *g, uint32_t page, const uint8_t *bytes)
-{
+    uint8_t bytes[TR_SIDE_PAGE];
     struct tr_side_view v = {0};
     struct tr_side_row row;
-    int err = tr_sidecar_check(&g->side, TR_SIDE_R, page, bytes);
+    int err = read_exactly(e, g->side_file, tr_sidecar_off(&g->side, TR_SIDE_R, page), bytes,
+                           TR_SIDE_PAGE);
 
+    if (err == TARRY_OK) {
+        err = tr_sidecar_check(&g->side, TR_SIDE_R, page, bytes);
+    }
     if (err == TARRY_OK) {
         err = tr_sidecar_view(&g->side, TR_SIDE_R, page, bytes, &v);
     }
     for (uint32_t k = 0; k < v.count && err == TARRY_OK; k++) {
         err = tr_side_get(&v, k, &row);
-        if (err == TARRY_OK && is_copy(e, row.job.rid)) {
-            tr_state_far_to_run(&e->state, row.job.rid);
+        if (err == TARRY_OK) {
+            err = tr_bitmap_set(&g->has, row.job.rid);
         }
     }
     return err;
 }
 
-/* A page that cannot be read is no reason to refuse the store: the copies in slots are as good. */
-static int settle_group(struct tr_engine *e, struct tr_group *g, uint8_t *buf)
+static int read_members_block(struct tr_engine *e, struct tr_group *g, unsigned run, uint32_t i)
 {
-    uint32_t pages = g->side.sections[TR_SIDE_R].pages;
-    int err;
+    struct tr_run_block_stat stat = tr_run_footer_block(&g->footers[run], i);
+    uint8_t *buf = tr_mem_stretch(e->mem, NULL, 0, stat.len);
+    struct tr_run_block block;
+    struct tr_record rec;
+    uint64_t place;
+    int err =
+        buf != NULL ? read_exactly(e, g->runs[run].file, stat.off, buf, stat.len) : TARRY_ENOMEM;
 
-    for (uint32_t from = 0; from < pages; from += SETTLE_PAGES) {
-        uint32_t count = pages - from < SETTLE_PAGES ? pages - from : SETTLE_PAGES;
-        bool read = read_exactly(e, g->side_file, tr_sidecar_off(&g->side, TR_SIDE_R, from), buf,
-                                 (uint64_t)count * TR_SIDE_PAGE) == TARRY_OK;
+    if (err == TARRY_OK) {
+        err = tr_run_block(&g->footers[run], i, buf, &block);
+    }
+    while (err == TARRY_OK && (err = tr_run_next(&block, &rec, &place)) == TARRY_OK) {
+        err = tr_bitmap_set(&g->has, rec.rid);
+    }
+    if (buf != NULL) {
+        tr_mem_free(e->mem, buf, stat.len);
+    }
+    return err == TARRY_ENOTFOUND ? TARRY_OK : err;
+}
 
-        for (uint32_t i = 0; i < count; i++) {
-            uint64_t off = tr_sidecar_off(&g->side, TR_SIDE_R, from + i);
+static bool is_damage(int err)
+{
+    return err == TARRY_EDAMAGED || err == TARRY_EIO;
+}
 
-            err = read ? TARRY_OK : read_exactly(e, g->side_file, off, buf, TR_SIDE_PAGE);
-            if (err == TARRY_OK) {
-                err = settle_page(e, g, from + i, buf + (read ? (size_t)i * TR_SIDE_PAGE : 0));
-            }
-            if (err == TARRY_EDAMAGED || err == TARRY_EIO) {
-                tr_fetch_report(e, g, TR_GROUP_SIDE, off);
-            } else if (err != TARRY_OK) {
-                return err;
+/* All of section R; if a page of it cannot be read, all blocks: the sidecar is only an index. What
+ * is in a block that cannot be read either is believed to be where it is met. */
+static int read_members(struct tr_engine *e, struct tr_group *g)
+{
+    int err = TARRY_OK;
+
+    tr_bitmap_init(&g->has, e->mem);
+    g->has_read = true;
+    for (uint32_t i = 0; i < g->side.sections[TR_SIDE_R].pages && err == TARRY_OK; i++) {
+        err = read_members_page(e, g, i);
+        if (is_damage(err)) {
+            tr_fetch_report(e, g, TR_GROUP_SIDE, tr_sidecar_off(&g->side, TR_SIDE_R, i));
+        }
+    }
+    if (!is_damage(err)) {
+        return err;
+    }
+    err = TARRY_OK;
+    for (unsigned run = 0; run < TR_GROUP_RUNS; run++) {
+        for (uint32_t i = 0; i < g->footers[run].block_count && err == TARRY_OK; i++) {
+            err = read_members_block(e, g, run, i);
+            if (is_damage(err)) {
+                tr_fetch_report(e, g, (enum tr_group_file)run,
+                                tr_run_footer_block(&g->footers[run], i).off);
+                err = TARRY_OK;
             }
         }
     }
-    return TARRY_OK;
+    return err;
+}
+
+int tr_regroup_has(struct tr_engine *e, uint64_t rid, bool *has)
+{
+    struct tr_group *g = tr_groups_find(&e->groups, rid);
+    int err = g != NULL && !g->has_read ? read_members(e, g) : TARRY_OK;
+
+    *has = err == TARRY_OK && g != NULL && tr_bitmap_test(&g->has, rid);
+    return err;
+}
+
+/* Far ones that were met in the log behind the checkpoint. */
+static int settle_far(struct tr_engine *e)
+{
+    struct tr_far *far = &e->state.jobs.far;
+    struct tr_far_walk walk;
+    const struct tr_far_page *page;
+    int err = TARRY_OK;
+
+    tr_far_walk_begin(far, &walk);
+    while (err == TARRY_OK && (page = tr_far_walk_page(far, &walk)) != NULL) {
+        uint64_t rids[TR_FAR_PAGE];
+        unsigned count = 0;
+
+        for (unsigned i = 0; i < page->count; i++) {
+            if (!page->entries[i].located) {
+                rids[count++] = tr_far_page_rid(page, i);
+            }
+        }
+        tr_far_walk_on(far, &walk);
+        while (count > 0 && err == TARRY_OK) {
+            bool has;
+
+            err = tr_regroup_has(e, rids[--count], &has);
+            if (has) {
+                tr_state_far_to_run(&e->state, rids[count]);
+            }
+        }
+    }
+    tr_far_walk_end(&walk);
+    return err;
+}
+
+/* And those in memory. */
+static int settle_job(struct tr_engine *e, struct tr_job *job)
+{
+    struct tr_far_entry entry;
+    bool has = false;
+    int err = TARRY_OK;
+
+    if (job->slot != NULL && job->slot->number < TR_MANIFEST_SLOTS_MAX) {
+        err = tr_regroup_has(e, job->rid, &has);
+    }
+    if (!has) {
+        return err;
+    }
+    err = tr_fetch_find_now(e, job->rid, &entry);
+    if (err == TARRY_OK) {
+        tr_job_unplace(job, 0);
+        tr_job_place(job, tr_state_slot(&e->state, entry.slot), entry.off, entry.len);
+    }
+    return err == TARRY_ENOMEM ? err : TARRY_OK; /* else where it was met is as good, for now */
 }
 
 int tr_regroup_settle(struct tr_engine *e)
 {
-    uint64_t least = first_copy(e);
-    uint8_t *buf;
-    int err = TARRY_OK;
+    struct tr_job *job;
+    size_t at = 0;
+    int err = settle_far(e);
 
-    if (least == UINT64_MAX) {
-        return TARRY_OK;
+    while (err == TARRY_OK && (job = tr_jobs_next(&e->state.jobs, &at)) != NULL) {
+        err = settle_job(e, job);
     }
-    buf = tr_mem_stretch(e->mem, NULL, 0, (size_t)SETTLE_PAGES * TR_SIDE_PAGE);
-    if (buf == NULL) {
-        return TARRY_ENOMEM;
-    }
-    for (uint32_t i = 0; i < e->groups.count && err == TARRY_OK; i++) {
-        if (e->groups.order[i]->is.rid_last >= least) {
-            err = settle_group(e, e->groups.order[i], buf);
+    for (uint32_t i = 0; i < e->groups.count; i++) {
+        if (e->groups.order[i]->has_read) {
+            tr_bitmap_fini(&e->groups.order[i]->has);
+            e->groups.order[i]->has_read = false;
         }
     }
-    tr_mem_free(e->mem, buf, (size_t)SETTLE_PAGES * TR_SIDE_PAGE);
     return err;
 }
 

@@ -137,12 +137,7 @@ static int apply_frame(struct tr_replay *p, struct tr_slot *slot, const struct t
             tr_job_place(job, slot, off + TR_FRAME_HEAD + at, (uint32_t)used);
         }
         if (err == TARRY_OK && job != NULL && tr_load_far(p->e, job)) {
-            uint64_t rid = job->rid;
-
             err = tr_state_send_far(&p->e->state, job);
-            if (err == TARRY_OK) {
-                tr_far_find(&p->e->state.jobs.far, rid)->again = rec.type == TR_REC_RELOG;
-            }
         }
         at += used;
         p->e->replayed++;
@@ -198,6 +193,14 @@ static int recall(void *ctx, uint64_t rid)
     }
     tr_mem_free(e->mem, buf, entry.len);
     return err;
+}
+
+static int has(void *ctx, uint64_t rid, bool *found)
+{
+    const struct tr_replay *p = ctx;
+
+    *found = false;
+    return TR_MUTANT(SLOT_BEFORE_RUN) ? TARRY_OK : tr_regroup_has(p->e, rid, found);
 }
 
 /* ---- segments ---- */
@@ -509,6 +512,7 @@ int tr_replay_run(struct tr_replay *p)
 
     p->e->state.replaying = true;
     p->e->state.recall = recall;
+    p->e->state.has = has;
     p->e->state.recall_ctx = p;
     p->next_batch = claimed(p, UINT64_MAX) + 1;
     p->e->log.seg_no = p->e->meta.now.seg_no;
@@ -539,5 +543,6 @@ int tr_replay_run(struct tr_replay *p)
     }
     p->e->state.replaying = false;
     p->e->state.recall = NULL;
+    p->e->state.has = NULL;
     return err;
 }

@@ -17,13 +17,24 @@ static bool is_read(const struct tr_group *g)
            g->runs[TR_GROUP_DEAD].readers != 0;
 }
 
+/* Has somebody a place in it? */
+static bool is_used(const struct tr_group *g)
+{
+    bool used = false;
+
+    for (unsigned i = 0; i < TR_GROUP_RUNS; i++) {
+        used = used || g->runs[i].far != 0 || !tr_list_empty(&g->runs[i].jobs);
+    }
+    return used;
+}
+
 /* A group that was merged into another, and that nobody needs; or NULL. */
 static struct tr_group *find_replaced(const struct tr_engine *e)
 {
     for (uint32_t i = 0; i < TR_GROUPS_MAX; i++) {
         struct tr_group *g = e->groups.table[i];
 
-        if (g != NULL && g->replaced && !g->merging &&
+        if (g != NULL && g->replaced && !g->merging && !is_used(g) &&
             (!is_read(g) || TR_MUTANT(REPLACED_UNDER_READ))) {
             return g;
         }

@@ -503,7 +503,10 @@ int tr_state_meet(struct tr_state *s, const struct tr_record *rec, struct tr_job
     }
     *job = tr_jobs_by_rid(&s->jobs, rec->rid);
     if (*job == NULL) {
-        return meet_again(s, rec, 0, job);
+        bool has = false;
+        int err = s->has != NULL ? s->has(s->recall_ctx, rec->rid, &has) : TARRY_OK;
+
+        return err != TARRY_OK || has ? err : meet_again(s, rec, 0, job);
     }
     if (!same_job(*job, rec)) {
         return TARRY_EDAMAGED;
@@ -679,6 +682,30 @@ void tr_state_describe_changes(const struct tr_job *job, struct tr_record *rec)
                   job->lease & ((UINT64_C(1) << TR_LEASE_BITS) - 1), job->lease_end_us,
                   job->lease_ttr_us},
     };
+}
+
+static bool same_fields(const struct tr_record *a, const struct tr_record *b)
+{
+    return a->due_us == b->due_us && a->delay_us == b->delay_us && a->priority == b->priority &&
+           a->ttr_us == b->ttr_us && a->flags == b->flags && a->dead.reason == b->dead.reason &&
+           a->dead.seq == b->dead.seq && a->dead.at_us == b->dead.at_us &&
+           a->lease.epoch == b->lease.epoch && a->lease.number == b->lease.number &&
+           a->lease.end_us == b->lease.end_us && a->lease.ttr_us == b->lease.ttr_us &&
+           a->counters.reserves == b->counters.reserves &&
+           a->counters.timeouts == b->counters.timeouts &&
+           a->counters.releases == b->counters.releases &&
+           a->counters.buries == b->counters.buries && a->counters.kicks == b->counters.kicks;
+}
+
+void tr_state_absorb(struct tr_state *s, struct tr_job *job, const struct tr_record *rec)
+{
+    struct tr_record now;
+
+    tr_state_describe_changes(job, &now);
+    if (job->altered && (same_fields(&now, rec) || TR_MUTANT(ABSORBED_LATE))) {
+        before_change(s, job, false);
+        tr_jobs_set_altered(&s->jobs, job, false);
+    }
 }
 
 void tr_state_describe(const struct tr_job *job, uint8_t type, struct tr_record *rec)

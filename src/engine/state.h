@@ -28,6 +28,8 @@ struct tr_freeze;
 
 /* Replay: brings the far job `rid` back into memory. */
 typedef int tr_recall_fn(void *ctx, uint64_t rid);
+/* Replay: does a run have this job? Then its record there is the one that counts. */
+typedef int tr_has_fn(void *ctx, uint64_t rid, bool *has);
 
 /* A row of cells on its way out; see tally.c. */
 struct tr_dropped {
@@ -51,6 +53,7 @@ struct tr_state {
     bool recount;         /* replay of an older store: topics count those that have been met */
     bool recells;         /* the same for cells, which are counted when it has ended */
     tr_recall_fn *recall; /* replay */
+    tr_has_fn *has;
     void *recall_ctx;
     struct tr_slot *slots;    /* of the log, by number: where far jobs are, */
     struct tr_groups *groups; /* or here */
@@ -91,6 +94,10 @@ TR_MUST_USE int tr_state_bring_back(struct tr_state *s, uint64_t rid, const stru
 
 /* The record of a far job is in the run of a promotion now, not in its slot any more. */
 void tr_state_far_to_run(struct tr_state *s, uint64_t rid);
+
+/* The run of a promotion has the job as it is in rec: if that is what it is now, it is altered no
+ * more. */
+void tr_state_absorb(struct tr_state *s, struct tr_job *job, const struct tr_record *rec);
 
 /* A far job that only its run knows is found there. TARRY_ENOMEM: nothing changed. */
 TR_MUST_USE int tr_state_locate(struct tr_state *s, uint64_t rid, const struct tr_far_entry *entry);

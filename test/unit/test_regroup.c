@@ -67,7 +67,8 @@ static void promote_and_stop(struct rig *rig, uint32_t t)
     }
 }
 
-/* The slots have copies of what the index cannot find: no reason to refuse the store. */
+/* The slots have copies of what the index cannot find, but they may be older than the run's: nobody
+ * gets one, and everybody comes out of the run when it is due. No reason to refuse the store. */
 static void test_regroup_index_damaged_after_promotion(void **state)
 {
     struct rig rig;
@@ -84,7 +85,7 @@ static void test_regroup_index_damaged_after_promotion(void **state)
     rig_open(&rig);
     assert_int_equal(rig_engine_stat(&rig).jobs, jobs);
     assert_non_null(strstr(rig.note, "g1048577.six"));
-    assert_int_equal(rig_view(&rig, 1).body_len, 1000);
+    assert_int_equal(rig_with(&rig, TR_OP_PEEK, 1, 0), TARRY_EDAMAGED);
     rig_pass(&rig, 2 * HOUR);
     assert_int_equal(rig_stat(&rig, rig_hold(&rig, "t")).ready, jobs);
     rig_fini(&rig);
