@@ -12,7 +12,9 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -101,6 +103,48 @@ struct golden *golden_new(struct rig *rig, const char *dir)
     rig->step = step;
     rig->step_ctx = g;
     return g;
+}
+
+bool golden_has_groups(const char *name)
+{
+    return strncmp(name, "v1-groups", 9) == 0;
+}
+
+void golden_configure(struct rig *rig, const char *name)
+{
+    if (golden_has_groups(name)) {
+        rig->config.slots_max = 16;
+        rig->config.near_us = 60 * RIG_SECOND;
+        rig->config.far_max = 20;
+        rig->config.promote_slots = 2;
+    }
+}
+
+char *golden_facts(struct rig *rig, const char *name)
+{
+    static const char *const topics[] = {"alpha", "beta"};
+    char *text;
+    size_t len;
+
+    if (!golden_has_groups(name)) {
+        return rig_facts(rig);
+    }
+    for (uint64_t id = 1; id <= GOLDEN_GROUPS_IDS; id++) { /* from runs into memory */
+        int status = rig_with(rig, TR_OP_PEEK, id, 0);
+
+        assert_true(status == TARRY_OK || status == TARRY_ENOTFOUND);
+    }
+    text = rig_facts(rig);
+    len = strlen(text);
+    for (unsigned i = 0; i < 2; i++) {
+        struct tr_topic_stat stat = rig_stat(rig, rig_hold(rig, topics[i]));
+
+        len += (size_t)snprintf(text + len, RIG_TEXT_MAX - len,
+                                "%s: delayed=%llu ready=%llu dead=%llu\n", topics[i],
+                                (unsigned long long)stat.delayed, (unsigned long long)stat.ready,
+                                (unsigned long long)stat.dead);
+    }
+    return text;
 }
 
 void golden_quiet(struct golden *g)

@@ -9,11 +9,12 @@
 
 #define GOLDEN_NAMES                                                                               \
     {                                                                                              \
-        "v1-clean", "v1-killed", "v1-mid-relog"                                                    \
+        "v1-clean", "v1-killed", "v1-mid-relog", "v1-groups", "v1-groups-killed"                   \
     }
 
 enum {
-    GOLDEN_COUNT = 3,
+    GOLDEN_COUNT = 5,
+    GOLDEN_GROUPS_IDS = 300, /* of the stores with groups, at most */
     GOLDEN_RELOG_FREE =
         2, /* free slots of v1-mid-relog: of four, the tail and the old one are not */
 };
@@ -22,6 +23,14 @@ enum {
 #define GOLDEN_OPEN_US (RIG_WALL_US + 1000 * RIG_SECOND)
 
 struct golden;
+
+/* Is it one of those with groups? They have a configuration of their own. */
+bool golden_has_groups(const char *name);
+void golden_configure(struct rig *rig, const char *name);
+
+/* Every job's facts, one line each, and of a store with groups the counts of its topics; freed by
+ * the caller. */
+char *golden_facts(struct rig *rig, const char *name);
 
 /* Begins rig on dir, as rig_init does on a simulated disk; rig->config is that of the stores. */
 struct golden *golden_new(struct rig *rig, const char *dir);

@@ -1,8 +1,8 @@
 /*
  * Makes the golden stores of this format version. Run it once when the version is released, and
- * never again: later builds must open what this one wrote.
+ * never again: later builds must open what this one wrote. With names it makes only these.
  *
- *     ninja -C build make_golden && build/make_golden test/golden
+ *     ninja -C build make_golden && build/make_golden test/golden [NAME...]
  *
  * For each store it writes <name>.tar.gz, and <name>.expected: every job's facts, one line each,
  * as the engine that wrote the store saw them (rig_facts).
@@ -10,6 +10,7 @@
  *     v1-clean      closed in order
  *     v1-killed     copied the moment the last answer was durable, as after kill -9
  *     v1-mid-relog  copied when live records were written again and their old slot not yet freed
+ *     v1-groups     far and dead jobs in run files, closed in order; v1-groups-killed: copied
  */
 
 #include "base/err.h"
@@ -149,6 +150,50 @@ static void relog(struct rig *rig)
     assert_int_equal(rig_engine_stat(rig).slots_free, GOLDEN_RELOG_FREE);
 }
 
+static void count_groups(void *ctx, const struct tr_group_fact *g)
+{
+    unsigned *count = ctx;
+
+    count[0] += g->run_bytes != 0;
+    count[1] += g->dead_bytes != 0;
+}
+
+/* Far, moved, altered and dead jobs, most of them in runs; some of those are gone again. */
+static void furnish_groups(struct rig *rig)
+{
+    uint32_t topics[2] = {rig_hold(rig, "alpha"), rig_hold(rig, "beta")};
+    unsigned groups[2] = {0, 0};
+    uint64_t ids[120];
+    struct ask bury = rig_ask(TR_OP_BURY);
+
+    for (unsigned i = 0; i < 120; i++) {
+        uint64_t id = rig_push_body(rig, topics[i % 2], (1 + i % 5) * DAY, i * 2);
+
+        ids[i] = id;
+        if (i % 9 == 0) {
+            edit(rig, id, TR_EDIT_DUE); /* its rid is not its id any more */
+        } else if (i % 10 == 0) {
+            edit(rig, id, TR_EDIT_PRIORITY);
+        } else if (i % 7 == 0) {
+            bury = rig_ask(TR_OP_BURY);
+            bury.req.id = id;
+            bury.req.lease = take(rig, id);
+            bury.req.priority = i;
+            assert_int_equal(rig_do(rig, &bury), TARRY_OK);
+        }
+    }
+    rig_pass(rig, 2 * RIG_SECOND);
+    tr_engine_groups(rig->e, count_groups, groups);
+    assert_true(groups[0] >= 2);
+    assert_true(groups[1] >= 1);
+    for (unsigned i = 2; i < 60; i += 6) {
+        assert_int_equal(rig_with(rig, TR_OP_DELETE, ids[i], 0), TARRY_OK);
+    }
+    edit(rig, ids[4], TR_EDIT_PRIORITY); /* changes of jobs in runs, in the log behind them */
+    edit(rig, ids[11], TR_EDIT_DUE);
+    rig_pass(rig, RIG_SECOND / 5);
+}
+
 static void write_expected(const char *name, const char *text)
 {
     char path[PATH_MAX];
@@ -168,25 +213,31 @@ static void make(const char *name, const char *work)
     char copy[PATH_MAX];
     struct rig rig;
     struct golden *g;
+    bool clean = strcmp(name, "v1-clean") == 0 || strcmp(name, "v1-groups") == 0;
     char *facts;
 
     (void)snprintf(dir, sizeof dir, "%s/live", work);
     (void)snprintf(copy, sizeof copy, "%s/%s", work, name);
     shell("rm -rf %s && mkdir %s", dir, dir);
     g = golden_new(&rig, dir);
+    golden_configure(&rig, name);
     rig_open(&rig);
-    furnish(&rig);
+    if (golden_has_groups(name)) {
+        furnish_groups(&rig);
+    } else {
+        furnish(&rig);
+    }
     if (strcmp(name, "v1-mid-relog") == 0) {
         relog(&rig);
     }
-    if (strcmp(name, "v1-clean") != 0) {
+    if (!clean) {
         golden_quiet(g);
         shell("cp -r %s %s", dir, copy);
     }
-    facts = rig_facts(&rig);
+    facts = golden_facts(&rig, name);
     write_expected(name, facts);
     free(facts);
-    if (strcmp(name, "v1-clean") == 0) {
+    if (clean) {
         rig_close(&rig);
         shell("cp -r %s %s", dir, copy);
     }
@@ -202,12 +253,15 @@ int main(int argc, char **argv)
     static const char *const names[GOLDEN_COUNT] = GOLDEN_NAMES;
     char work[] = "/tmp/make_golden.XXXXXX";
 
-    if (argc != 2 || mkdtemp(work) == NULL) {
-        fprintf(stderr, "usage: make_golden FOLDER\n");
+    if (argc < 2 || mkdtemp(work) == NULL) {
+        fprintf(stderr, "usage: make_golden FOLDER [NAME...]\n");
         return 2;
     }
     out = argv[1];
-    for (unsigned i = 0; i < GOLDEN_COUNT; i++) {
+    for (int i = 2; i < argc; i++) {
+        make(argv[i], work);
+    }
+    for (unsigned i = 0; i < GOLDEN_COUNT && argc == 2; i++) {
         make(names[i], work);
     }
     shell("rm -rf %s%s", work, "");

@@ -48,12 +48,16 @@ static void visit(const char *dir, const char *name, bool close)
     char *want = expected(name);
     char *facts;
 
+    golden_configure(&rig, name);
     rig.now.wall_us = GOLDEN_OPEN_US;
     rig_open(&rig);
     if (strcmp(name, "v1-mid-relog") == 0 && !close) { /* it is what its name says */
         assert_int_equal(rig_engine_stat(&rig).slots_free, GOLDEN_RELOG_FREE);
     }
-    facts = rig_facts(&rig);
+    if (golden_has_groups(name)) {
+        assert_true(rig_engine_stat(&rig).groups >= 2);
+    }
+    facts = golden_facts(&rig, name);
     assert_string_equal(facts, want);
     assert_int_equal(rig.notes[TR_NOTE_DAMAGE] + rig.notes[TR_NOTE_WARNING], 0);
     free(facts);
@@ -94,12 +98,24 @@ static void test_golden_mid_relog(void **state)
     check("v1-mid-relog");
 }
 
+static void test_golden_groups(void **state)
+{
+    (void)state;
+    check("v1-groups");
+}
+
+static void test_golden_groups_killed(void **state)
+{
+    (void)state;
+    check("v1-groups-killed");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden_clean),
-        cmocka_unit_test(test_golden_killed),
-        cmocka_unit_test(test_golden_mid_relog),
+        cmocka_unit_test(test_golden_clean),         cmocka_unit_test(test_golden_killed),
+        cmocka_unit_test(test_golden_mid_relog),     cmocka_unit_test(test_golden_groups),
+        cmocka_unit_test(test_golden_groups_killed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
