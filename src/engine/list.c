@@ -414,8 +414,8 @@ void tr_listing_read(struct tr_engine *e, const struct tr_read *read, bool good)
     }
     job->reading = false;
     entry.due_us = job->key.at;
-    if (good && tr_fetch_decode_at(e, read->rid, &entry, read->buf, &rec) == TARRY_OK &&
-        tr_extra_new(e->mem, &rec, &job->extra) == TARRY_OK) {
+    good = good && tr_fetch_decode_at(e, read->rid, &entry, read->buf, &rec) == TARRY_OK;
+    if (good && tr_extra_new(e->mem, &rec, &job->extra) == TARRY_OK) {
         job->view = (struct tr_job_view){.priority = rec.priority,
                                          .created_us = rec.created_us,
                                          .delay_us = rec.delay_us,
@@ -428,12 +428,12 @@ void tr_listing_read(struct tr_engine *e, const struct tr_read *read, bool good)
                                          .body_len = (uint32_t)rec.body.len};
         tr_view_key(&job->view, job->extra);
         job->known = true;
-    } else if (unread(e, job) && where(e, job, &now) == TARRY_OK && now.slot == entry.slot &&
-               now.off == entry.off && read->io.status != TARRY_EFULL) {
+    } else if (!good && unread(e, job) && where(e, job, &now) == TARRY_OK &&
+               now.slot == entry.slot && now.off == entry.off && read->io.status != TARRY_EFULL) {
         tr_read_report(e, job->key.id, tr_topics_by_number(&e->state.topics, l->topic), read);
         show_bare(job);
     } else if (l->next > read->stamp) {
-        l->next = read->stamp; /* it may be elsewhere */
+        l->next = read->stamp; /* it may be elsewhere, or there is no memory for its key */
     }
 }
 

@@ -97,9 +97,25 @@ int tr_lookup_resolve(struct tr_engine *e, struct tr_req *r)
     return err;
 }
 
+/* One unit of it. False: that was all. */
+static bool tidy_some(struct tr_engine *e, struct tr_keys *keys)
+{
+    for (unsigned i = 0; i < TIDY_PER_UNIT; i++) {
+        if (!tr_keymap_next(&keys->map, &keys->at)) {
+            return false;
+        }
+        if (!tr_bitmap_test(&e->state.jobs.alive, tr_keymap_rid(keys->at))) {
+            (void)tr_keymap_take(&keys->map, (struct tr_siphash){keys->at.high, keys->at.low},
+                                 tr_keymap_rid(keys->at));
+        }
+    }
+    return true;
+}
+
 void tr_lookup_tidy(struct tr_engine *e)
 {
     struct tr_keys *keys = &e->state.keys;
+    unsigned rest; /* half of the slice is for everything else */
 
     if (!keys->tidying) {
         if (!tr_keys_wants_tidying(keys, e->state.jobs.alive.members) ||
@@ -110,16 +126,9 @@ void tr_lookup_tidy(struct tr_engine *e)
         keys->at = (struct tr_keymap_entry){0};
         keys->stale = 0;
     }
-    while (tr_engine_spend(e)) {
-        for (unsigned i = 0; i < TIDY_PER_UNIT; i++) {
-            if (!tr_keymap_next(&keys->map, &keys->at)) {
-                keys->tidying = false;
-                return;
-            }
-            if (!tr_bitmap_test(&e->state.jobs.alive, tr_keymap_rid(keys->at))) {
-                (void)tr_keymap_take(&keys->map, (struct tr_siphash){keys->at.high, keys->at.low},
-                                     tr_keymap_rid(keys->at));
-            }
-        }
+    rest = e->work / 2;
+    for (e->work -= rest; keys->tidying && e->work > 0; e->work--) {
+        keys->tidying = tidy_some(e, keys);
     }
+    e->work += rest;
 }
