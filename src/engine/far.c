@@ -240,9 +240,10 @@ int tr_far_note_moved(struct tr_far *f, uint64_t rid, uint64_t id)
         return TARRY_OK;
     }
     if (id == 0 || id >= TR_KEYMAP_RID_END || rid == 0 || rid >= TR_KEYMAP_RID_END ||
-        tr_far_moved_rid(f, id) != 0 || tr_far_moved_id(f, rid) != 0) {
+        tr_far_moved_id(f, rid) != 0) {
         return TARRY_EDAMAGED;
     }
+    tr_far_forget_moved(f, tr_far_moved_rid(f, id)); /* the newer one counts */
     if (tr_keymap_make(&f->moved, mix(id, BY_ID)) != TARRY_OK) {
         return TARRY_ENOMEM;
     }

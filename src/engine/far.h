@@ -76,8 +76,8 @@ bool tr_far_take(struct tr_far *f, uint64_t rid, struct tr_far_entry *entry);
 bool tr_far_unlocate(struct tr_far *f, uint64_t rid);
 
 /* Jobs whose record is in a run have no entry; of those that were moved the id is kept. What is
- * there is no error; TARRY_ENOMEM, TARRY_EDAMAGED (one of them has another partner): nothing
- * changed. */
+ * there is no error, and another rid of the id is forgotten; TARRY_ENOMEM; TARRY_EDAMAGED (the rid
+ * has another id): nothing changed. */
 TR_MUST_USE int tr_far_note_moved(struct tr_far *f, uint64_t rid, uint64_t id);
 void tr_far_forget_moved(struct tr_far *f, uint64_t rid);
 uint64_t tr_far_moved_rid(const struct tr_far *f, uint64_t id); /* 0: it was not */

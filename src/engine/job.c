@@ -385,7 +385,8 @@ bool tr_jobs_ok(const struct tr_jobs *js)
         count++;
         altered += job->altered;
         if (!tr_bitmap_test(&js->alive, job->rid) || tr_jobs_by_rid(js, job->rid) != job ||
-            tr_jobs_by_id(js, job->id) != job) {
+            tr_jobs_by_id(js, job->id) != job || tr_far_moved_id(&js->far, job->rid) != 0 ||
+            tr_far_moved_rid(&js->far, job->id) != 0) { /* those are far */
             return false;
         }
     }

@@ -454,7 +454,8 @@ static int meet_again(struct tr_state *s, const struct tr_record *rec, uint64_t 
     int err = add_job(s, rec, job);
 
     if (err == TARRY_OK) {
-        (void)leave_far(s, rec->rid, batch); /* this is where it is now */
+        (void)leave_far(s, rec->rid, batch);         /* this is where it is now, */
+        tr_far_forget_moved(&s->jobs.far, rec->rid); /* also when its group has it, too */
     }
     return err;
 }

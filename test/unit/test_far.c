@@ -198,9 +198,13 @@ static void test_far_moved_is_small(void **state)
     }
     print_message("%.1f bytes a job\n", (double)mem.used_bytes / MANY);
     assert_true(mem.used_bytes < (uint64_t)40 * MANY);
-    assert_int_equal(tr_far_note_moved(&far, 3 * MANY, 7), TARRY_EDAMAGED);
+    assert_int_equal(tr_far_note_moved(&far, 3 * MANY, 7), TARRY_OK); /* a newer one */
+    assert_int_equal(tr_far_moved_rid(&far, 7), 3 * MANY);
+    assert_int_equal(tr_far_moved_id(&far, MANY + 7), 0);
+    assert_int_equal(tr_far_note_moved(&far, MANY + 7, 7), TARRY_OK);
     assert_int_equal(tr_far_note_moved(&far, MANY + 7, 8), TARRY_EDAMAGED);
     assert_int_equal(tr_far_note_moved(&far, 3 * MANY, 0), TARRY_EDAMAGED);
+    assert_int_equal(tr_far_moved_id(&far, 3 * MANY), 0);
     for (uint64_t id = 1; id <= MANY; id++) {
         assert_int_equal(tr_far_moved_rid(&far, id), MANY + id);
         assert_int_equal(tr_far_moved_id(&far, MANY + id), id);
