@@ -534,6 +534,7 @@ static uint64_t next_turn(const struct tr_engine *e)
     at = min(at, tr_purge_next(e));
     at = min(at, tr_forecast_next(e));
     at = min(at, e->promote.retry_at > e->now.boot_us ? e->promote.retry_at : TR_NEVER);
+    at = min(at, e->promote.step == TR_PROMOTE_PAUSE ? e->promote.pause_until : TR_NEVER);
     at = min(at, e->merge.retry_at > e->now.boot_us ? e->merge.retry_at : TR_NEVER);
     return min(at, e->space.retry_at);
 }

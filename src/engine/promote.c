@@ -32,7 +32,7 @@
 
 #include <string.h>
 
-enum { RETRY_US = 1000000, FAILURES_MAX = 6 };
+enum { RETRY_US = 1000000, FAILURES_MAX = 6, PAUSE_US = 200000, SYNC_BYTES = 4 << 20 };
 
 /* ---- memory ---- */
 
@@ -91,6 +91,7 @@ void tr_promote_clear(struct tr_engine *e)
     *p = (struct tr_promote){.number = p->number,
                              .retry_at = p->retry_at,
                              .failures = p->failures,
+                             .strays = p->strays,
                              .made = p->made,
                              .bytes_written = p->bytes_written};
 }
@@ -107,6 +108,7 @@ static void send(struct tr_engine *e, enum tr_promote_step step, struct tr_io io
     struct tr_promote *p = &e->promote;
 
     p->step = step;
+    p->sent_us = e->now.boot_us;
     p->io = io;
     p->io.lane = TR_LANE_BACK;
     e->disk.ops->submit(e->disk.ctx, &p->io);
@@ -171,6 +173,7 @@ static void open_file(struct tr_engine *e, enum tr_promote_step step, enum tr_gr
 
     tr_group_name(io.name, e->promote.group->is.no, which);
     e->promote.off = 0;
+    e->promote.synced = 0;
     send(e, step, io);
 }
 
@@ -311,6 +314,24 @@ static int keep_footer(struct tr_engine *e)
     return err;
 }
 
+/*
+ * Pace: commits share the disk. What is written is synced every few megabytes, so that no sync is
+ * long, and then nothing is written for as long as that took; unless nobody is there to be
+ * disturbed, or the ring fills up.
+ */
+static void pace(struct tr_engine *e)
+{
+    struct tr_promote *p = &e->promote;
+    uint64_t took = e->now.boot_us - p->sent_us;
+
+    if (e->space.idle || tr_promote_pressed(e)) {
+        fill(e);
+        return;
+    }
+    p->step = TR_PROMOTE_PAUSE;
+    p->pause_until = e->now.boot_us + (took < PAUSE_US ? took : PAUSE_US);
+}
+
 static void run_written(struct tr_engine *e, const struct tr_io *io)
 {
     struct tr_promote *p = &e->promote;
@@ -332,6 +353,9 @@ static void run_written(struct tr_engine *e, const struct tr_io *io)
         p->buf_len = p->writer.footer_len;
         p->buf_done = 0;
         write_some(e, TR_PROMOTE_RUN_WRITE, false);
+    } else if (p->off - p->synced >= SYNC_BYTES) {
+        p->synced = p->off;
+        send(e, TR_PROMOTE_PART_SYNC, (struct tr_io){.op = TR_IO_SYNC, .file = *file_of(p, false)});
     } else {
         fill(e);
     }
@@ -605,6 +629,9 @@ static void step_done(struct tr_engine *e, const struct tr_io *io)
     case TR_PROMOTE_REFILL:
         fill(e);
         break;
+    case TR_PROMOTE_PART_SYNC:
+        pace(e);
+        break;
     case TR_PROMOTE_RUN_FILL:
         run_filled(e);
         break;
@@ -669,7 +696,8 @@ bool tr_promote_busy(const struct tr_engine *e)
 {
     enum tr_promote_step step = e->promote.step;
 
-    return step >= TR_PROMOTE_READ && step != TR_PROMOTE_MANIFEST && step != TR_PROMOTE_SWITCH;
+    return step >= TR_PROMOTE_READ && step != TR_PROMOTE_MANIFEST && step != TR_PROMOTE_SWITCH &&
+           step != TR_PROMOTE_PAUSE;
 }
 
 /* Has it something to do in the next turn? */
@@ -695,6 +723,9 @@ void tr_promote_step(struct tr_engine *e)
     tr_promote_choose(e);
     if (p->step == TR_PROMOTE_RIDS) {
         tr_merge_rids(e);
+    }
+    if (p->step == TR_PROMOTE_PAUSE && p->pause_until <= e->now.boot_us) {
+        fill(e);
     }
     if (p->step == TR_PROMOTE_MANIFEST) {
         if (e->log.synced < p->batch) {

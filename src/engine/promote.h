@@ -31,6 +31,8 @@ enum tr_promote_step {
     TR_PROMOTE_REFILL,     /* a merge: the next blocks of an input */
     TR_PROMOTE_RUN_OPEN,   /* when there is something to write */
     TR_PROMOTE_RUN_WRITE,  /* blocks, then the footer */
+    TR_PROMOTE_PART_SYNC,  /* now and then, so that no sync is long; */
+    TR_PROMOTE_PAUSE,      /* for as long as that took; then more */
     TR_PROMOTE_RUN_SYNC,   /* the next run, or */
     TR_PROMOTE_SIDE_BUILD, /* call */
     TR_PROMOTE_SIDE_OPEN,
@@ -88,6 +90,7 @@ struct tr_promote {
     uint64_t rid_last;
     uint64_t batch; /* up to this one changes may be contained */
     struct tr_far_walk walk;
+    uint64_t left; /* far jobs up to rid_last that are not taken */
     struct tr_chosen *chosen;
     struct tr_chosen *scratch;
     size_t count;
@@ -119,6 +122,9 @@ struct tr_promote {
     size_t buf_done;
     bool footer; /* the buffer in hand is the run's footer */
     uint64_t off;
+    uint64_t synced;      /* of the file */
+    uint64_t sent_us;     /* boot: when the request in hand went */
+    uint64_t pause_until; /* boot */
     struct tr_side_job *side_jobs;
     size_t side_count;
     size_t keyed_count; /* of those */
@@ -126,6 +132,7 @@ struct tr_promote {
     bool building;
     int failed; /* why a call could not go on, or TARRY_OK */
 
+    uint64_t strays;   /* far jobs in slots that no promotion takes, when they were last counted */
     uint64_t retry_at; /* boot */
     unsigned failures; /* in a row: each time it is tried again later */
     uint64_t made;     /* groups, since the start */
@@ -169,6 +176,7 @@ void tr_merge_failed(struct tr_engine *e, int why);
 
 /* promote_choose.c */
 bool tr_promote_wanted(const struct tr_engine *e);
+bool tr_promote_pressed(const struct tr_engine *e); /* the ring fills up: no time for pauses */
 void tr_promote_begin(struct tr_engine *e);
 void tr_promote_choose(struct tr_engine *e); /* a slice */
 

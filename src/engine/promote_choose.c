@@ -64,6 +64,11 @@ static uint32_t slots_in_use(const struct tr_engine *e)
     return n;
 }
 
+bool tr_promote_pressed(const struct tr_engine *e)
+{
+    return slots_in_use(e) > e->log.slots_max / 2;
+}
+
 bool tr_promote_wanted(const struct tr_engine *e)
 {
     uint64_t far = e->state.jobs.far.count - e->state.jobs.far.located;
@@ -75,7 +80,7 @@ bool tr_promote_wanted(const struct tr_engine *e)
         (e->no_counts && e->meta.made < 2)) { /* a start would not know whose they are */
         return false;
     }
-    return (far > e->config.far_max && victims(e) >= e->config.promote_slots) ||
+    return (far > e->config.far_max + e->promote.strays && victims(e) >= e->config.promote_slots) ||
            used > e->log.slots_max / 4 * 3 || (e->space.idle && used >= 2);
 }
 
@@ -197,16 +202,18 @@ static void choose_page(struct tr_engine *e, const struct tr_far_page *page)
 {
     struct tr_promote *p = &e->promote;
 
-    for (unsigned i = 0; i < page->count && p->count < p->room; i++) {
+    for (unsigned i = 0; i < page->count; i++) {
         const struct tr_far_entry *entry = &page->entries[i];
         unsigned slot = entry->located ? p->slot_count : victim_index(p, entry->slot);
-        uint64_t rid;
+        uint64_t rid = tr_far_page_rid(page, i);
 
-        if (slot == p->slot_count || entry->bad) {
+        if (entry->located || rid > p->rid_last) {
             continue;
         }
-        rid = tr_far_page_rid(page, i);
-        if (rid > e->groups.covered && rid <= p->rid_last) {
+        if (rid <= e->groups.covered || slot == p->slot_count || entry->bad ||
+            p->count == p->room) {
+            p->left++;
+        } else {
             p->chosen[p->count++] = (struct tr_chosen){.rid = rid,
                                                        .order = {entry->due_us, rid},
                                                        .off = entry->off,
@@ -244,6 +251,7 @@ static void choose_far(struct tr_engine *e)
         tr_far_walk_on(far, &p->walk);
     }
     tr_far_walk_end(&p->walk);
+    p->strays = p->left;
     p->batch = e->log.open.no - tr_log_open_empty(&e->log);
     p->at = 0;
     p->group = p->count != 0 ? tr_group_new(&e->groups) : NULL;
