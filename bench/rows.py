@@ -210,7 +210,7 @@ def idle(server):
     def case(bench):
         with Server(server, bench.scratch) as s:
             filled = bench.load(s, "put", conns=16, depth=16, count=bench.far, limit=150)
-            time.sleep(bench.settle_s + 5)
+            time.sleep(bench.settle_s + 25)  # promotion begins after ten idle seconds
             before = s.sleeps()
             time.sleep(bench.idle_s)
             wakes = {"wakes_min": round((s.sleeps() - before) * 60 / bench.idle_s, 2)}
