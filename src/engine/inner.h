@@ -298,6 +298,7 @@ struct tr_listing {
     unsigned reads;          /* in flight, */
     uint64_t read_bytes;     /* of so many bytes */
     bool waits;              /* for what is being read */
+    bool no_memory;          /* for what was read */
 };
 
 enum tr_purge_step { TR_PURGE_MEMORY, TR_PURGE_SLOTS, TR_PURGE_RUNS };

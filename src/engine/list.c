@@ -415,7 +415,9 @@ void tr_listing_read(struct tr_engine *e, const struct tr_read *read, bool good)
     job->reading = false;
     entry.due_us = job->key.at;
     good = good && tr_fetch_decode_at(e, read->rid, &entry, read->buf, &rec) == TARRY_OK;
-    if (good && tr_extra_new(e->mem, &rec, &job->extra) == TARRY_OK) {
+    if (good && tr_extra_new(e->mem, &rec, &job->extra) != TARRY_OK) {
+        l->no_memory = true;
+    } else if (good) {
         job->view = (struct tr_job_view){.priority = rec.priority,
                                          .created_us = rec.created_us,
                                          .delay_us = rec.delay_us,
@@ -428,19 +430,23 @@ void tr_listing_read(struct tr_engine *e, const struct tr_read *read, bool good)
                                          .body_len = (uint32_t)rec.body.len};
         tr_view_key(&job->view, job->extra);
         job->known = true;
-    } else if (!good && unread(e, job) && where(e, job, &now) == TARRY_OK &&
-               now.slot == entry.slot && now.off == entry.off && read->io.status != TARRY_EFULL) {
+    } else if (unread(e, job) && where(e, job, &now) == TARRY_OK && now.slot == entry.slot &&
+               now.off == entry.off && read->io.status != TARRY_EFULL) {
         tr_read_report(e, job->key.id, tr_topics_by_number(&e->state.topics, l->topic), read);
         show_bare(job);
     } else if (l->next > read->stamp) {
-        l->next = read->stamp; /* it may be elsewhere, or there is no memory for its key */
+        l->next = read->stamp; /* it may be elsewhere */
     }
 }
 
-/* Asks for what is missing. TARRY_OK: nothing is; TARRY_EFULL: it is on its way. */
+/* Asks for what is missing. TARRY_OK: nothing is; TARRY_EFULL: it is on its way; TARRY_ENOMEM. */
 static int read_records(struct tr_engine *e)
 {
     struct tr_listing *l = &e->listing;
+
+    if (l->no_memory) {
+        return TARRY_ENOMEM;
+    }
 
     for (; l->next < l->count; l->next++) {
         struct tr_listed *job = &l->jobs[l->next];
@@ -687,6 +693,7 @@ static int begin(struct tr_engine *e, struct tr_req *r, const struct tr_topic *t
     l->req = r;
     l->topic = t->number;
     l->step = TR_LISTING_SLOTS;
+    l->no_memory = false;
     l->dropped = false;
     l->cut = false;
     l->looked_no = 0;
