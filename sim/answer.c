@@ -44,6 +44,7 @@ static const char *const op_names[TR_OP_COUNT] = {
     [TR_OP_CLOSE] = "close",
     [TR_OP_LIST] = "list",
     [TR_OP_PURGE] = "purge",
+    [TR_OP_BULK] = "bulk",
 };
 
 const char *sim_op_name(enum tr_op op)
@@ -965,6 +966,7 @@ static answer_fn *const answers[TR_OP_COUNT] = {
     [TR_OP_CLOSE] = answer_close,
     [TR_OP_LIST] = sim_answer_list,
     [TR_OP_PURGE] = answer_purge,
+    [TR_OP_BULK] = sim_answer_bulk,
 };
 
 void sim_answer(struct sim_oracle *o, struct sim_ask *a)

@@ -43,6 +43,10 @@ static void send_all_home(struct sim_run *r)
         if (a->pending && a->req.op == TR_OP_CLOSE) {
             sim_run_settle(r);
         }
+        for (unsigned k = 0; k < 100 && a->pending && a->req.op == TR_OP_BULK; k++) {
+            sim_run_pass(r, 10000); /* it goes on anyway */
+            sim_run_settle(r);
+        }
         if (a->pending) {
             sim_oracle_begin(&r->oracle, r->now);
             tr_engine_abandon(r->engine, &a->req, r->now);

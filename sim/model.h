@@ -81,7 +81,8 @@ struct sim_topic {
     uint64_t pause_until_us; /* boot; 0: surely not paused */
     uint64_t pause_call;     /* when the last change of pause was asked */
     uint64_t resume_call;    /* surely not paused since */
-    uint64_t gate;           /* batch of the last gated change of any of its jobs */
+    uint64_t gate;           /* batch of the last gated change of any of its jobs, */
+    uint64_t changed_call;   /* and when that was, if it was not by a BULK */
     unsigned kicking;        /* KICKs under way; they may take several calls */
     uint64_t kick_call;      /* when the last one was answered */
     bool undoing;            /* a hand-out that was abandoned may not be undone yet */

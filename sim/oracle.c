@@ -221,9 +221,19 @@ static void note_topics(struct sim_oracle *o, size_t judged)
     }
 }
 
+/* What bulks did before this answer. */
+static void judge_each(struct sim_oracle *o, size_t answer, size_t *each)
+{
+    while (*each < o->each_count && o->each[*each].after == answer && !o->report->failed) {
+        note(o, o->each[*each].job.id ^ o->each[*each].job.due_us);
+        sim_answer_each(o, &o->each[(*each)++]);
+    }
+}
+
 void sim_oracle_end(struct sim_oracle *o)
 {
-    bool changed = o->queued > 0 || o->closed != o->call_closed;
+    bool changed = o->queued > 0 || o->each_count > 0 || o->closed != o->call_closed;
+    size_t each = 0;
 
     for (unsigned i = 0; i < SIM_ASKS_MAX; i++) { /* one that is not answered may have changed it */
         const struct sim_ask *a = &o->asks[i];
@@ -237,10 +247,13 @@ void sim_oracle_end(struct sim_oracle *o)
     o->reading = o->reading || reads_in_flight(o);
     note_topics(o, 0);
     for (size_t i = 0; i < o->queued; i++) {
+        judge_each(o, i, &each);
         judge(o, o->queue[i]);
         note_topics(o, i + 1);
     }
+    judge_each(o, o->queued, &each);
     o->queued = 0;
+    o->each_count = 0;
     tell(o);
     if (o->engine != NULL && !tr_engine_failed(o->engine) && (changed || ++o->since_sync >= 16)) {
         sim_oracle_sync(o);
@@ -274,6 +287,8 @@ void sim_oracle_turned(struct sim_oracle *o, uint64_t next)
 void sim_oracle_ask(struct sim_oracle *o, struct sim_ask *a)
 {
     a->req.done = sim_oracle_done;
+    a->req.each = sim_oracle_each;
+    a->changed = 0;
     a->req.ctx = a;
     a->pending = true;
     a->answered = false;
@@ -306,6 +321,7 @@ void sim_oracle_changed(struct sim_oracle *o, unsigned topic, uint64_t gate)
         o->checkpoint_boot_us = o->model.now.boot_us; /* the first that is in no checkpoint */
     }
     o->model.topics[topic].gate = gate;
+    o->model.topics[topic].changed_call = o->model.call;
     o->model.gate = gate;
 }
 
@@ -362,6 +378,18 @@ void sim_oracle_done(struct tr_req *r)
     if (o->nested != NULL) {
         o->nested(o->nested_ctx);
     }
+}
+
+void sim_oracle_each(struct tr_req *r)
+{
+    struct sim_ask *a = r->ctx;
+    struct sim_oracle *o = a->oracle;
+
+    if (o->each_count == SIM_EACH_MAX) {
+        FAIL("sim", "a bulk changes too many jobs in one call");
+        return;
+    }
+    o->each[o->each_count++] = (struct sim_each){a, r->out.job, o->queued, o->closed + 1};
 }
 
 void sim_oracle_closed(struct sim_oracle *o, uint64_t batch)
@@ -434,6 +462,7 @@ void sim_oracle_crashed(struct sim_oracle *o)
         o->asks[i].answered = false;
     }
     o->queued = 0;
+    o->each_count = 0;
     o->engine = NULL;
     o->quiet = false;
 }

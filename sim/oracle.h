@@ -49,14 +49,27 @@ struct sim_ask {
     uint32_t job_key; /* of out.job */
     uint64_t body_hash;
     uint64_t closed;
-    int name_topic; /* index of out.name, -1: unknown */
+    int name_topic;   /* index of out.name, -1: unknown */
+    uint64_t changed; /* BULK: jobs so far */
 };
+
+/* A BULK has changed a job. */
+struct sim_each {
+    struct sim_ask *ask;
+    struct tr_job_view job;
+    size_t after;  /* so many answers of this call came before it */
+    uint64_t gate; /* batch that was open */
+};
+
+enum { SIM_EACH_MAX = 4096 };
 
 struct sim_oracle {
     struct sim_model model;
     struct sim_prefix prefix;
     struct sim_report *report;
     struct tr_job_view listed[SIM_ASKS_MAX][TR_LIST_MAX]; /* what LIST answered, by client */
+
+    struct sim_each each[SIM_EACH_MAX];
 
     const struct sim_params *params; /* from here on all is zero at the start of a run */
     struct tr_engine *engine;
@@ -65,6 +78,7 @@ struct sim_oracle {
     struct sim_ask asks[SIM_ASKS_MAX]; /* one per client */
     struct sim_ask *queue[SIM_ASKS_MAX];
     size_t queued;
+    size_t each_count;
 
     uint64_t closed;      /* newest closed batch */
     uint64_t durable;     /* newest batch told to be durable */
@@ -123,6 +137,7 @@ void sim_oracle_abandoned(struct sim_oracle *o, struct sim_ask *a);
 
 /* Callbacks of request and config. */
 void sim_oracle_done(struct tr_req *r);
+void sim_oracle_each(struct tr_req *r);
 void sim_oracle_closed(struct sim_oracle *o, uint64_t batch);
 void sim_oracle_durable(struct sim_oracle *o, uint64_t batch);
 void sim_oracle_notice(struct sim_oracle *o, enum tr_notice kind, const char *text);
@@ -174,6 +189,9 @@ void sim_answer_fields(struct sim_oracle *o, const struct sim_ask *a, struct sim
 bool sim_answer_is_being_reserved(const struct sim_oracle *o, const struct sim_job *j);
 /* list.c: a page of a list. */
 void sim_answer_list(struct sim_oracle *o, struct sim_ask *a);
+/* bulk.c: one job of many, and the end. */
+void sim_answer_each(struct sim_oracle *o, const struct sim_each *each);
+void sim_answer_bulk(struct sim_oracle *o, struct sim_ask *a);
 /* check.c: takes from the facts which jobs a KICK has kicked. */
 void sim_check_kick(struct sim_oracle *o, struct sim_ask *a);
 /* forecast.c: inside `done`. */

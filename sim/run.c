@@ -518,6 +518,11 @@ void sim_run_reopen(struct sim_run *r)
         return;
     }
     for (unsigned i = 0; i < SIM_ASKS_MAX; i++) {
+        if (r->oracle.asks[i].pending && r->oracle.asks[i].req.op == TR_OP_BULK) {
+            return; /* see leave() */
+        }
+    }
+    for (unsigned i = 0; i < SIM_ASKS_MAX; i++) {
         if (r->oracle.asks[i].pending) {
             abandon(r, &r->oracle.asks[i]);
         }
@@ -562,8 +567,8 @@ static void leave(struct sim_run *r)
         client = (client + 1) % SIM_ASKS_MAX;
     }
     a = &r->oracle.asks[client];
-    if (!a->pending || a->req.op == TR_OP_CLOSE) {
-        return; /* nobody takes a CLOSE back */
+    if (!a->pending || a->req.op == TR_OP_CLOSE || a->req.op == TR_OP_BULK) {
+        return; /* nobody takes a CLOSE back; a BULK goes on, but nobody would be told */
     }
     abandon(r, a);
     if (r->work.holders[client] != 0 && !tr_engine_failed(r->engine)) {

@@ -81,7 +81,7 @@ static void draw_ops(struct sim_params *p, struct tr_rng *rng)
         [TR_OP_STAT_JOB] = 6,   [TR_OP_STAT_TOPIC] = 4, [TR_OP_STAT] = 2,
         [TR_OP_HOLD_TOPIC] = 3, [TR_OP_FIND_TOPIC] = 2, [TR_OP_DROP_TOPIC] = 2,
         [TR_OP_CLOSE] = 2,      [TR_OP_NEXT_TOPIC] = 1, [TR_OP_LIST] = 4,
-        [TR_OP_PURGE] = 1,      [TR_OP_FORECAST] = 3,
+        [TR_OP_PURGE] = 1,      [TR_OP_FORECAST] = 3,   [TR_OP_BULK] = 1,
     };
 
     for (unsigned i = 0; i < TR_OP_COUNT; i++) {
@@ -378,7 +378,7 @@ static void swarm_runs(struct sim_params *p, struct tr_rng *rng)
     p->mem_fail_pct = 0;
 }
 
-/* Whole topics are listed and purged, most of their jobs far. */
+/* Whole topics are listed, changed and purged, most of their jobs far. */
 static void swarm_purge(struct sim_params *p, struct tr_rng *rng)
 {
     swarm_far(p, rng);
@@ -386,7 +386,9 @@ static void swarm_purge(struct sim_params *p, struct tr_rng *rng)
     p->far_pct = (unsigned)sim_between(rng, 10, 90);
     p->op_weight[TR_OP_PUSH] = 200;
     p->op_weight[TR_OP_LIST] = 60;
-    p->op_weight[TR_OP_PURGE] = (unsigned)sim_between(rng, 1, 10);
+    p->body_cache_bytes = sim_dice(rng, 50) ? 0 : p->body_cache_bytes;
+    p->op_weight[TR_OP_PURGE] = (unsigned)sim_between(rng, 0, 10);
+    p->op_weight[TR_OP_BULK] = (unsigned)sim_between(rng, 0, 30);
     p->slice = (uint32_t)sim_spread(rng, 8, 100);
     p->live_max = (unsigned)sim_between(rng, 40, 200);
 }
@@ -488,7 +490,7 @@ const struct sim_swarm sim_swarms[] = {
     {"runs", "a file of a group is damaged", swarm_runs},
     {"keys", "few keys, many who want them", swarm_keys},
     {"merge", "far jobs in many groups, of which most are cancelled", swarm_merge},
-    {"purge", "whole topics are listed and purged, most of their jobs far", swarm_purge},
+    {"purge", "whole topics are listed, changed and purged, most of their jobs far", swarm_purge},
     {"wait", "few jobs, many who wait for them while their leases end", swarm_wait},
     {NULL, NULL, NULL},
 };

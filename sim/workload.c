@@ -399,6 +399,23 @@ static void draw_filter(struct sim_work *w, struct tr_filter *f)
     }
 }
 
+static void draw_bulk(struct sim_work *w, struct sim_ask *a, unsigned topic)
+{
+    draw_filter(w, &a->req.filter);
+    a->req.bulk = (enum tr_bulk_what)tr_rng_below(&w->rng, TR_BULK_COUNT);
+    a->req.shift_us = (int64_t)sim_spread(&w->rng, 1, 3600 * SEC);
+    if (sim_dice(&w->rng, 40)) {
+        a->req.shift_us = -a->req.shift_us;
+    }
+    a->req.count = sim_dice(&w->rng, 30) ? sim_spread(&w->rng, 1, 20) : 0;
+    a->req.dry_run = sim_dice(&w->rng, 20);
+    if (sim_dice(&w->rng, 1)) {
+        a->wrong = true;
+        a->req.filter.states = 1;
+    }
+    sim_work_for_topic(w, a, topic);
+}
+
 /* A page: the first one, or the next after the last that this client got. */
 static void draw_list(struct sim_work *w, struct sim_ask *a, unsigned topic)
 {
@@ -420,10 +437,31 @@ static void draw_list(struct sim_work *w, struct sim_ask *a, unsigned topic)
     sim_work_for_topic(w, a, topic);
 }
 
+/* Requests about a whole topic; false: it is another one. */
+static bool fill_many(struct sim_work *w, struct sim_ask *a, unsigned topic)
+{
+    switch (a->req.op) {
+    case TR_OP_LIST:
+        draw_list(w, a, topic);
+        return true;
+    case TR_OP_BULK:
+        draw_bulk(w, a, topic);
+        return true;
+    case TR_OP_FORECAST:
+        draw_forecast(w, a, topic);
+        return true;
+    case TR_OP_PURGE:
+    case TR_OP_STAT_TOPIC:
+        sim_work_for_topic(w, a, topic);
+        return true;
+    default:
+        return false;
+    }
+}
+
 static void fill(struct sim_work *w, struct sim_ask *a, unsigned topic)
 {
-    if (a->req.op == TR_OP_LIST) {
-        draw_list(w, a, topic);
+    if (fill_many(w, a, topic)) {
         return;
     }
     switch (a->req.op) {
@@ -464,13 +502,6 @@ static void fill(struct sim_work *w, struct sim_ask *a, unsigned topic)
         a->req.state =
             (enum tr_job_state[]){TR_READY, TR_DELAYED, TR_DEAD}[tr_rng_below(&w->rng, 3)];
         a->req.order = sim_dice(&w->rng, 50) ? TR_ORDER_DUE : TR_ORDER_ID;
-        sim_work_for_topic(w, a, topic);
-        return;
-    case TR_OP_FORECAST:
-        draw_forecast(w, a, topic);
-        return;
-    case TR_OP_PURGE:
-    case TR_OP_STAT_TOPIC:
         sim_work_for_topic(w, a, topic);
         return;
     case TR_OP_HOLD_TOPIC:

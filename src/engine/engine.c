@@ -174,6 +174,8 @@ static enum tr_verdict execute(struct tr_engine *e, struct tr_req *r)
         return tr_purge_execute(e, r);
     case TR_OP_FORECAST:
         return tr_forecast_execute(e, r);
+    case TR_OP_BULK:
+        return tr_bulk_execute(e, r);
     default:
         return tr_view_execute(e, r);
     }
@@ -241,6 +243,7 @@ void tr_engine_submit(struct tr_engine *e, struct tr_req *r, struct tr_now now)
     r->out.number = 0;
     r->out.jobs = NULL;
     r->out.cursor = (struct tr_cursor){0};
+    r->out.passed = 0;
     r->out.existed = false;
     r->out.stat = (struct tr_topic_stat){0};
     r->out.forecast = (struct tr_forecast_view){0};
@@ -277,6 +280,7 @@ void tr_engine_abandon(struct tr_engine *e, struct tr_req *r, struct tr_now now)
     tr_handout_cancel_wait(e, r);
     tr_listing_abandon(e, r);
     tr_forecast_drop(e, r);
+    tr_bulk_abandon(e, r);
     r->busy = false;
 }
 
@@ -325,6 +329,7 @@ void tr_engine_fail(struct tr_engine *e, const char *why)
     }
     tr_handout_fail(e);
     tr_listing_fail(e);
+    tr_bulk_fail(e);
 }
 
 /* ---- the log ---- */
@@ -533,6 +538,7 @@ static uint64_t next_turn(const struct tr_engine *e)
     at = min(at, tr_load_next(e));
     at = min(at, tr_purge_next(e));
     at = min(at, tr_forecast_next(e));
+    at = min(at, tr_bulk_next(e));
     at = min(at, e->promote.retry_at > e->now.boot_us ? e->promote.retry_at : TR_NEVER);
     at = min(at, e->promote.step == TR_PROMOTE_PAUSE ? e->promote.pause_until : TR_NEVER);
     at = min(at, e->merge.retry_at > e->now.boot_us ? e->merge.retry_at : TR_NEVER);
@@ -570,6 +576,7 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
         e->merge.looked = 0;
         tr_engine_tell_idle(e);
     }
+    tr_bulk_step(e);
     tr_purge_step(e);
     tr_promote_step(e);
     tr_retire_step(e);
@@ -600,7 +607,7 @@ void tr_engine_io_done(struct tr_engine *e, struct tr_io *io, struct tr_now now)
         tr_promote_io_done(e, io);
     } else if (io == &e->retire.io) {
         tr_retire_io_done(e, io);
-    } else if (io == &e->listing.walk.io || io == &e->purge.walk.io) {
+    } else if (io == &e->listing.walk.io || io == &e->purge.walk.io || io == &e->bulk.walk.io) {
         tr_walk_io_done(e, io->owner);
     } else if (tr_fetch_owns(e, io)) {
         tr_fetch_io_done(e, io);

@@ -15,6 +15,7 @@
  *     walk.c      through the index of all groups, for one topic
  *     list.c      the jobs of a topic in order, page by page
  *     purge.c     all jobs of a topic die at once
+ *     bulk.c      many are cancelled, shifted or kicked
  *     promote*.c  from slots to run files
  *     merge*.c    groups in which much has died, or too many of them
  *     retire.c    groups of run files in which nothing is alive
@@ -301,6 +302,36 @@ struct tr_listing {
     bool no_memory;          /* for what was read */
 };
 
+enum { TR_BULK_LOADS = 64 };
+enum tr_bulk_step { TR_BULK_SLOTS, TR_BULK_RUNS, TR_BULK_LOADING, TR_BULK_MEMORY };
+
+/* Many jobs are changed; see bulk.c. */
+struct tr_bulk {
+    bool on;
+    struct tr_req *req; /* NULL: its maker has left */
+    enum tr_bulk_what what;
+    struct tr_filter filter;
+    int64_t shift_us;
+    uint64_t count; /* at most */
+    bool dry_run;
+    uint64_t before; /* rids below this one, */
+    uint64_t mark;   /* and without this mark */
+    uint64_t marks;  /* given so far */
+    uint32_t topic;
+    unsigned step;                /* enum tr_bulk_step */
+    struct tr_far_walk far;       /* SLOTS */
+    uint64_t page;                /* in hand, by its first rid, */
+    uint64_t page_rid;            /* done up to this one */
+    struct tr_walk walk;          /* RUNS */
+    size_t at;                    /* MEMORY */
+    uint64_t load[TR_BULK_LOADS]; /* rids that must come back first */
+    unsigned loads;
+    uint64_t done;
+    uint64_t passed;
+    bool more;
+    bool waits; /* for what is being read or written */
+};
+
 enum tr_purge_step { TR_PURGE_MEMORY, TR_PURGE_SLOTS, TR_PURGE_RUNS };
 
 /* What a purge left is cleared away; see purge.c. */
@@ -368,6 +399,7 @@ struct tr_engine {
     struct tr_listing listing;
     struct tr_purge purge;
     struct tr_forecast forecast;
+    struct tr_bulk bulk;
     struct tr_clock clock;
     struct tr_now now;
 
@@ -608,6 +640,15 @@ void tr_forecast_drop(struct tr_engine *e, const struct tr_req *r); /* if it is 
 void tr_forecast_step(struct tr_engine *e);
 uint64_t tr_forecast_next(const struct tr_engine *e);   /* boot: when it wants a turn */
 void tr_forecast_block(struct tr_engine *e, bool good); /* it was read, into forecast.records */
+
+/* bulk.c */
+enum tr_verdict tr_bulk_execute(struct tr_engine *e, struct tr_req *r);
+void tr_bulk_step(struct tr_engine *e);
+uint64_t tr_bulk_next(const struct tr_engine *e); /* boot: when it wants a turn */
+void tr_bulk_abandon(struct tr_engine *e, const struct tr_req *r);
+void tr_bulk_fail(struct tr_engine *e);
+void tr_bulk_fini(struct tr_engine *e);
+bool tr_bulk_keeps(const struct tr_engine *e, const struct tr_job *job); /* in memory */
 
 /* promote.c */
 void tr_promote_step(struct tr_engine *e);

@@ -70,6 +70,7 @@ struct tr_job {
     struct tr_timer timer; /* delayed: in the due wheel; reserved: in the lease wheel */
     struct tr_list link;   /* of its topic's list for its state; reserved: of its holder */
     uint32_t promotion;    /* the last one that has seen it */
+    uint64_t bulk;         /* mark of the last one that has changed it */
     struct tr_list visit;  /* of the far jobs that were brought back for a while */
     uint64_t visit_us;     /* boot: since when */
 };

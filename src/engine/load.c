@@ -77,7 +77,7 @@ bool tr_load_far(const struct tr_engine *e, const struct tr_job *job)
     return job->due_us >= e->load.horizon_us && !job->altered && job->slot != NULL &&
            !job->relogging && job->dead_seq == 0 && job->lease_end_us == 0 &&
            (job->state == 0 || job->state == TR_DELAYED) && !behind_front(e, job) &&
-           !is_pulled(e, job);
+           !is_pulled(e, job) && !tr_bulk_keeps(e, job);
 }
 
 void tr_load_send_far(struct tr_engine *e, struct tr_job *job)

@@ -726,6 +726,7 @@ void tr_engine_free(struct tr_engine *e)
     tr_promote_fini(e);
     tr_listing_fini(e);
     tr_purge_fini(e);
+    tr_bulk_fini(e);
     tr_fetch_fini(e);
     tr_meta_fini(e);
     tr_log_fini(&e->log);

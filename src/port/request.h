@@ -46,6 +46,8 @@ enum tr_op {
     TR_OP_DROP_TOPIC, /* topic, hold: undoes one HOLD_TOPIC */
     TR_OP_NEXT_TOPIC, /* topic: the next one by number after it (0: the first) -> topic, name */
     TR_OP_CLOSE,      /* holder: is gone; what it holds is ready again */
+    TR_OP_BULK,       /* topic, filter, bulk, shift_us, count, dry_run, cursor -> number, passed,
+                         cursor */
     TR_OP_PURGE,      /* topic: all its jobs are dead, reserved ones too -> number */
     TR_OP_LIST,       /* topic, filter, cursor, count: a page of so many at most -> jobs, cursor */
     TR_OP_COUNT
@@ -68,6 +70,13 @@ struct tr_filter {
     uint64_t due_from_us; /* due times from this one on, */
     uint64_t due_to_us;   /* and before this one; 0: without end */
 };
+
+/* What a BULK does to each: cancel (delayed, ready, dead), change the due time by shift_us
+ * (delayed, ready; the past means now), make due now (delayed, dead). Reserved jobs are passed
+ * over. */
+enum tr_bulk_what { TR_BULK_CANCEL, TR_BULK_SHIFT, TR_BULK_KICK, TR_BULK_COUNT };
+
+enum { TR_BULK_MAX = 1000000 }; /* jobs that one BULK changes */
 
 enum { TR_LIST_MAX = 1000 }; /* jobs of one page */
 
@@ -188,7 +197,11 @@ struct tr_req {
     size_t body_len;
     uint64_t count;
     struct tr_filter filter;
-    struct tr_cursor cursor; /* LIST: where to go on, as the last answer said */
+    struct tr_cursor cursor; /* LIST, BULK: to go on, as the last answer said */
+    enum tr_bulk_what bulk;
+    int64_t shift_us;     /* BULK */
+    bool dry_run;         /* BULK: only counts */
+    tr_req_done_fn *each; /* BULK: a job was changed, out.job; it may ask nothing. NULL: not told */
     uint32_t priority;
     enum tr_order order;
     enum tr_job_state state;
@@ -209,8 +222,9 @@ struct tr_req {
         struct tr_job_view job; /* with TARRY_ESTATE: the state that was in the way */
         struct tr_topic_stat stat;
         const struct tr_job_view *jobs; /* LIST: `number` of them, in order, without bodies */
-        struct tr_cursor cursor;        /* LIST */
         struct tr_forecast_view forecast;
+        struct tr_cursor cursor; /* LIST, BULK */
+        uint64_t passed;         /* BULK: matched, but could not be changed like that */
     } out;
 
     /* The engine's. */

@@ -1,0 +1,119 @@
+/*
+ * Bulks: each change is told when it happens, so the model follows at once; the end says how many.
+ *
+ * A job that was delayed or dead all the time must have been met. Whether it was is known if
+ * nothing else changed in the topic since the bulk began.
+ */
+#include "oracle.h"
+
+#include "base/err.h"
+
+#include <inttypes.h>
+
+#define FAIL(promise, ...) sim_fail(o->report, promise, __VA_ARGS__)
+
+static bool wants(const struct tr_filter *f, enum tr_job_state state)
+{
+    return f->states == 0 || (f->states & 1U << state) != 0;
+}
+
+static bool due_fits(const struct tr_filter *f, uint64_t due_us)
+{
+    return due_us >= f->due_from_us && (f->due_to_us == 0 || due_us < f->due_to_us);
+}
+
+static void check_shifted(struct sim_oracle *o, const struct sim_ask *a, const struct sim_job *j,
+                          uint64_t due_us)
+{
+    uint64_t want = j->due_us + (uint64_t)a->req.shift_us;
+    bool past = want <= o->model.wall_high_us;
+    const struct sim_topic *t = &o->model.topics[j->topic];
+
+    if (t->kicking != 0 || t->kick_call == o->model.call) {
+        return; /* a KICK is judged by what is there when the call has ended */
+    }
+
+    if (due_us != want && !(past && due_us <= o->model.wall_high_us)) {
+        FAIL("I5", "bulk shifts job %" PRIu64 " by %" PRId64 " from %" PRIu64 " to %" PRIu64, j->id,
+             a->req.shift_us, j->due_us, due_us);
+    }
+}
+
+void sim_answer_each(struct sim_oracle *o, const struct sim_each *each)
+{
+    struct sim_ask *a = each->ask;
+    struct sim_job *j = sim_model_find(&o->model, each->job.id);
+    uint64_t call;
+
+    if (j == NULL || j->where == SIM_GONE || j->topic != a->topic || a->req.dry_run) {
+        FAIL("I3", "bulk changes job %" PRIu64 ", which is not there", each->job.id);
+        return;
+    }
+    if (sim_job_is_reserved(&o->model, j) || !due_fits(&a->req.filter, j->due_us)) {
+        FAIL("I29", "bulk changes job %" PRIu64 ", which it is not about", j->id);
+    }
+    if (j->where == SIM_RESERVED) {
+        sim_job_expire(&o->model, j, !j->doubt);
+    }
+    a->changed++;
+    switch (a->req.bulk) {
+    case TR_BULK_SHIFT:
+        check_shifted(o, a, j, each->job.due_us);
+        sim_model_set_where(&o->model, j, SIM_PENDING);
+        j->due_us = each->job.due_us;
+        j->own_word = false;
+        break;
+    case TR_BULK_KICK:
+        sim_job_woken(&o->model, j, each->job.due_us);
+        j->kicks++;
+        break;
+    default:
+        sim_model_set_where(&o->model, j, SIM_GONE);
+        break;
+    }
+    j->gate = each->gate;
+    call = o->model.topics[j->topic].changed_call;
+    sim_oracle_changed(o, j->topic, each->gate);
+    o->model.topics[j->topic].changed_call = call;
+}
+
+/* Must it have been met? */
+static bool surely_meant(const struct sim_oracle *o, const struct sim_ask *a,
+                         const struct sim_job *j)
+{
+    if (j->id == 0 || j->id >= a->req.out.cursor.at || j->rid >= a->req.out.cursor.at ||
+        j->topic != a->topic || j->damaged || !due_fits(&a->req.filter, j->due_us)) {
+        return false;
+    }
+    return (j->where == SIM_DEAD && wants(&a->req.filter, TR_DEAD) &&
+            a->req.bulk != TR_BULK_SHIFT) ||
+           (sim_job_is_delayed(&o->model, j) && wants(&a->req.filter, TR_DELAYED) &&
+            !sim_oracle_limbo(o, j->topic));
+}
+
+void sim_answer_bulk(struct sim_oracle *o, struct sim_ask *a)
+{
+    const struct sim_topic *t = &o->model.topics[a->topic];
+    bool alone = t->changed_call < a->submit_call && a->req.topic == t->number && t->kicking == 0 &&
+                 t->kick_call < a->submit_call;
+    uint64_t meant = 0;
+
+    for (size_t i = 0; i < o->model.job_count && alone && !a->req.out.cursor.more; i++) {
+        const struct sim_job *j = &o->model.jobs[i];
+
+        if (!surely_meant(o, a, j)) {
+            continue;
+        }
+        meant++;
+        if (!a->req.dry_run && a->req.bulk != TR_BULK_SHIFT) {
+            FAIL("I29", "bulk %d leaves out job %" PRIu64, (int)a->req.bulk, j->id);
+        }
+    }
+    if (!a->req.dry_run && a->changed != a->req.out.number) {
+        FAIL("I16", "bulk says %" PRIu64 ", but changed %" PRIu64, a->req.out.number, a->changed);
+    }
+    if (meant > a->req.out.number) {
+        FAIL("I29", "bulk says %" PRIu64 ", but there are %" PRIu64, a->req.out.number, meant);
+    }
+    sim_answer_seen(o, a, t->gate);
+}
