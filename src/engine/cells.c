@@ -147,54 +147,43 @@ uint32_t tr_cells_new_row(struct tr_cells *c)
 /* The last branch whose first is not behind key. There is one. */
 static size_t find_top(const struct tr_cells *c, uint64_t key)
 {
-    size_t low = 0;
-    size_t high = c->top_count;
+    const struct tr_cells_top *at = c->top;
 
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
+    for (size_t n = c->top_count; n > 1;) {
+        size_t half = n / 2;
 
-        if (c->top[middle].first <= key) {
-            low = middle;
-        } else {
-            high = middle;
-        }
+        at = at[half].first <= key ? at + half : at;
+        n -= half;
     }
-    return low;
+    return (size_t)(at - c->top);
 }
 
 static uint64_t find_ref(const struct tr_cells_branch *branch, uint64_t key)
 {
-    uint64_t low = 0;
-    uint64_t high = branch->count;
+    const struct ref *at = branch->refs;
 
-    while (high - low > 1) {
-        uint64_t middle = low + (high - low) / 2;
+    for (uint64_t n = branch->count; n > 1;) {
+        uint64_t half = n / 2;
 
-        if (branch->refs[middle].first <= key) {
-            low = middle;
-        } else {
-            high = middle;
-        }
+        at = at[half].first <= key ? at + half : at;
+        n -= half;
     }
-    return low;
+    return (uint64_t)(at - branch->refs);
 }
 
 /* The first item that is not smaller than key. */
 static uint32_t find_item(const struct tr_cells_leaf *leaf, uint64_t key)
 {
-    uint32_t low = 0;
-    uint32_t high = leaf->count;
+    const struct item *at = leaf->items;
+    uint32_t n = leaf->count;
 
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
+    while (n > 1) {
+        uint32_t half = n / 2;
 
-        if (key_of(&leaf->items[middle]) < key) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
+        at = key_of(&at[half - 1]) < key ? at + half : at;
+        n -= half;
     }
-    return low;
+    return (uint32_t)(at - leaf->items) + (n == 1 && key_of(at) < key);
 }
 
 /* The tree is not empty. */
@@ -498,16 +487,14 @@ static void remove_cell(struct tr_cells *c, uint64_t key)
 }
 
 /* Takes so many off a cell, which must have them. */
-static void lower(struct tr_cells *c, uint64_t key, uint32_t count)
+static void lower(struct tr_cells *c, struct item *item, uint32_t count)
 {
-    struct item *item = find(c, key);
-
     TR_CHECK(item != NULL);
     TR_CHECK(item->count >= count);
     tell(c, item->row, item->when, -(int64_t)count);
     item->count -= count;
     if (item->count == 0) {
-        remove_cell(c, key);
+        remove_cell(c, key_of(item));
     }
 }
 
@@ -555,12 +542,14 @@ bool tr_cells_sub(struct tr_cells *c, uint32_t row, uint64_t due_us, uint32_t ki
 {
     uint32_t when = tr_cells_when(c, due_us, kind);
 
+    struct item *item = find(c, key_at(row, when));
+
     TR_CHECK(row != TR_CELLS_ALL);
-    if (find(c, key_at(row, when)) == NULL) {
+    if (item == NULL) {
         return false;
     }
-    lower(c, key_at(row, when), 1);
-    lower(c, key_at(TR_CELLS_ALL, when), 1);
+    lower(c, item, 1);
+    lower(c, find(c, key_at(TR_CELLS_ALL, when)), 1);
     c->jobs--;
     return true;
 }
@@ -569,7 +558,7 @@ bool tr_cells_drop(struct tr_cells *c, uint32_t row, unsigned *work)
 {
     TR_CHECK(row != TR_CELLS_ALL);
     for (; *work > 0; --*work) {
-        const struct item *item = seek(c, key_at(row, 0));
+        struct item *item = seek(c, key_at(row, 0));
         uint32_t when;
         uint32_t count;
 
@@ -578,8 +567,8 @@ bool tr_cells_drop(struct tr_cells *c, uint32_t row, unsigned *work)
         }
         when = item->when;
         count = item->count;
-        lower(c, key_at(row, when), count);
-        lower(c, key_at(TR_CELLS_ALL, when), count);
+        lower(c, item, count);
+        lower(c, find(c, key_at(TR_CELLS_ALL, when)), count);
         c->jobs -= count;
     }
     return false;
