@@ -10,6 +10,9 @@
  * Of keys that collide all far jobs are asked for at once. One whose record cannot be read may be
  * the one that is meant: TARRY_EDAMAGED, unless another has the key.
  *
+ * A look-up is not charged: it takes less than a microsecond, and a request that stalls for another
+ * reason does it again each turn; if that were work, the engine would never sleep.
+ *
  * Stale entries (keys.c) go when they are met here, and by a walk over the table when there may be
  * too many of them.
  */
@@ -37,7 +40,6 @@ int tr_lookup_key(struct tr_engine *e, const struct tr_topic *t, struct tr_bytes
     while ((rid = tr_keymap_find(&keys->map, hash, rid)) != 0) {
         int got;
 
-        (void)tr_engine_spend(e);
         if (!tr_bitmap_test(&e->state.jobs.alive, rid) && !TR_MUTANT(STALE_KEY_BELIEVED)) {
             TR_CHECK(tr_keymap_take(&keys->map, hash, rid));
             continue;
