@@ -314,6 +314,9 @@ static void check_least(struct sim_oracle *o, const struct sim_ask *a, unsigned 
             j->ready_call + a->nested > a->submit_call || named_in_the_making(o, a, j)) {
             continue;
         }
+        if (sim_check_parked(o, j)) {
+            continue;
+        }
         if (than == NULL || sim_job_before(j, than, a->req.order)) {
             better = j;
             count++;
@@ -752,6 +755,9 @@ static void check_counts(struct sim_oracle *o, struct sim_ask *a, int topic)
         if (may_be_in_the_making(o, a, j) || (j->damaged && j->where != SIM_DEAD)) {
             limbo++; /* or put aside, since it cannot be read */
             continue;
+        }
+        if (sim_check_parked(o, j)) {
+            continue; /* ready or delayed: that is not exact */
         }
         dead += j->where == SIM_DEAD;
         ready += sim_job_is_ready(j);

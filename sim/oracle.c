@@ -259,6 +259,9 @@ void sim_oracle_end(struct sim_oracle *o)
         sim_oracle_sync(o);
         o->since_sync = 0;
     }
+    if (o->engine != NULL && !tr_engine_failed(o->engine)) {
+        sim_check_away(o);
+    }
 }
 
 void sim_oracle_turned(struct sim_oracle *o, uint64_t next)

@@ -202,6 +202,12 @@ bool sim_check_may_warn(const struct sim_oracle *o, const struct sim_ask *a);
 bool sim_check_must_warn(const struct sim_oracle *o, const struct sim_ask *a, uint64_t so_us);
 /* check.c: nothing is left to do before time goes on; and nothing is in flight. */
 void sim_check_settled(struct sim_oracle *o);
+
+/* After each call: due jobs that were parked are not ready, to those who reserve. */
+void sim_check_away(struct sim_oracle *o);
+
+/* Due jobs of its topic may be far, and this one is. */
+bool sim_check_parked(struct sim_oracle *o, const struct sim_job *j);
 /* check.c: after a turn: which leases have run out? */
 void sim_check_leases(struct sim_oracle *o);
 void sim_check_quiet(struct sim_oracle *o);

@@ -167,6 +167,8 @@ static int open_engine(struct sim_run *r)
     c.linger_us = p->linger_us;
     c.many_topics = p->many_topics;
     c.near_us = p->near_us;
+    c.near_min = p->near_min;
+    c.near_max = p->near_max;
     c.far_max = p->far_max;
     c.cells_max = p->cells_max;
     c.hour_us = p->hour_us;

@@ -65,6 +65,8 @@ static void draw_config(struct sim_params *p, struct tr_rng *rng)
     p->merge_groups = (unsigned)sim_spread(rng, 1, 20);
     p->merge_waste = sim_spread(rng, 1, 256 * KIB);
     p->hour_us = 3600 * sim_spread(rng, 300, 1 * SEC);
+    p->near_min = 64;
+    p->near_max = 1000000;
     p->checkpoint_us = sim_spread(rng, 5 * MS, 30 * SEC);
     p->idle_us = sim_spread(rng, 10 * MS, 10 * SEC);
     p->mem_bytes = 64 * KIB * KIB;
@@ -446,6 +448,30 @@ static void swarm_merge(struct sim_params *p, struct tr_rng *rng)
     }
 }
 
+/* Topics have more due jobs than may be in memory. */
+static void swarm_park(struct sim_params *p, struct tr_rng *rng)
+{
+    p->near_us = sim_dice(rng, 70) ? sim_spread(rng, 1 * MS, 2000 * MS) : 60 * SEC;
+    p->near_min = sim_between(rng, 1, 8);
+    p->near_max = sim_between(rng, 0, 32);
+    p->promote_slots = sim_dice(rng, 70) ? (unsigned)sim_between(rng, 1, 3) : 0;
+    p->far_max = sim_spread(rng, 1, 40);
+    p->slot_bytes = 64 * KIB;
+    p->topics = (unsigned)sim_between(rng, 1, 3);
+    p->live_max = (unsigned)sim_between(rng, 30, 200);
+    p->delay_pct = (unsigned)sim_between(rng, 0, 90);
+    p->far_pct = (unsigned)sim_between(rng, 0, 30);
+    p->op_weight[TR_OP_PUSH] = (unsigned)sim_between(rng, 100, 400);
+    p->op_weight[TR_OP_RESERVE] = (unsigned)sim_between(rng, 50, 200);
+    p->op_weight[TR_OP_PEEK_FIRST] = sim_dice(rng, 50) ? 10 : 0;
+    p->op_weight[TR_OP_EDIT] = sim_dice(rng, 50) ? p->op_weight[TR_OP_EDIT] : 0;
+    p->op_weight[TR_OP_STAT_TOPIC] = 10;
+    p->op_weight[TR_OP_STAT_JOB] = 10;
+    p->op_weight[TR_OP_KICK] = sim_dice(rng, 50) ? 4 : 1;
+    p->event_weight[SIM_EV_CRASH] = sim_dice(rng, 50) ? 1 : 0;
+    p->event_weight[SIM_EV_SETTLE] = (unsigned)sim_between(rng, 1, 10);
+}
+
 /* Connections that keep what they have and wait for more: their leases end, or nearly. */
 static void swarm_wait(struct sim_params *p, struct tr_rng *rng)
 {
@@ -491,6 +517,7 @@ const struct sim_swarm sim_swarms[] = {
     {"keys", "few keys, many who want them", swarm_keys},
     {"merge", "far jobs in many groups, of which most are cancelled", swarm_merge},
     {"purge", "whole topics are listed, changed and purged, most of their jobs far", swarm_purge},
+    {"park", "topics have more due jobs than may be in memory", swarm_park},
     {"wait", "few jobs, many who wait for them while their leases end", swarm_wait},
     {NULL, NULL, NULL},
 };

@@ -57,6 +57,8 @@ struct sim_params {
     uint64_t linger_us;
     unsigned many_topics;
     uint64_t near_us;
+    uint64_t near_min;
+    uint64_t near_max;
     uint64_t far_max;
     uint64_t cells_max;
     uint64_t hour_us;

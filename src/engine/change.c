@@ -63,6 +63,7 @@ void tr_change_drop_topic(struct tr_engine *e, struct tr_topic *t)
 {
     if (!tr_topic_needed(t)) {
         tr_wheel_disarm(&e->pauses, &t->pause);
+        tr_park_end(e, t);
         tr_state_remove_topic(&e->state, t);
     }
 }

@@ -40,6 +40,8 @@ void tr_engine_config_init(struct tr_engine_config *c, struct tr_mem *mem)
         .checkpoint_slack = UINT64_C(4) << 20,
         .seal_us = 50000,
         .near_us = 60000000,
+        .near_min = 64,
+        .near_max = 2500000,
         .far_max = 1000000,
         .cells_max = TR_CELLS_MAX_DEFAULT,
         .hour_us = TR_CELL_HOUR_US,
@@ -344,6 +346,7 @@ static void place(struct tr_engine *e, const struct tr_placed *p)
     e->log.tail->last_rid = p->rid > e->log.tail->last_rid ? p->rid : e->log.tail->last_rid;
     tr_job_unplace(job, e->log.flight.no); /* a RELOG takes the place of the old record */
     tr_job_place(job, e->log.tail, e->log.flight_off + TR_FRAME_HEAD + p->off, p->len);
+    tr_park_placed(e, job);
     if (!tr_load_placed(e, job) && e->state.jobs.body_bytes > e->config.body_cache_bytes) {
         tr_jobs_drop_body(&e->state.jobs, job);
     }
@@ -524,6 +527,7 @@ static uint64_t next_turn(const struct tr_engine *e)
     at = min(at, e->leases_blocked ? TR_NEVER : tr_wheel_next(&e->leases));
     at = min(at, tr_wheel_next(&e->waits));
     at = min(at, tr_wheel_next(&e->pauses));
+    at = min(at, tr_clock_boot_at(&e->clock, tr_wheel_next(&e->edges)));
     if (!e->log.writing && !e->log.sealing) { /* else its end is what we wait for */
         at = min(at, tr_log_open_empty(&e->log) ? TR_NEVER : e->lazy_at);
         at = min(at, e->log.open.gated && e->linger_at > e->now.boot_us ? e->linger_at : TR_NEVER);
@@ -611,6 +615,8 @@ void tr_engine_io_done(struct tr_engine *e, struct tr_io *io, struct tr_now now)
         tr_walk_io_done(e, io->owner);
     } else if (tr_fetch_owns(e, io)) {
         tr_fetch_io_done(e, io);
+    } else if (tr_refill_owns(e, io)) {
+        tr_refill_io_done(e, io);
     } else {
         tr_read_done(e, io->owner);
     }
@@ -651,6 +657,8 @@ void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s)
         .groups = e->groups.count,
         .promotions = e->promote.made,
         .merges = e->merge.made,
+        .parked = e->state.topics.parked_count,
+        .refills = e->refill.made,
         .sent = e->load.sent,
         .loaded = e->load.loaded,
         .delayed = all->count[TR_DELAYED] + all->far,

@@ -42,6 +42,8 @@ struct tr_engine_config {
     uint64_t checkpoint_slack; /* bytes that checkpoint files have beyond what is needed now */
     uint64_t seal_us;          /* idle time before a SEAL */
     uint64_t near_us;          /* jobs due within this are in memory */
+    uint64_t near_min;         /* delayed and ready jobs that each topic may have in memory, */
+    uint64_t near_max;         /* and what topics may have beyond that, together */
     uint64_t far_max;          /* far jobs in slots; with more the oldest slots become a group */
     unsigned promote_slots;    /* so many of them at a time; 0: never */
     uint64_t cells_max;        /* of the forecast; with more, jobs are counted by day */
@@ -140,8 +142,10 @@ struct tr_engine_stat {
     uint64_t promotions;
     uint64_t keys; /* entries of the table of keys: keyed jobs, and a few that are gone */
     uint64_t merges;
-    uint64_t sent;   /* how often one left it since the start, */
-    uint64_t loaded; /* and came back */
+    uint64_t parked;  /* topics with jobs that are due and not in memory */
+    uint64_t refills; /* since the start */
+    uint64_t sent;    /* how often one left it since the start, */
+    uint64_t loaded;  /* and came back */
 };
 
 void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s);

@@ -27,7 +27,7 @@
 enum { BLOCK_UNITS = 2, LOCATED_US = 1000000, BAD_US = 60000000 };
 
 /* The first that covers a rid behind this one. */
-static struct tr_group *next_group(const struct tr_engine *e, uint64_t after)
+struct tr_group *tr_fetch_group_after(const struct tr_engine *e, uint64_t after)
 {
     for (uint32_t i = 0; i < e->groups.count; i++) {
         if (e->groups.order[i]->is.rid_last > after) {
@@ -115,14 +115,13 @@ static void read_at(struct tr_engine *e, struct tr_fetch_read *r, int file, uint
     e->disk.ops->submit(e->disk.ctx, &r->io);
 }
 
-static void read_page(struct tr_engine *e, struct tr_fetch_read *r)
+void tr_fetch_read_page(struct tr_engine *e, struct tr_fetch_read *r)
 {
     read_at(e, r, r->group->side_file, tr_sidecar_off(&r->group->side, r->section, r->page),
             TR_SIDE_PAGE);
 }
 
-/* The page that came; TARRY_EAGAIN-like TARRY_EFULL: it is read once more. */
-static int view_page(struct tr_engine *e, struct tr_fetch_read *r, struct tr_side_view *v)
+int tr_fetch_view(struct tr_engine *e, struct tr_fetch_read *r, struct tr_side_view *v)
 {
     const struct tr_sidecar *side = &r->group->side;
     bool ok = r->io.status == TARRY_OK && r->io.got == TR_SIDE_PAGE &&
@@ -136,7 +135,7 @@ static int view_page(struct tr_engine *e, struct tr_fetch_read *r, struct tr_sid
     }
     if (!r->direct && !e->failed) {
         r->direct = true;
-        read_page(e, r);
+        tr_fetch_read_page(e, r);
         return TARRY_EFULL;
     }
     r->direct = false;
@@ -178,7 +177,7 @@ int tr_fetch_locate(struct tr_engine *e, uint64_t rid)
     if (r->page == TR_SIDE_NONE) {
         return TARRY_ENOTFOUND;
     }
-    read_page(e, r);
+    tr_fetch_read_page(e, r);
     return TARRY_EFULL;
 }
 
@@ -204,9 +203,12 @@ void tr_fetch_unlocate(struct tr_engine *e, uint64_t rid)
     if (entry != NULL && entry->located && !entry->loading) {
         uint64_t due_us = entry->due_us;
 
+        struct tr_edge at = {due_us, tr_far_id(&e->state.jobs.far, rid)};
+        bool parked = due_us < e->load.horizon_us && tr_park_leave(e, entry->topic, at);
+
         tr_state_slot(&e->state, entry->slot)->far--;
         TR_CHECK(tr_far_unlocate(&e->state.jobs.far, rid));
-        e->load.next_us = due_us < e->load.next_us ? due_us : e->load.next_us;
+        e->load.next_us = !parked && due_us < e->load.next_us ? due_us : e->load.next_us;
     }
 }
 
@@ -229,7 +231,7 @@ static void seek_done(struct tr_engine *e, struct tr_fetch_read *r)
     if (!only_in_run(e, r->rid) || e->failed) {
         return;
     }
-    err = view_page(e, r, &v);
+    err = tr_fetch_view(e, r, &v);
     if (err == TARRY_EFULL) {
         return;
     }
@@ -247,7 +249,7 @@ static void seek_done(struct tr_engine *e, struct tr_fetch_read *r)
         r->section = TR_SIDE_T;
         r->page = row.t.page;
         r->index = row.t.index;
-        read_page(e, r);
+        tr_fetch_read_page(e, r);
         return;
     }
     entry = tr_fetch_entry(r->group, &row.job);
@@ -295,19 +297,30 @@ static bool make_room(struct tr_engine *e, struct tr_fetch_read *r, uint32_t len
     return true;
 }
 
-static bool read_block(struct tr_engine *e, struct tr_group *g)
+static bool read_block(struct tr_engine *e, struct tr_group *g, uint32_t block)
 {
     struct tr_fetch_read *r = &e->fetch.block;
-    struct tr_run_block_stat stat = tr_run_footer_block(&g->footers[TR_GROUP_LIVE], g->next_block);
+    struct tr_run_block_stat stat = tr_run_footer_block(&g->footers[TR_GROUP_LIVE], block);
 
     if (!make_room(e, r, stat.len)) {
         return false;
     }
     r->group = g;
-    r->page = g->next_block;
+    r->page = block;
     e->fetch.whole = true; /* until a record is found that is left, or one leaves memory */
     read_at(e, r, g->runs[TR_GROUP_LIVE].file, stat.off, stat.len);
     return true;
+}
+
+/* On to the block behind this one. */
+static void pass(struct tr_engine *e, struct tr_group *g, uint32_t block)
+{
+    if (e->fetch.window) {
+        e->fetch.window_block = block + 1;
+    } else {
+        g->next_block = block + 1;
+        e->fetch.passed++;
+    }
 }
 
 static void block_done(struct tr_engine *e, struct tr_fetch_read *r)
@@ -327,8 +340,8 @@ static void block_done(struct tr_engine *e, struct tr_fetch_read *r)
         e->fetch.taking = true;
     } else {
         tr_fetch_report(e, r->group, TR_GROUP_LIVE, stat.off);
-        r->group->next_block = r->page + 1; /* those behind it are not to wait for it */
         e->fetch.skipped = true;
+        pass(e, r->group, r->page); /* those behind it are not to wait for it */
     }
 }
 
@@ -342,6 +355,7 @@ static int take_record(struct tr_engine *e, const struct tr_record *rec, uint64_
                                .topic = rec->topic,
                                .place = place,
                                .cell = rec->flags & TR_RF_CELL};
+    struct tr_edge at = {.due_us = rec->due_us};
     int err = TARRY_OK;
 
     if (!tr_bitmap_test(&e->state.jobs.alive, rec->rid) ||
@@ -352,6 +366,11 @@ static int take_record(struct tr_engine *e, const struct tr_record *rec, uint64_
         e->fetch.whole = false;
         e->load.left_us = rec->due_us < e->load.left_us ? rec->due_us : e->load.left_us;
         return TARRY_OK;
+    }
+    at.id = tr_far_moved_id(&e->state.jobs.far, rec->rid);
+    at.id = at.id != 0 ? at.id : rec->rid;
+    if (tr_park_leave(e, rec->topic, at)) {
+        return TARRY_OK; /* a refill takes it */
     }
     if (!tr_mem_room(e->mem, rec->body.len + sizeof(struct tr_job)) ||
         !tr_meta_room(e, e->load.reads + 1)) {
@@ -399,22 +418,47 @@ static bool take_block(struct tr_engine *e)
         }
     }
     f->taking = false;
-    if (f->whole && f->block.group->next_block == f->block.page) {
-        f->block.group->next_block++;
+    if (f->window || (f->whole && f->block.group->next_block == f->block.page)) {
+        pass(e, f->block.group, f->block.page);
     } else {
         f->sweep_rid = f->block.group->is.rid_last; /* the rest of this group is for later */
     }
     return true;
 }
 
-/* The due time from which on a group has something left; TR_NEVER: nothing. */
-static uint64_t next_due(const struct tr_group *g)
+/* The block of the group that is looked at next; block_count: none. */
+static uint32_t next_block(struct tr_engine *e, const struct tr_group *g)
 {
+    struct tr_fetch *f = &e->fetch;
     const struct tr_run_footer *footer = &g->footers[TR_GROUP_LIVE];
 
-    return g->next_block < footer->block_count
-               ? tr_run_footer_block(footer, g->next_block).first_due
-               : TR_NEVER;
+    if (g->leaving || g->runs[TR_GROUP_LIVE].file < 0) {
+        return footer->block_count;
+    }
+    if (!f->window) {
+        return g->next_block;
+    }
+    if (f->window_no != g->is.no) {
+        f->window_no = g->is.no;
+        f->window_block = tr_run_footer_due(footer, e->clock.t_us);
+        if (f->window_block <= g->next_block) { /* nothing is overdue: once is enough */
+            f->window_block = footer->block_count;
+        }
+    }
+    return f->window_block;
+}
+
+/* All jobs of the block are of a topic that is parked, and all are due. */
+static bool skips(struct tr_engine *e, const struct tr_group *g, uint32_t block)
+{
+    const struct tr_run_footer *footer = &g->footers[TR_GROUP_LIVE];
+    struct tr_run_block_stat stat = tr_run_footer_block(footer, block);
+    uint64_t last_us = block + 1 < footer->block_count
+                           ? tr_run_footer_block(footer, block + 1).first_due
+                           : footer->stat.due_last;
+
+    return stat.topic != 0 && last_us < e->load.sweep_us &&
+           tr_park_leave(e, stat.topic, (struct tr_edge){.due_us = stat.first_due});
 }
 
 bool tr_fetch_sweep(struct tr_engine *e)
@@ -428,29 +472,58 @@ bool tr_fetch_sweep(struct tr_engine *e)
     if (f->taking && !take_block(e)) {
         return false;
     }
-    while ((g = next_group(e, f->sweep_rid)) != NULL) {
-        uint64_t due_us = g->leaving ? TR_NEVER : next_due(g);
+    while ((g = tr_fetch_group_after(e, f->sweep_rid)) != NULL || f->window) {
+        uint32_t block = g != NULL ? next_block(e, g) : 0;
+        uint64_t due_us;
 
+        if (g == NULL) {
+            f->window = false;
+            f->sweep_rid = 0;
+            continue;
+        }
+        due_us = block < g->footers[TR_GROUP_LIVE].block_count
+                     ? tr_run_footer_block(&g->footers[TR_GROUP_LIVE], block).first_due
+                     : TR_NEVER;
         if (due_us >= e->load.sweep_us) {
             e->load.left_us = due_us < e->load.left_us ? due_us : e->load.left_us;
             f->sweep_rid = g->is.rid_last;
-            continue;
+        } else if (!tr_engine_spend(e)) {
+            return false;
+        } else if (skips(e, g, block)) {
+            pass(e, g, block);
+        } else {
+            if (!read_block(e, g, block)) {
+                tr_load_later(e);
+            }
+            return false;
         }
-        if (!read_block(e, g)) {
-            tr_load_later(e);
-        }
-        return false;
     }
     return true;
+}
+
+bool tr_fetch_may_pause(const struct tr_engine *e)
+{
+    const struct tr_fetch *f = &e->fetch;
+
+    return !f->window && f->passed != 0 && !f->taking && !f->block.busy;
+}
+
+void tr_fetch_rewind(struct tr_engine *e)
+{
+    for (uint32_t i = 0; i < e->groups.count; i++) {
+        tr_fetch_again(e, e->groups.order[i]);
+        e->groups.order[i]->next_block = 0;
+    }
 }
 
 void tr_fetch_sweep_begin(struct tr_engine *e)
 {
     e->fetch.sweep_rid = 0;
+    e->fetch.window = true;
+    e->fetch.window_no = 0;
+    e->fetch.passed = 0;
     if (e->load.forgives && e->fetch.skipped) { /* blocks that could not be read */
-        for (uint32_t i = 0; i < e->groups.count; i++) {
-            e->groups.order[i]->next_block = 0;
-        }
+        tr_fetch_rewind(e);
         e->fetch.skipped = false;
     }
 }
@@ -544,7 +617,7 @@ bool tr_fetch_pull(struct tr_engine *e)
     if (r->busy) {
         return false;
     }
-    while ((g = next_group(e, f->pull_rid)) != NULL) {
+    while ((g = tr_fetch_group_after(e, f->pull_rid)) != NULL) {
         struct tr_side_job key = {.topic = e->load.pull_topic, .due_us = f->pull_from};
 
         if (g->leaving || g->runs[TR_GROUP_LIVE].file < 0 ||
@@ -555,7 +628,7 @@ bool tr_fetch_pull(struct tr_engine *e)
         r->group = g;
         r->section = TR_SIDE_T;
         r->page = tr_sidecar_find(&g->side, TR_SIDE_T, &key);
-        read_page(e, r);
+        tr_fetch_read_page(e, r);
         return false;
     }
     return true;
@@ -564,7 +637,7 @@ bool tr_fetch_pull(struct tr_engine *e)
 static void pull_done(struct tr_engine *e, struct tr_fetch_read *r)
 {
     struct tr_side_view v;
-    int err = view_page(e, r, &v);
+    int err = tr_fetch_view(e, r, &v);
 
     if (err == TARRY_EFULL) {
         return;
@@ -574,7 +647,7 @@ static void pull_done(struct tr_engine *e, struct tr_fetch_read *r)
         e->fetch.pull_rid = r->group->is.rid_last;
     } else {
         r->page++;
-        read_page(e, r);
+        tr_fetch_read_page(e, r);
     }
 }
 

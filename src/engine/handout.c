@@ -575,6 +575,21 @@ static bool wait_over(const struct tr_engine *e, const struct tr_req *r)
     return r->wait_us != 0 && w != NULL && w->until_us <= e->now.boot_us;
 }
 
+/* A refill will bring something before long. */
+static bool is_coming(const struct tr_engine *e, const struct tr_req *r)
+{
+    const struct tr_wait *w = r->own;
+    bool coming = false;
+
+    for (unsigned i = 0; !tr_list_empty(&e->state.topics.parked) && i < topics_of(r); i++) {
+        const struct tr_topic *t =
+            w != NULL ? w->waiters[i].topic : tr_topics_by_number(&e->state.topics, r->topics[i]);
+
+        coming = coming || (tr_park_coming(e, t) && !t->pause.armed);
+    }
+    return coming;
+}
+
 /* Nothing can be handed out now. */
 static enum tr_verdict find_nothing(struct tr_engine *e, struct tr_req *r)
 {
@@ -587,6 +602,9 @@ static enum tr_verdict find_nothing(struct tr_engine *e, struct tr_req *r)
         return finish(e, r, TARRY_ESOON);
     }
     if (r->wait_us == 0 || wait_over(e, r)) {
+        if (is_coming(e, r)) {
+            return stall(e, r);
+        }
         return finish(e, r, TARRY_ETIMEOUT);
     }
     return join_lines(e, r, warn_at) == TARRY_OK ? TR_WAITS : finish(e, r, TARRY_ENOMEM);

@@ -11,6 +11,8 @@
  *     view.c      requests that only look; forecast.c how many jobs are due when
  *     read.c      bodies that are not in memory
  *     load.c      what leaves memory and what comes back
+ *     park.c      topics with more due jobs than memory is for
+ *     refill.c    the next jobs of such a topic
  *     fetch.c     the same from run files
  *     walk.c      through the index of all groups, for one topic
  *     list.c      the jobs of a topic in order, page by page
@@ -182,6 +184,7 @@ struct tr_load {
     uint32_t error_topic;     /* whose first ones cannot be had, or 0; */
     int pull_error;           /* why; */
     uint64_t error_until;     /* boot: who asks later asks anew */
+    uint64_t pull_us;         /* only those that are due from then on are meant */
     struct tr_pulled {
         uint64_t rid;
         uint64_t due_us;
@@ -240,6 +243,10 @@ struct tr_fetch {
     bool skipped;                /* some block could not be read */
     uint64_t sweep_rid;          /* groups up to this rid are swept, */
     uint64_t pull_rid;           /* or looked through, */
+    bool window;                 /* first what is due from now on: */
+    uint64_t window_no;          /* of this group, */
+    uint32_t window_block;       /* from this block on */
+    uint64_t passed;             /* blocks since the sweep began, after that */
     uint64_t pull_from;          /* from this due time on */
     struct tr_located {
         uint64_t rid;
@@ -381,6 +388,72 @@ struct tr_forecast {
     uint64_t lost_us;            /* and when it was lost, or TR_NEVER */
 };
 
+enum { TR_REFILL_SPANS = 8 };
+
+/* A far job of the topic that is refilled. */
+struct tr_refill_item {
+    struct tr_edge at;
+    uint64_t rid;
+    uint32_t off; /* of its record */
+    uint32_t len;
+    uint32_t group;  /* low half of the number of the group that its run is of */
+    uint32_t place;  /* in the heap */
+    uint16_t number; /* of the slot or run */
+    uint8_t cell;
+};
+
+/* Neighbours, which are read together. */
+struct tr_refill_span {
+    struct tr_io io;
+    bool busy;   /* it is being read, */
+    bool taking; /* or it has come, and its jobs come in: */
+    bool direct;
+    uint32_t from; /* of order: this one first, */
+    uint32_t next; /* then this one, */
+    uint32_t to;   /* up to here */
+    struct tr_slot *slot;
+    uint64_t off;
+    uint32_t len;
+    uint8_t *buf;
+};
+
+enum tr_refill_step { TR_REFILL_TABLE, TR_REFILL_RUNS, TR_REFILL_SORT, TR_REFILL_LOAD };
+
+/* The next jobs of a parked topic; see refill.c. */
+struct tr_refill {
+    uint32_t topic; /* or 0: none is refilled */
+    enum tr_refill_step step;
+    uint64_t limit_us;    /* only those that are due before it */
+    struct tr_edge from;  /* and none that comes before this */
+    struct tr_edge first; /* least of those that are left */
+    struct tr_far_walk walk;
+    struct tr_refill_item *items;
+    uint32_t room;
+    uint32_t want;
+    uint32_t count;
+    uint64_t bytes;      /* of their records */
+    uint32_t sorted;     /* so many are in the heap by place, */
+    uint32_t *order;     /* or have come out of it: their numbers; */
+    uint32_t ordered;    /* so many have, */
+    uint32_t loaded;     /* and so many came into memory */
+    struct tr_heap heap; /* the last one by (due, id) on top; then by place, the first */
+    struct tr_fetch_read page;
+    uint64_t group_rid; /* groups up to this rid have been looked through */
+    struct tr_refill_span spans[TR_REFILL_SPANS];
+    bool cut;          /* no memory or no room: the rest is for later */
+    bool stale;        /* some were elsewhere by then, */
+    unsigned vain;     /* and so were all, so many times */
+    uint64_t retry_at; /* boot: no sooner than this */
+    uint64_t made;
+};
+
+/* How many jobs of parked topics are due; see park.c. */
+struct tr_count {
+    bool busy;
+    struct tr_far_walk walk; /* first through slots, then topic by topic */
+    uint64_t until_us;       /* boot: the last count will do */
+};
+
 struct tr_engine {
     struct tr_engine_config config;
     struct tr_mem *mem;
@@ -393,6 +466,8 @@ struct tr_engine {
     struct tr_load load;
     struct tr_groups groups;
     struct tr_fetch fetch;
+    struct tr_refill refill;
+    struct tr_count count;
     struct tr_promote promote;
     struct tr_merge merge;
     struct tr_retire retire;
@@ -407,6 +482,7 @@ struct tr_engine {
     struct tr_wheel leases; /* reserved jobs, by boot time */
     struct tr_wheel waits;  /* waiting reserves, by boot time */
     struct tr_wheel pauses; /* paused topics, by boot time */
+    struct tr_wheel edges;  /* parked topics, by T */
     struct tr_map holders;
     struct tr_list dirty;   /* topics in which a waiter may get something */
     struct tr_list waiting; /* struct tr_wait */
@@ -546,6 +622,7 @@ TR_MUST_USE int tr_load_by_rid(struct tr_engine *e, uint64_t rid, struct tr_job 
 bool tr_load_show_far(const struct tr_engine *e, struct tr_req *r);
 /* The first delayed job of a topic, or NULL, in the same way. */
 TR_MUST_USE int tr_load_first(struct tr_engine *e, struct tr_topic *t, struct tr_job **job);
+bool tr_load_may_go(const struct tr_job *job); /* its record says all of it */
 bool tr_load_far(const struct tr_engine *e, const struct tr_job *job); /* need not be in memory */
 void tr_load_send_far(struct tr_engine *e, struct tr_job *job);        /* if it need not be */
 /* Its record has its place. True: it left memory. */
@@ -567,8 +644,40 @@ bool tr_load_pull(struct tr_engine *e, struct tr_pulled p);
 
 /* Runs that the search may have passed, or what it found in them, are elsewhere now. */
 void tr_load_pull_again(struct tr_engine *e);
+/* park.c */
+bool tr_edge_before(struct tr_edge a, struct tr_edge b);
+void tr_park_placed(struct tr_engine *e, const struct tr_job *job); /* its record has a place */
+bool tr_park_behind(const struct tr_job *job);                      /* the edge of its topic */
+bool tr_park_away(const struct tr_job *job); /* due before the horizon, and yet to be far */
+/* The sweep has found this far job. True: it stays far. */
+bool tr_park_leave(struct tr_engine *e, uint32_t topic, struct tr_edge far);
+/* This far job is due before the horizon: its topic is parked from now on, if it was not. */
+void tr_park_note(struct tr_engine *e, struct tr_topic *t, struct tr_edge far);
+void tr_park_met(const struct tr_job *job);                /* the same, in the replay; */
+void tr_park_begin(struct tr_engine *e);                   /* after it */
+void tr_park_end(struct tr_engine *e, struct tr_topic *t); /* no far job is, */
+void tr_park_set_edge(struct tr_engine *e, struct tr_topic *t, struct tr_edge edge); /* or these */
+void tr_park_step(struct tr_engine *e);
+bool tr_park_busy(const struct tr_engine *e);
+bool tr_park_counted(struct tr_engine *e); /* what is due of parked topics; false: ask again */
+/* A refill is about to bring jobs of it that are due. */
+bool tr_park_coming(const struct tr_engine *e, const struct tr_topic *t);
+
+/* refill.c */
+TR_MUST_USE int tr_refill_init(struct tr_engine *e);
+void tr_refill_fini(struct tr_engine *e);
+void tr_refill_note(struct tr_engine *e, struct tr_edge far); /* one of its topic that is left */
+void tr_refill_step(struct tr_engine *e);
+bool tr_refill_owns(const struct tr_engine *e, const struct tr_io *io);
+void tr_refill_io_done(struct tr_engine *e, struct tr_io *io);
+uint64_t tr_refill_next(const struct tr_engine *e);
 
 /* fetch.c */
+void tr_fetch_read_page(struct tr_engine *e, struct tr_fetch_read *r);
+/* The page that came. TARRY_EFULL: it is read once more; TARRY_EDAMAGED: it was reported. */
+TR_MUST_USE int tr_fetch_view(struct tr_engine *e, struct tr_fetch_read *r, struct tr_side_view *v);
+struct tr_far_entry tr_fetch_entry(const struct tr_group *g, const struct tr_side_job *job);
+struct tr_group *tr_fetch_group_after(const struct tr_engine *e, uint64_t no);
 TR_MUST_USE int tr_fetch_init(struct tr_engine *e);
 void tr_fetch_fini(struct tr_engine *e);
 /* TARRY_EFULL: it is on its way; TARRY_ENOTFOUND; TARRY_EDAMAGED: it cannot be found. */
@@ -593,8 +702,10 @@ void tr_fetch_again(struct tr_engine *e,
                     const struct tr_group *g); /* something of it came or left */
 void tr_fetch_left(struct tr_engine *e, const struct tr_job *job); /* it is about to leave memory */
 void tr_fetch_replaced(struct tr_engine *e); /* a merge put one group in the place of others */
+void tr_fetch_rewind(struct tr_engine *e);   /* every block may have something for the sweep */
 void tr_fetch_sweep_begin(struct tr_engine *e);
-bool tr_fetch_sweep(struct tr_engine *e); /* a slice; true: all is done */
+bool tr_fetch_sweep(struct tr_engine *e);           /* a slice; true: all is done */
+bool tr_fetch_may_pause(const struct tr_engine *e); /* between two blocks of overdue jobs */
 void tr_fetch_pull_begin(struct tr_engine *e,
                          uint64_t from_us); /* due times before it are loaded */
 bool tr_fetch_pull(struct tr_engine *e);

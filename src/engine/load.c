@@ -17,6 +17,9 @@
  * later, unless they have changed. The first ones of a topic (peek, kick) come a few hundred at a
  * time; the topic's front says up to which (due, id) all of them are in memory.
  *
+ * A topic with more due jobs than memory is for is parked (park.c): those behind its edge are far
+ * whatever the horizon says, and a refill brings them, not the sweep.
+ *
  * A record is read, and everything is tested again when it has come (read.c): the job may be dead,
  * moved or loaded by then. A record that cannot be read is reported; the job stays far and alive,
  * and is tried again a minute later.
@@ -50,6 +53,11 @@ static uint64_t min(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+static uint64_t max(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
 static bool comes_before(uint64_t due_a, uint64_t id_a, uint64_t due_b, uint64_t id_b)
 {
     return due_a != due_b ? due_a < due_b : id_a < id_b;
@@ -72,38 +80,53 @@ static bool is_pulled(const struct tr_engine *e, const struct tr_job *job)
     return e->load.pull_topic == job->topic->number;
 }
 
+bool tr_load_may_go(const struct tr_job *job)
+{
+    return !job->altered && job->slot != NULL && !job->relogging && job->dead_seq == 0 &&
+           job->lease_end_us == 0 && job->state != TR_RESERVED;
+}
+
 bool tr_load_far(const struct tr_engine *e, const struct tr_job *job)
 {
-    return job->due_us >= e->load.horizon_us && !job->altered && job->slot != NULL &&
-           !job->relogging && job->dead_seq == 0 && job->lease_end_us == 0 &&
-           (job->state == 0 || job->state == TR_DELAYED) && !behind_front(e, job) &&
+    bool far = job->due_us >= e->load.horizon_us && job->state != TR_READY;
+
+    return (far || tr_park_away(job)) && tr_load_may_go(job) && !behind_front(e, job) &&
            !is_pulled(e, job) && !tr_bulk_keeps(e, job);
 }
 
 void tr_load_send_far(struct tr_engine *e, struct tr_job *job)
 {
-    bool delayed = job->state == TR_DELAYED;
-    uint64_t due_us = job->due_us;
+    bool scheduled = job->state != 0;
+    struct tr_edge at = {job->due_us, job->id};
+    struct tr_topic *t = job->topic;
 
     if (!tr_load_far(e, job)) {
         return;
     }
-    if (delayed) {
+    if (scheduled) {
         tr_change_unschedule(e, job);
     }
-    tr_fetch_left(e, job);
+    if (at.due_us >= e->load.horizon_us) {
+        tr_fetch_left(e, job);
+    }
     tr_listing_leaves(e, job);
-    if (tr_state_send_far(&e->state, job) == TARRY_OK) {
-        e->load.next_us = min(e->load.next_us, due_us);
-        e->load.sent++;
-    } else if (delayed) {
-        tr_change_schedule(e, job); /* no memory: it stays */
+    if (tr_state_send_far(&e->state, job) != TARRY_OK) {
+        if (scheduled) {
+            tr_change_schedule(e, job); /* no memory: it stays */
+        }
+        return;
+    }
+    e->load.sent++;
+    if (at.due_us >= e->load.horizon_us) {
+        e->load.next_us = min(e->load.next_us, at.due_us);
+    } else {
+        tr_park_note(e, t, at);
     }
 }
 
 static void visits(struct tr_engine *e, struct tr_job *job)
 {
-    if (job->due_us >= e->load.horizon_us && tr_list_empty(&job->visit)) {
+    if ((job->due_us >= e->load.horizon_us || tr_park_away(job)) && tr_list_empty(&job->visit)) {
         job->visit_us = e->now.boot_us;
         tr_list_append(&e->load.visitors, &job->visit);
     }
@@ -298,7 +321,7 @@ bool tr_load_show_far(const struct tr_engine *e, struct tr_req *r)
     r->out.job =
         (struct tr_job_view){.id = r->id,
                              .topic = tr_topics_by_number(&e->state.topics, entry->topic)->handle,
-                             .state = TR_DELAYED,
+                             .state = entry->due_us > e->clock.t_us ? TR_DELAYED : TR_READY,
                              .due_us = entry->due_us};
     return true;
 }
@@ -326,6 +349,7 @@ static void sweep_page(struct tr_engine *e, struct tr_far_page *page)
 
     for (unsigned i = 0; i < page->count; i++) {
         struct tr_far_entry *entry = &page->entries[i];
+        uint64_t rid;
 
         due_us = min(due_us, entry->due_us);
         entry->bad = entry->bad && !e->load.forgives;
@@ -336,13 +360,19 @@ static void sweep_page(struct tr_engine *e, struct tr_far_page *page)
             left_us = min(left_us, entry->due_us);
             continue;
         }
+        rid = tr_far_page_rid(page, i);
+        if (tr_park_leave(e, entry->topic,
+                          (struct tr_edge){entry->due_us, tr_far_id(&e->state.jobs.far, rid)})) {
+            continue;
+        }
         (void)tr_engine_charge(e, LOAD_UNITS);
-        if (tr_load_start(e, tr_far_page_rid(page, i)) != TARRY_OK && !TR_MUTANT(SWEEP_ONCE)) {
+        if (tr_load_start(e, rid) != TARRY_OK && !TR_MUTANT(SWEEP_ONCE)) {
             left_us = min(left_us, entry->due_us);
             tr_load_later(e);
         }
     }
     page->due_us = due_us;
+    (void)tr_engine_charge(e, page->count / 8);
     e->load.left_us = min(e->load.left_us, left_us);
 }
 
@@ -365,7 +395,14 @@ static void sweep(struct tr_engine *e)
         tr_far_walk_on(far, &l->sweep);
     }
     tr_far_walk_end(&l->sweep);
-    if (l->retry_at != TR_NEVER || !tr_fetch_sweep(e)) {
+    if (l->retry_at != TR_NEVER) {
+        return;
+    }
+    if (tr_fetch_may_pause(e) && l->horizon_us < e->clock.t_us + e->config.near_us / 4) {
+        begin_sweep(e); /* what is due soon comes before what is overdue */
+        return;
+    }
+    if (!tr_fetch_sweep(e)) {
         return;
     }
     l->sweeping = false;
@@ -400,7 +437,7 @@ static void pull_page(struct tr_engine *e, const struct tr_far_page *page)
     for (unsigned i = 0; i < page->count; i++) {
         const struct tr_far_entry *entry = &page->entries[i];
 
-        if (entry->topic == e->load.pull_topic && !entry->bad) {
+        if (entry->topic == e->load.pull_topic && !entry->bad && entry->due_us >= e->load.pull_us) {
             uint64_t rid = tr_far_page_rid(page, i);
 
             (void)tr_load_pull(e,
@@ -512,7 +549,8 @@ int tr_load_first(struct tr_engine *e, struct tr_topic *t, struct tr_job **job)
     if (err != TARRY_OK || t->far == 0 ||
         (l->front_topic == t->number &&
          (l->front_us == TR_NEVER || (*job != NULL && behind_front(e, *job)))) ||
-        (*job != NULL && (*job)->due_us < l->horizon_us && all_here(l))) {
+        (*job != NULL && (*job)->due_us < l->horizon_us && all_here(l) && !tr_park_behind(*job) &&
+         e->refill.topic != t->number)) {
         return err;
     }
     *job = NULL;
@@ -525,7 +563,10 @@ int tr_load_first(struct tr_engine *e, struct tr_topic *t, struct tr_job **job)
     if (l->pull_topic == 0) {
         l->pull_topic = t->number;
         begin_pull(e);
-        tr_fetch_pull_begin(e, all_here(l) ? l->horizon_us : 0);
+        l->pull_us = t->parked || e->refill.topic == t->number ? e->clock.t_us + 1
+                     : all_here(l)                             ? l->horizon_us
+                                                               : 0;
+        tr_fetch_pull_begin(e, l->pull_us);
     }
     return TARRY_EFULL;
 }
@@ -544,6 +585,7 @@ void tr_load_open(struct tr_engine *e)
 void tr_load_begin(struct tr_engine *e)
 {
     e->load.next_us = 0; /* the first sweep finds out */
+    tr_park_begin(e);
 }
 
 static bool wants_sweep(const struct tr_engine *e)
@@ -570,11 +612,18 @@ void tr_load_step(struct tr_engine *e)
     if (l->front_until <= e->now.boot_us) {
         l->front_topic = 0;
     }
-    if (l->horizon_us > e->clock.t_us + 2 * e->config.near_us) {
-        l->horizon_us = e->clock.t_us + e->config.near_us; /* the clock was set back */
+    if (l->horizon_us > e->clock.t_us + 2 * e->config.near_us) { /* the clock was set back */
+        l->horizon_us = e->clock.t_us + e->config.near_us;
+        l->next_us = 0;
+        tr_fetch_rewind(e); /* parked jobs may be just far now */
+    }
+    if (l->horizon_us < e->clock.t_us && !l->sweeping) { /* up to next_us there is nothing to do */
+        l->horizon_us = max(l->horizon_us, min(l->next_us, e->clock.t_us + e->config.near_us));
     }
     send_visitors(e);
     tr_fetch_step(e);
+    tr_park_step(e);
+    tr_refill_step(e);
     if (wants_sweep(e)) {
         begin_sweep(e);
     }
@@ -598,6 +647,8 @@ uint64_t tr_load_next(const struct tr_engine *e)
         at = min(at, l->front_until);
     }
     at = min(at, tr_fetch_next(e));
+    at = min(at, tr_refill_next(e));
+    at = min(at, tr_park_busy(e) ? e->now.boot_us : TR_NEVER);
     if (l->reads != 0 || e->fetch.reads != 0) {
         return at; /* what comes wakes us */
     }

@@ -590,9 +590,12 @@ static void init(struct tr_engine *e, struct tr_disk d, uint64_t seed, struct tr
     tr_state_init(&e->state, e->mem);
     e->state.cells.count_max = e->config.cells_max;
     e->state.cells.hour_us = e->config.hour_us;
+    e->state.topics.near_min = e->config.near_min != 0 ? e->config.near_min : 1;
+    e->state.topics.near_max = e->config.near_max;
     tr_groups_init(&e->groups, e->mem);
     e->state.groups = &e->groups;
     tr_wheel_init(&e->due, now.wall_us);
+    tr_wheel_init(&e->edges, now.wall_us);
     tr_wheel_init(&e->leases, now.boot_us);
     tr_wheel_init(&e->waits, now.boot_us);
     tr_wheel_init(&e->pauses, now.boot_us);
@@ -665,6 +668,9 @@ int tr_engine_open(struct tr_engine **out, const struct tr_engine_config *c, str
     present = tr_mem_alloc(e->mem, TR_MANIFEST_SLOTS_MAX);
     err = tr_fetch_init(e);
     if (err == TARRY_OK) {
+        err = tr_refill_init(e);
+    }
+    if (err == TARRY_OK) {
         err = e->meta.man_buf != NULL && present != NULL ? open_store(e, present) : TARRY_ENOMEM;
     }
     tr_mem_free(e->mem, present, TR_MANIFEST_SLOTS_MAX);
@@ -727,6 +733,7 @@ void tr_engine_free(struct tr_engine *e)
     tr_listing_fini(e);
     tr_purge_fini(e);
     tr_bulk_fini(e);
+    tr_refill_fini(e);
     tr_fetch_fini(e);
     tr_meta_fini(e);
     tr_log_fini(&e->log);

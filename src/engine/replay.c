@@ -112,6 +112,19 @@ static int apply(struct tr_replay *p, const struct tr_record *rec, struct tr_bas
     return tr_state_apply(s, rec, batch, job);
 }
 
+/* It is far; or there are so many that due ones are parked. */
+static bool goes(const struct tr_engine *e, const struct tr_job *job)
+{
+    if (tr_load_far(e, job)) {
+        return true;
+    }
+    if (e->state.jobs.count <= e->config.near_max || !tr_load_may_go(job)) {
+        return false;
+    }
+    tr_park_met(job);
+    return true;
+}
+
 /* All records of one good frame that stands at `off` of slot. */
 static int apply_frame(struct tr_replay *p, struct tr_slot *slot, const struct tr_frame *f,
                        uint64_t off)
@@ -136,7 +149,7 @@ static int apply_frame(struct tr_replay *p, struct tr_slot *slot, const struct t
         if (err == TARRY_OK && job != NULL && job->slot == NULL) {
             tr_job_place(job, slot, off + TR_FRAME_HEAD + at, (uint32_t)used);
         }
-        if (err == TARRY_OK && job != NULL && tr_load_far(p->e, job)) {
+        if (err == TARRY_OK && job != NULL && goes(p->e, job)) {
             err = tr_state_send_far(&p->e->state, job);
         }
         at += used;

@@ -19,6 +19,11 @@
  *
  * Totals over all topics are kept with every change, so that nobody has to walk them.
  *
+ * Quotas. Each topic may have near_min delayed and ready jobs in memory; for more it takes a loan
+ * from the pool, as long as that is smaller than what the pool has left. So one topic gets at most
+ * half of it, the next one half of the rest, and nobody is without. What happens to the others is
+ * up to park.c.
+ *
  * Cost: enter and leave O(log n) with one heap in use. Not done here: who gets the job (handout.c).
  */
 
@@ -33,8 +38,12 @@
 
 void tr_topics_init(struct tr_topics *ts, struct tr_mem *mem)
 {
-    *ts = (struct tr_topics){.mem = mem, .next_number = 1};
+    *ts = (struct tr_topics){.mem = mem, .next_number = 1, .near_max = UINT64_MAX / 2};
     tr_list_init(&ts->all);
+    tr_list_init(&ts->parked);
+    ts->counting = &ts->parked;
+    tr_list_init(&ts->crowded);
+    tr_list_init(&ts->hungry);
     tr_list_init(&ts->with_ready);
     tr_map_init(&ts->by_number, mem);
     tr_map_init(&ts->by_name, mem);
@@ -117,6 +126,7 @@ int tr_topics_add(struct tr_topics *ts, uint32_t number, const char *name, size_
     t->name_len = (uint32_t)len;
     t->next_dead_seq = 1;
     t->totals = &ts->totals;
+    t->of = ts;
     memcpy(t->name, name, len);
     for (unsigned s = 0; s <= TR_DEAD; s++) {
         tr_list_init(&t->by_state[s]);
@@ -125,9 +135,13 @@ int tr_topics_add(struct tr_topics *ts, uint32_t number, const char *name, size_
         tr_heap_init(&t->heaps[h], ts->mem, place_off(h));
     }
     tr_timer_init(&t->pause);
+    tr_timer_init(&t->edge_timer);
     tr_list_init(&t->waiters);
     tr_list_init(&t->dirty);
     tr_list_init(&t->with_ready);
+    tr_list_init(&t->in_parked);
+    tr_list_init(&t->in_crowd);
+    tr_list_init(&t->in_need);
     insert_by_number(ts, t);
     t->same_hash = tr_map_find(&ts->by_name, name_hash(name, len));
     TR_CHECK(tr_map_put(&ts->by_name, name_hash(name, len), t) == TARRY_OK);
@@ -172,7 +186,7 @@ void tr_topics_remove(struct tr_topics *ts, struct tr_topic *t)
 {
     TR_CHECK(!tr_topic_needed(t));
     TR_CHECK(tr_list_empty(&t->waiters));
-    TR_CHECK(!t->pause.armed);
+    TR_CHECK(!t->pause.armed && !t->edge_timer.armed);
     if (!t->purged) {
         lose_name(ts, t);
         if (t->handle != t->number) {
@@ -183,6 +197,7 @@ void tr_topics_remove(struct tr_topics *ts, struct tr_topic *t)
     TR_CHECK(tr_map_take(&ts->by_number, t->number) == t);
     tr_list_remove(&t->link);
     tr_list_remove(&t->dirty);
+    tr_topic_unpark(t);
     ts->count--;
     topic_free(ts, t);
 }
@@ -226,8 +241,9 @@ static void move_counts(struct tr_totals *from, struct tr_totals *to, const stru
 
 void tr_topics_purge(struct tr_topics *ts, struct tr_topic *t)
 {
-    TR_CHECK(!t->purged);
+    TR_CHECK(!t->purged && !t->edge_timer.armed);
     lose_name(ts, t);
+    tr_topic_unpark(t);
     if (t->count[TR_READY] > 0) {
         tr_list_remove(&t->with_ready);
         ts->with_ready_count--;
@@ -363,7 +379,7 @@ static void enter_dead(struct tr_topic *t, struct tr_job *job)
 /* The topic has its first ready job, or has lost its last one. */
 static void note_ready(struct tr_topic *t)
 {
-    struct tr_topics *ts = TR_CONTAINER_OF(t->totals, struct tr_topics, totals);
+    struct tr_topics *ts = t->of;
 
     if (t->purged) {
         return;
@@ -377,14 +393,95 @@ static void note_ready(struct tr_topic *t)
     }
 }
 
+/* ---- quotas ---- */
+
+uint64_t tr_topic_near(const struct tr_topic *t)
+{
+    return t->count[TR_DELAYED] + t->count[TR_READY];
+}
+
+static uint64_t loan_of(const struct tr_topic *t)
+{
+    uint64_t near = tr_topic_near(t);
+    uint64_t free = t->of->near_min;
+
+    return near > free ? near - free : 0;
+}
+
+uint64_t tr_topic_quota(const struct tr_topic *t)
+{
+    const struct tr_topics *ts = t->of;
+    uint64_t others = ts->loans - loan_of(t);
+
+    return ts->near_min + (ts->near_max > others ? (ts->near_max - others) / 2 : 0);
+}
+
+bool tr_topic_full(const struct tr_topic *t, uint32_t priority)
+{
+    uint64_t quota = tr_topic_quota(t);
+
+    return tr_topic_near(t) >= quota - (priority < TR_URGENT ? 0 : quota / 8);
+}
+
+void tr_topic_park(struct tr_topic *t)
+{
+    t->parked = true;
+    t->overdue = 0;
+    t->slots_due = 0;
+    t->slots = 0;
+    tr_list_append(&t->of->parked, &t->in_parked);
+    t->of->parked_count++;
+}
+
+void tr_topic_unpark(struct tr_topic *t)
+{
+    struct tr_topics *ts = t->of;
+
+    if (!t->parked) {
+        return;
+    }
+    if (ts->counting == &t->in_parked) {
+        ts->counting = t->in_parked.next;
+    }
+    ts->parked_count--;
+    ts->overdue -= t->overdue;
+    t->overdue = 0;
+    t->parked = false;
+    t->crowded = false;
+    t->leaving = NULL;
+    tr_list_remove(&t->in_parked);
+    tr_list_remove(&t->in_crowd);
+    tr_list_remove(&t->in_need);
+}
+
+void tr_topic_note_need(struct tr_topic *t)
+{
+    if (t->parked && tr_list_empty(&t->in_need) &&
+        (tr_topic_near(t) <= tr_topic_quota(t) / 2 ||
+         (t->count[TR_READY] == 0 && !t->edge_timer.armed))) {
+        tr_list_append(&t->of->hungry, &t->in_need);
+    }
+}
+
+/* One more is delayed or ready (a loan of `was` before it), or one less. */
+static void note_near(struct tr_topic *t, uint64_t was)
+{
+    t->of->loans += loan_of(t) - was;
+}
+
+/* ---- states ---- */
+
 void tr_topic_enter(struct tr_topic *t, struct tr_job *job, enum tr_job_state state)
 {
+    uint64_t loan = loan_of(t);
+
     TR_CHECK(job->state == 0);
     TR_CHECK(job->topic == t);
     job->state = (uint8_t)state;
     job->stamp++;
     t->count[state]++;
     t->totals->count[state]++;
+    note_near(t, loan);
     switch (state) {
     case TR_DELAYED:
         tr_list_append(&t->by_state[state], &job->link);
@@ -411,12 +508,18 @@ void tr_topic_enter(struct tr_topic *t, struct tr_job *job, enum tr_job_state st
 void tr_topic_leave(struct tr_topic *t, struct tr_job *job)
 {
     enum tr_job_state state = (enum tr_job_state)job->state;
+    uint64_t loan = loan_of(t);
 
     if (state == 0) {
         return;
     }
+    if (t->leaving == &job->link) {
+        t->leaving = job->link.next;
+    }
     t->count[state]--;
     t->totals->count[state]--;
+    note_near(t, loan);
+    tr_topic_note_need(t);
     if (state == TR_READY) {
         t->urgent -= job->priority < TR_URGENT;
         t->totals->urgent -= job->priority < TR_URGENT;
@@ -518,6 +621,7 @@ bool tr_topics_ok(const struct tr_topics *ts)
     const struct tr_totals *all = &ts->totals;
     struct tr_totals sum = {0};
     uint64_t with_ready = 0;
+    uint64_t loans = 0;
     bool ok = true;
 
     for (const struct tr_list *n = ts->all.next; n != &ts->all; n = n->next) {
@@ -536,6 +640,7 @@ bool tr_topics_ok(const struct tr_topics *ts)
             sum.holds[k] += t->holds[k];
         }
         with_ready += t->count[TR_READY] > 0;
+        loans += loan_of(t);
         ok = ok && (t->count[TR_READY] > 0) != tr_list_empty(&t->with_ready);
         sum.far += t->far;
         sum.urgent += t->urgent;
@@ -549,7 +654,7 @@ bool tr_topics_ok(const struct tr_topics *ts)
     for (unsigned k = 0; k < TR_HOLD_COUNT; k++) {
         ok = ok && sum.holds[k] == all->holds[k];
     }
-    return ok && with_ready == ts->with_ready_count && sum.far == all->far &&
+    return ok && with_ready == ts->with_ready_count && loans == ts->loans && sum.far == all->far &&
            sum.urgent == all->urgent && sum.pushed <= all->pushed && sum.deleted <= all->deleted &&
            sum.pauses <= all->pauses;
 }

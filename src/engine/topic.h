@@ -22,6 +22,12 @@
 
 enum { TR_URGENT = 1024 };
 
+/* (due, id): where a job stands among the delayed ones of its topic, and among the parked ones. */
+struct tr_edge {
+    uint64_t due_us;
+    uint64_t id;
+};
+
 enum tr_topic_heap { TR_HEAP_DELAYED = TR_ORDER_COUNT, TR_HEAP_COUNT };
 
 /* Sums over all topics, those that are gone included, since the start. */
@@ -59,6 +65,18 @@ struct tr_topic {
     uint64_t pauses;
     uint64_t pause_us;
     struct tr_timer pause;                /* armed while paused; boot time */
+    bool parked;                          /* jobs of it due before the horizon are far: */
+    struct tr_list in_parked;             /* of topics->parked */
+    struct tr_edge edge;                  /* none of these comes before this: */
+    struct tr_timer edge_timer;           /* armed while it is not due yet; T */
+    uint64_t overdue;                     /* so many of them were due when they were counted; */
+    uint64_t slots_due;                   /* being counted: those whose records are in slots, */
+    uint64_t slots;                       /* and all far ones in slots */
+    bool crowded;                         /* those behind the edge are to leave memory: */
+    bool leaving_ready;                   /* ready ones now, delayed ones before; */
+    struct tr_list *leaving;              /* next of these, or NULL: not begun */
+    struct tr_list in_crowd;              /* of topics->crowded */
+    struct tr_list in_need;               /* of topics->hungry: parked, and few are in memory */
     struct tr_list by_state[TR_DEAD + 1]; /* delayed and ready in no order; dead by dead_seq */
     struct tr_heap heaps[TR_HEAP_COUNT];  /* ready by each order, delayed by (due, id) */
     struct tr_list *rest[TR_HEAP_COUNT];  /* first of the list not yet in the heap; NULL: unused */
@@ -69,6 +87,7 @@ struct tr_topic {
     struct tr_list with_ready;            /* of those with a ready job */
     struct tr_topic *same_hash;           /* next topic whose name has the same hash */
     struct tr_totals *totals;
+    struct tr_topics *of;
     char name[TR_TOPIC_NAME_MAX];
 };
 
@@ -77,6 +96,15 @@ struct tr_topics {
     struct tr_list all;        /* by number */
     struct tr_list with_ready; /* those with a ready job, in no order, */
     uint64_t with_ready_count; /* and how many they are */
+    struct tr_list crowded;    /* parked ones with too many jobs in memory, */
+    struct tr_list hungry;     /* and with few, first come first */
+    struct tr_list parked;     /* topics, */
+    uint64_t parked_count;     /* and how many they are */
+    struct tr_list *counting;  /* the next one whose overdue jobs are counted */
+    uint64_t overdue;          /* of all of them */
+    uint64_t near_min;         /* delayed and ready jobs that each may have in memory */
+    uint64_t near_max;         /* and what all of them together may have beyond that: the pool; */
+    uint64_t loans;            /* so much of it is used */
     struct tr_map by_number;
     struct tr_map by_name;   /* by a 64-bit hash of the name; equal hashes form a chain */
     struct tr_map by_handle; /* where that is not the number */
@@ -123,6 +151,17 @@ struct tr_topic *tr_topics_after(const struct tr_topics *ts, uint32_t after);
  * only counted. */
 void tr_topic_enter(struct tr_topic *t, struct tr_job *job, enum tr_job_state state);
 void tr_topic_leave(struct tr_topic *t, struct tr_job *job);
+
+/* Jobs in memory that are delayed or ready: how many there are, and how many there may be. */
+uint64_t tr_topic_near(const struct tr_topic *t);
+uint64_t tr_topic_quota(const struct tr_topic *t);
+/* No further one of this priority has a place. An eighth of the quota is for urgent ones. */
+bool tr_topic_full(const struct tr_topic *t, uint32_t priority);
+void tr_topic_park(struct tr_topic *t);   /* it is not yet */
+void tr_topic_unpark(struct tr_topic *t); /* if it is; its timer is not armed */
+/* If it is parked, and has come down to half of its quota or has no ready job though a far one is
+ * due, it is among the hungry from now on. */
+void tr_topic_note_need(struct tr_topic *t);
 
 /* One more, or one less, of this kind of hold. */
 void tr_topic_hold(struct tr_topic *t, enum tr_hold kind);

@@ -119,6 +119,9 @@ static enum tr_verdict peek_first(struct tr_engine *e, struct tr_req *r)
         err = tr_load_first(e, t, &job);
     } else if (t != NULL) {
         err = tr_topic_first(t, r->order, &e->work, &job);
+        if (err == TARRY_OK && job == NULL && tr_park_coming(e, t)) {
+            err = TARRY_EFULL;
+        }
     }
     if (err == TARRY_EFULL) {
         return TR_STALL;
@@ -132,14 +135,19 @@ static enum tr_verdict peek_first(struct tr_engine *e, struct tr_req *r)
 static enum tr_verdict stat_topic(struct tr_engine *e, struct tr_req *r)
 {
     struct tr_topic *t = tr_topics_by_handle(&e->state.topics, r->topic);
+    uint64_t overdue;
 
     if (t == NULL) {
         return tr_engine_finish(e, r, TARRY_ENOTFOUND);
     }
+    if (t->parked && !tr_park_counted(e)) {
+        return TR_STALL;
+    }
+    overdue = t->overdue < t->far ? t->overdue : t->far;
     r->out.name = t->name;
     r->out.name_len = t->name_len;
-    r->out.stat = (struct tr_topic_stat){.delayed = t->count[TR_DELAYED] + t->far,
-                                         .ready = t->count[TR_READY],
+    r->out.stat = (struct tr_topic_stat){.delayed = t->count[TR_DELAYED] + t->far - overdue,
+                                         .ready = t->count[TR_READY] + overdue,
                                          .urgent = t->urgent,
                                          .reserved = t->count[TR_RESERVED],
                                          .dead = t->count[TR_DEAD],
@@ -158,9 +166,14 @@ static enum tr_verdict stat_topic(struct tr_engine *e, struct tr_req *r)
 static enum tr_verdict stat_all(struct tr_engine *e, struct tr_req *r)
 {
     const struct tr_totals *all = &e->state.topics.totals;
+    uint64_t overdue;
 
-    r->out.stat = (struct tr_topic_stat){.delayed = all->count[TR_DELAYED] + all->far,
-                                         .ready = all->count[TR_READY],
+    if (!tr_park_counted(e)) {
+        return TR_STALL;
+    }
+    overdue = e->state.topics.overdue < all->far ? e->state.topics.overdue : all->far;
+    r->out.stat = (struct tr_topic_stat){.delayed = all->count[TR_DELAYED] + all->far - overdue,
+                                         .ready = all->count[TR_READY] + overdue,
                                          .urgent = all->urgent,
                                          .reserved = all->count[TR_RESERVED],
                                          .dead = all->count[TR_DEAD],
