@@ -141,7 +141,7 @@ bool tr_park_away(const struct tr_job *job)
     const struct tr_topic *t = job->topic;
 
     return tr_park_behind(job) &&
-           (job->priority >= TR_URGENT || tr_topic_near(t) > tr_topic_quota(t));
+           (job->priority >= TR_URGENT || t->crowded || tr_topic_near(t) > tr_topic_quota(t));
 }
 
 bool tr_park_leave(struct tr_engine *e, uint32_t topic, struct tr_edge far)

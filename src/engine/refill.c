@@ -269,9 +269,7 @@ static bool runs_page(struct tr_engine *e, const struct tr_side_view *v)
                                                .number = entry.slot,
                                                .cell = entry.cell}) &&
             row.job.due_us > ((struct tr_refill_item *)tr_heap_top(&r->heap)->what)->at.due_us) {
-            if (!TR_MUTANT(EDGE_BY_ID)) { /* ids are in no order */
-                tr_refill_note(e, (struct tr_edge){.due_us = row.job.due_us});
-            }
+            tr_refill_note(e, (struct tr_edge){.due_us = row.job.due_us}); /* ids are in no order */
             return true;
         }
     }
@@ -485,7 +483,7 @@ static int locate(struct tr_engine *e, const struct tr_refill_item *item)
                                  .off = item->off,
                                  .len = item->len,
                                  .slot = item->number,
-                                 .cell = item->cell,
+                                 .cell = item->cell & 3u,
                                  .located = true};
 
     return tr_far_find(&e->state.jobs.far, item->rid) == NULL

@@ -47,6 +47,7 @@ enum tr_key {
     TR_KEY_CLOCK_TEST,
     TR_KEY_LIMITS_BODY,
     TR_KEY_MEMORY_FAR,
+    TR_KEY_MEMORY_NEAR,
     TR_KEY_LOG_LEVEL,
     TR_KEY_LOG_JSON,
     TR_KEY_COUNT
@@ -77,6 +78,7 @@ struct tr_config {
     bool insecure;
     uint32_t body_max; /* of the beanstalk port; at most TR_CONFIG_BODY_MAX */
     uint32_t far_max;  /* far jobs whose records may be in the log */
+    uint32_t near_max; /* jobs that are due soon and may be in memory */
     const char *user;  /* to become after the sockets are bound; NULL: stay; drop_in only */
     enum tr_log_level log_level;
     bool log_json;

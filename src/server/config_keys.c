@@ -148,20 +148,31 @@ static int apply_body(struct tr_config *c, const char *value, const char **why)
     return TARRY_EINVAL;
 }
 
-static int apply_far(struct tr_config *c, const char *value, const char **why)
+static int read_jobs(const char *value, uint32_t *jobs)
 {
     size_t digits = strspn(value, "0123456789");
     uint64_t number = 0;
 
-    (void)why;
     if (digits == 0 || digits > 9 || value[digits] != '\0') {
         return TARRY_EINVAL;
     }
     for (size_t i = 0; i < digits; i++) {
         number = number * 10 + (uint64_t)(value[i] - '0');
     }
-    c->far_max = (uint32_t)number;
+    *jobs = (uint32_t)number;
     return number >= 1000 ? TARRY_OK : TARRY_EINVAL;
+}
+
+static int apply_far(struct tr_config *c, const char *value, const char **why)
+{
+    (void)why;
+    return read_jobs(value, &c->far_max);
+}
+
+static int apply_near(struct tr_config *c, const char *value, const char **why)
+{
+    (void)why;
+    return read_jobs(value, &c->near_max);
 }
 
 static int apply_level(struct tr_config *c, const char *value, const char **why)
@@ -213,6 +224,9 @@ const struct tr_key_row tr_key_rows[TR_KEY_COUNT] = {
     [TR_KEY_MEMORY_FAR] = {NAME("memory", "far"), .fallback = "1000000",
                            .allowed = "a number of jobs from 1000 to 999999999",
                            .apply = apply_far},
+    [TR_KEY_MEMORY_NEAR] = {NAME("memory", "near"), .fallback = "2500000",
+                            .allowed = "a number of jobs from 1000 to 999999999",
+                            .apply = apply_near},
     [TR_KEY_LOG_LEVEL] = {NAME("log", "level"), .flag = "--log-level", .live = true,
                           .fallback = "info", .allowed = "error, warning, info or debug",
                           .apply = apply_level},

@@ -325,6 +325,7 @@ static int open_engine(struct server *s)
     c.sync = s->config->sync;
     c.sync_us = s->config->sync_us;
     c.far_max = s->config->far_max;
+    c.near_max = s->config->near_max;
     c.body_max = TR_CONFIG_BODY_MAX; /* each port has its own limit, which may change */
     c.ctx = s;
     c.notice = notice;

@@ -158,6 +158,7 @@ static const char *const others[TR_KEY_COUNT] = {
     [TR_KEY_ENGINE_KIND] = "local",   [TR_KEY_CLOCK_TEST] = "off",
     [TR_KEY_LIMITS_BODY] = "1MiB",    [TR_KEY_LOG_LEVEL] = "debug",
     [TR_KEY_LOG_JSON] = "on",         [TR_KEY_MEMORY_FAR] = "5000",
+    [TR_KEY_MEMORY_NEAR] = "6000",
 };
 
 static void upper(char *text)

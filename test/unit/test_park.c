@@ -1,0 +1,176 @@
+/* Topics with more due jobs than memory is for, on the simulated disk. */
+
+#include "base/err.h"
+#include "test/unit/rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define ME UINT64_C(7)
+
+enum { MIN = 4, POOL = 32, JOBS = 200, MOST = MIN + POOL / 2 + 8 };
+
+static uint32_t start(struct rig *rig)
+{
+    rig_init(rig);
+    rig->config.near_us = 60 * RIG_SECOND;
+    rig->config.near_min = MIN;
+    rig->config.near_max = POOL;
+    rig_open(rig);
+    return rig_hold(rig, "t");
+}
+
+static uint64_t near(const struct rig *rig)
+{
+    struct tr_engine_stat s = rig_engine_stat(rig);
+
+    return s.jobs - s.far - s.reserved;
+}
+
+/* Takes and deletes all that is ready; the ids must rise. Gives how many. */
+static unsigned drain(struct rig *rig, uint32_t t)
+{
+    unsigned count = 0;
+    uint64_t last = 0;
+    uint64_t id;
+
+    while ((id = rig_reserve(rig, t, ME)) != 0) {
+        assert_true(id > last);
+        last = id;
+        assert_int_equal(rig_with(rig, TR_OP_DELETE, id, ME), TARRY_OK);
+        count++;
+    }
+    return count;
+}
+
+static void test_park_ready_jobs_leave_memory(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+
+    (void)state;
+    for (unsigned i = 0; i < JOBS; i++) {
+        (void)rig_push(&rig, t, 0);
+        assert_true(near(&rig) <= MOST);
+    }
+    assert_int_equal(rig_engine_stat(&rig).parked, 1);
+    rig_pass(&rig, 2 * RIG_SECOND); /* counts are a second old at most */
+    assert_int_equal(rig_stat(&rig, t).ready, JOBS);
+    assert_int_equal(rig_stat(&rig, t).delayed, 0);
+    assert_int_equal(drain(&rig, t), JOBS);
+    assert_int_equal(rig_engine_stat(&rig).parked, 0);
+    assert_true(rig_engine_stat(&rig).refills > 1);
+    rig_fini(&rig);
+}
+
+/* Jobs that are all due in the same second; a second topic has its own at the same time. */
+static void test_park_burst(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    uint32_t other = rig_hold(&rig, "other");
+    uint64_t lone;
+
+    (void)state;
+    for (unsigned i = 0; i < JOBS; i++) {
+        (void)rig_push(&rig, t, 200 * RIG_SECOND + i);
+    }
+    lone = rig_push(&rig, other, 200 * RIG_SECOND);
+    rig_pass(&rig, 199 * RIG_SECOND);
+    assert_true(near(&rig) <= MOST);
+    assert_int_equal(rig_reserve(&rig, t, ME), 0); /* never early */
+    rig_pass(&rig, RIG_SECOND);
+    assert_int_equal(rig_reserve(&rig, other, ME), lone);
+    rig_pass(&rig, RIG_SECOND);
+    assert_int_equal(drain(&rig, t), JOBS);
+    rig_fini(&rig);
+}
+
+/* A parked job is found by its id, and the first delayed one behind those that are due. */
+static void test_park_by_id(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    struct ask a = rig_ask(TR_OP_PEEK_FIRST);
+    uint64_t delayed;
+    uint64_t last = 0;
+
+    (void)state;
+    for (unsigned i = 0; i < JOBS; i++) {
+        last = rig_push(&rig, t, 0);
+    }
+    delayed = rig_push(&rig, t, 10 * RIG_SECOND);
+    assert_int_equal(rig_state(&rig, last), TR_READY);
+    rig_pass(&rig, 2 * RIG_SECOND); /* the visitor has left */
+    assert_true(near(&rig) <= MOST);
+    a.req.topic = t;
+    a.req.state = TR_DELAYED;
+    assert_int_equal(rig_do(&rig, &a), TARRY_OK);
+    assert_int_equal(a.req.out.job.id, delayed);
+    assert_int_equal(rig_with(&rig, TR_OP_RESERVE_JOB, last, ME), TARRY_OK);
+    assert_int_equal(rig_with(&rig, TR_OP_DELETE, last, ME), TARRY_OK);
+    assert_int_equal(rig_with(&rig, TR_OP_DELETE, last - 1, ME), TARRY_OK); /* it was far */
+    assert_int_equal(drain(&rig, t), JOBS - 2);
+    rig_fini(&rig);
+}
+
+/* After a start what does not fit is parked, and nothing is lost. */
+static void test_park_start(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+
+    (void)state;
+    for (unsigned i = 0; i < JOBS; i++) {
+        (void)rig_push(&rig, t, i % 2 * RIG_SECOND);
+    }
+    rig_pass(&rig, RIG_SECOND);
+    rig_kill(&rig);
+    rig_open(&rig);
+    t = rig_hold(&rig, "t");
+    (void)rig_settle(&rig);
+    assert_true(near(&rig) <= MOST);
+    rig_pass(&rig, 2 * RIG_SECOND);
+    assert_int_equal(rig_stat(&rig, t).ready, JOBS);
+    for (unsigned i = 0; i < JOBS; i++) {
+        uint64_t id = rig_reserve(&rig, t, ME);
+
+        assert_true(id != 0);
+        assert_int_equal(rig_with(&rig, TR_OP_DELETE, id, ME), TARRY_OK);
+    }
+    assert_int_equal(rig_reserve(&rig, t, ME), 0);
+    rig_fini(&rig);
+}
+
+/* A parked topic that nobody reads from keeps nobody awake. */
+static void test_park_sleeps(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+
+    (void)state;
+    for (unsigned i = 0; i < JOBS; i++) {
+        (void)rig_push(&rig, t, 0);
+    }
+    rig_pass(&rig, 200 * RIG_SECOND);
+    assert_int_equal(rig_settle(&rig), UINT64_MAX);
+    rig_fini(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_park_ready_jobs_leave_memory),
+        cmocka_unit_test(test_park_burst),
+        cmocka_unit_test(test_park_by_id),
+        cmocka_unit_test(test_park_start),
+        cmocka_unit_test(test_park_sleeps),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
