@@ -55,6 +55,10 @@ void sim_answer_each(struct sim_oracle *o, const struct sim_each *each)
     if (j->where == SIM_RESERVED) {
         sim_job_expire(&o->model, j, !j->doubt);
     }
+    if (j->bulk_call == a->submit_call * SIM_ASKS_MAX + a->client) {
+        FAIL("I5", "bulk changes job %" PRIu64 " twice", j->id);
+    }
+    j->bulk_call = a->submit_call * SIM_ASKS_MAX + a->client;
     a->changed++;
     switch (a->req.bulk) {
     case TR_BULK_SHIFT:

@@ -63,6 +63,7 @@ struct sim_job {
     uint64_t gate;       /* batch of its last gated change */
     uint64_t push_gate;  /* its maker is told when this is durable */
     uint64_t kick_call;  /* when it was last kicked */
+    uint64_t bulk_call;  /* which BULK changed it last */
     uint64_t seen_call;  /* when it was last among the facts */
     bool was_dead;       /* when it was last kicked */
     bool own_word;       /* a client's own word made it come early */

@@ -89,6 +89,7 @@ static void tell(struct tr_engine *e, const struct tr_job_view *v)
     if (r != NULL && r->each != NULL) {
         r->out.job = *v;
         r->each(r);
+        r->out.job = (struct tr_job_view){0}; /* what it points to is about to go */
     }
 }
 
@@ -150,20 +151,21 @@ static int change(struct tr_engine *e, struct tr_job *job)
     if (b->dry_run) {
         return TARRY_OK;
     }
-    tr_view_fill(e, job, &v);
     if (b->what == TR_BULK_CANCEL) {
         struct tr_kill kill = tr_tally_kill(job);
 
+        tr_view_fill(e, job, &v);
+        tell(e, &v);
         tr_change_unschedule(e, job);
         log_kill(e, &kill);
-    } else {
-        err = change_due(e, job);
-        if (err != TARRY_OK) {
-            b->done--;
-            return err;
-        }
-        tr_view_fill(e, job, &v);
+        return TARRY_OK;
     }
+    err = change_due(e, job);
+    if (err != TARRY_OK) {
+        b->done--;
+        return err;
+    }
+    tr_view_fill(e, job, &v);
     tell(e, &v);
     return TARRY_OK;
 }
@@ -194,8 +196,8 @@ static int change_far(struct tr_engine *e, uint64_t rid, const struct tr_far_ent
     }
     if (!b->dry_run) {
         (void)tr_engine_charge(e, CHANGE_UNITS);
-        log_kill(e, &kill);
         tell(e, &v);
+        log_kill(e, &kill);
     }
     return TARRY_OK;
 }

@@ -201,7 +201,8 @@ struct tr_req {
     enum tr_bulk_what bulk;
     int64_t shift_us;     /* BULK */
     bool dry_run;         /* BULK: only counts */
-    tr_req_done_fn *each; /* BULK: a job was changed, out.job; it may ask nothing. NULL: not told */
+    tr_req_done_fn *each; /* BULK: this job is changed, out.job, as it
+                             is then or, if it goes, was; it may ask nothing. NULL: not told */
     uint32_t priority;
     enum tr_order order;
     enum tr_job_state state;
