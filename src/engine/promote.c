@@ -57,6 +57,8 @@ static void drop_sources(struct tr_engine *e)
         drop(e, p->bytes[i], p->slot_bytes);
         p->bytes[i] = NULL;
     }
+    drop(e, p->singles, p->single_bytes);
+    p->singles = NULL;
     for (unsigned i = 0; i < p->input_count; i++) {
         drop(e, p->streams[i].buf, p->streams[i].room);
         p->streams[i].buf = NULL;
@@ -144,6 +146,60 @@ void tr_promote_read(struct tr_engine *e)
 
 /* The slot's bytes, or what is wrong with them. An error is looked at twice, the second time around
  * the page cache; then what is in the slot can be read record by record, perhaps. */
+/* The next record of another slot; then all are sorted. What cannot be read has a bad crc. */
+static void read_single(struct tr_engine *e)
+{
+    struct tr_promote *p = &e->promote;
+    struct tr_chosen *c;
+
+    while (p->next < p->count && p->chosen[p->next].slot < p->slot_count) {
+        p->next++;
+    }
+    if (p->next == p->count) {
+        call(e, TR_PROMOTE_SORT, tr_promote_sort);
+        return;
+    }
+    c = &p->chosen[p->next++];
+    p->slots[c->slot]->readers++;
+    send(e, TR_PROMOTE_SINGLES,
+         (struct tr_io){.op = TR_IO_READ,
+                        .file = p->slots[c->slot]->file,
+                        .off = c->off,
+                        .len = c->len,
+                        .buf = p->singles + p->off});
+    c->off = (uint32_t)p->off;
+    p->off += c->len;
+}
+
+static void single_read(struct tr_engine *e, const struct tr_io *io)
+{
+    struct tr_promote *p = &e->promote;
+
+    p->slots[p->chosen[p->next - 1].slot]->readers--;
+    if (io->status != TARRY_OK || io->got != io->len) {
+        memset(io->buf, 0, io->len); /* it stays where it is */
+    }
+    if (e->failed) {
+        tr_promote_give_up(e, TARRY_EIO);
+    } else {
+        read_single(e);
+    }
+}
+
+static void read_singles(struct tr_engine *e)
+{
+    struct tr_promote *p = &e->promote;
+
+    p->next = 0;
+    p->off = 0;
+    p->singles = p->single_bytes != 0 ? tr_promote_memory(e, p->single_bytes) : NULL;
+    if (p->single_bytes != 0 && p->singles == NULL) {
+        tr_promote_give_up(e, TARRY_ENOMEM);
+        return;
+    }
+    read_single(e);
+}
+
 static void slot_read(struct tr_engine *e, const struct tr_io *io)
 {
     struct tr_promote *p = &e->promote;
@@ -158,7 +214,7 @@ static void slot_read(struct tr_engine *e, const struct tr_io *io)
     } else if (++p->at < p->slot_count) {
         tr_promote_read(e);
     } else {
-        call(e, TR_PROMOTE_SORT, tr_promote_sort);
+        read_singles(e);
     }
 }
 
@@ -678,6 +734,8 @@ void tr_promote_io_done(struct tr_engine *e, struct tr_io *io)
 
     if (p->step == TR_PROMOTE_READ) {
         slot_read(e, io);
+    } else if (p->step == TR_PROMOTE_SINGLES) {
+        single_read(e, io);
     } else if (p->step == TR_PROMOTE_REFILL && io->got == io->len && !e->failed) {
         step_done(e, io);
     } else if (p->step == TR_PROMOTE_UNDO) {

@@ -18,7 +18,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { TR_PROMOTE_SLOTS = 8, TR_PROMOTE_BUFFER = 1 << 20, TR_MERGE_INPUTS = 8 };
+enum {
+    TR_PROMOTE_SLOTS = 8,
+    TR_PROMOTE_OTHERS = 120,
+    TR_PROMOTE_BUFFER = 1 << 20,
+    TR_MERGE_INPUTS = 8,
+};
 
 enum tr_promote_step {
     TR_PROMOTE_IDLE,
@@ -26,6 +31,7 @@ enum tr_promote_step {
     TR_PROMOTE_FAR,        /* and the others */
     TR_PROMOTE_RIDS,       /* a merge: choosing those that are alive */
     TR_PROMOTE_READ,       /* the slots */
+    TR_PROMOTE_SINGLES,    /* records of other slots, one by one */
     TR_PROMOTE_SORT,       /* call */
     TR_PROMOTE_RUN_FILL,   /* a run: call; */
     TR_PROMOTE_REFILL,     /* a merge: the next blocks of an input */
@@ -52,7 +58,7 @@ struct tr_chosen {
     uint32_t off;
     uint32_t len;
     uint32_t change; /* 1 + index of what it is now, if that is not what its record says; else 0 */
-    uint16_t slot;   /* index of the victim */
+    uint16_t slot; /* index of its slot; a single one is at `off` of the singles when it was read */
     bool dead;
     bool bad; /* its record cannot be read: it stays */
 };
@@ -80,10 +86,13 @@ struct tr_promote {
     uint32_t number; /* of this promotion, from 1 */
     struct tr_io io;
     struct tr_piece piece;
-    struct tr_slot *slots[TR_PROMOTE_SLOTS];
+    struct tr_slot *slots[TR_PROMOTE_SLOTS + TR_PROMOTE_OTHERS]; /* victims, then others */
     uint64_t segments[TR_PROMOTE_SLOTS]; /* that they had at the beginning */
     uint8_t *bytes[TR_PROMOTE_SLOTS];
-    unsigned slot_count;
+    unsigned slot_count;  /* victims, */
+    unsigned other_count; /* others, from which single records are taken */
+    uint8_t *singles;     /* those */
+    size_t single_bytes;
     unsigned at; /* slot that is dealt with */
     uint64_t slot_bytes;
     struct tr_keyer keyer;

@@ -9,7 +9,13 @@
 #include "base/err.h"
 #include "engine/inner.h"
 
-enum { RETRY_US = 1000000, CHOOSE_UNITS = 2, EXTRA = 256, GROUPS_SPARE = 16 /* for merges */ };
+enum {
+    RETRY_US = 1000000,
+    CHOOSE_UNITS = 2,
+    EXTRA = 4096,
+    SINGLES_BYTES = 8 << 20,
+    GROUPS_SPARE = 16 /* for merges */
+};
 
 static bool is_victim(const struct tr_promote *p, const struct tr_slot *slot)
 {
@@ -198,6 +204,31 @@ static void choose_jobs(struct tr_engine *e)
     tr_far_walk_begin(&e->state.jobs.far, &p->walk);
 }
 
+/*
+ * A far job between those of the victims whose record was written again to another slot: if it
+ * stayed behind, no later promotion would take it. Gives the index of that slot, or of none.
+ */
+static unsigned other_index(struct tr_engine *e, const struct tr_far_entry *entry)
+{
+    struct tr_promote *p = &e->promote;
+    struct tr_slot *slot = &e->log.slots[entry->slot];
+    unsigned end = p->slot_count + p->other_count;
+    unsigned i = p->slot_count;
+
+    while (i < end && p->slots[i] != slot) {
+        i++;
+    }
+    if (slot->stuck || p->single_bytes + entry->len > SINGLES_BYTES ||
+        (i == end && p->other_count == TR_PROMOTE_OTHERS)) {
+        return end;
+    }
+    if (i == end) {
+        p->slots[i] = slot;
+        p->other_count++;
+    }
+    return i;
+}
+
 static void choose_page(struct tr_engine *e, const struct tr_far_page *page)
 {
     struct tr_promote *p = &e->promote;
@@ -210,10 +241,14 @@ static void choose_page(struct tr_engine *e, const struct tr_far_page *page)
         if (entry->located || rid > p->rid_last) {
             continue;
         }
-        if (rid <= e->groups.covered || slot == p->slot_count || entry->bad ||
+        if (slot == p->slot_count && rid > e->groups.covered) {
+            slot = other_index(e, entry);
+        }
+        if (rid <= e->groups.covered || slot == p->slot_count + p->other_count || entry->bad ||
             p->count == p->room) {
             p->left++;
         } else {
+            p->single_bytes += slot >= p->slot_count ? entry->len : 0;
             p->chosen[p->count++] = (struct tr_chosen){.rid = rid,
                                                        .order = {entry->due_us, rid},
                                                        .off = entry->off,

@@ -58,11 +58,13 @@ void tr_promote_sort(void *ctx)
 /* The record as it is to be in the run. */
 static int read_chosen(const struct tr_promote *p, const struct tr_chosen *c, struct tr_record *rec)
 {
-    const uint8_t *bytes = p->bytes[c->slot] + c->off;
+    bool single = c->slot >= p->slot_count;
+    const uint8_t *bytes = (single ? p->singles : p->bytes[c->slot]) + c->off;
     struct tr_record was;
     int err;
 
-    if ((uint64_t)c->off + c->len > p->slot_bytes || !tr_record_good(bytes, c->len, c->rid)) {
+    if ((uint64_t)c->off + c->len > (single ? p->single_bytes : p->slot_bytes) ||
+        !tr_record_good(bytes, c->len, c->rid)) {
         return TARRY_EDAMAGED;
     }
     err = tr_record_decode_known(bytes, c->len, c->rid, c->order[0], rec);

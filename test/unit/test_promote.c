@@ -280,6 +280,45 @@ static void test_promote_crash_after_each(void **state)
     rig_fini(&rig);
 }
 
+/* Jobs whose records were written again, to a later slot, are taken with their neighbours by rid:
+ * else no promotion ever would. */
+static void test_promote_takes_those_written_again(void **state)
+{
+    struct rig rig;
+    uint32_t t;
+
+    (void)state;
+    rig_init(&rig);
+    rig.config.near_us = 60 * RIG_SECOND;
+    rig.config.promote_slots = 0;
+    rig.config.slots_max = 16;
+    rig_open(&rig);
+    t = rig_hold(&rig, "t");
+    fill(&rig, t, 250);
+    for (unsigned id = 1; id <= 250; id++) {
+        if (id % 10 != 0) {
+            assert_int_equal(rig_with(&rig, TR_OP_DELETE, id, 0), TARRY_OK);
+        }
+    }
+    rig_pass(&rig, 100 * RIG_SECOND);
+    assert_true(stat(&rig).relogged >= 10);
+    rig_close(&rig);
+    rig.config.far_max = 1;
+    rig.config.promote_slots = 1;
+    rig_open(&rig);
+    t = rig_hold(&rig, "t");
+    for (unsigned i = 0; stat(&rig).promotions < 3; i++) {
+        (void)rig_push_body(&rig, t, HOUR + i * RIG_SECOND, 1000);
+        rig_pass(&rig, RIG_SECOND / 100);
+    }
+    assert_true(stat(&rig).runs >= 25);
+    assert_true(stat(&rig).far - stat(&rig).runs <= 5);
+    for (unsigned id = 10; id <= 250; id += 10) {
+        assert_int_equal(rig_view(&rig, id).body_len, 1000);
+    }
+    rig_fini(&rig);
+}
+
 /* Files that a crash left behind are removed, those that are needed are missed by name. */
 static void test_promote_files_at_start(void **state)
 {
@@ -349,6 +388,7 @@ int main(void)
         cmocka_unit_test(test_promote_keeps_changes),
         cmocka_unit_test(test_promote_absorbs_changes),
         cmocka_unit_test(test_promote_crash_after_each),
+        cmocka_unit_test(test_promote_takes_those_written_again),
         cmocka_unit_test(test_promote_files_at_start),
         cmocka_unit_test(test_promote_read_error),
     };
