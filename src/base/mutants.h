@@ -74,10 +74,10 @@
     X(OLD_RUN_SWEPT, "R28", "a sweep or search goes on as if no group had been replaced", "fetch.c:tr_fetch_replaced", "merge", 5000) \
     X(BULK_MEETS_OWN, "I5", "a bulk changes what it has changed", "bulk.c:is_old", "purge", 2000) \
     X(BULK_NO_RUNS, "I29", "a bulk leaves out jobs in runs", "bulk.c:in_run", "purge", 5000) \
-    X(PURGE_FORGOTTEN, "I23", "a checkpoint's word that a topic was purged is passed over", "checkpoint.c:load_topic", "purge", 500) \
+    X(PURGE_FORGOTTEN, "I23", "a checkpoint's word that a topic was purged is passed over", "checkpoint.c:load_topic", "purge", 10000) \
     X(PURGE_NOT_FROZEN, "R25", "a checkpoint says that a topic is purged that was purged after it", "state.c:apply_purge", "purge", 5000) \
-    X(PURGE_FOUND, "I23", "a purged job is found by its id", "state.c:tr_state_job", "purge", 500) \
-    X(PURGE_FAR_FOUND, "I23", "the same for a far one", "state.c:tr_state_far_rid", "purge", 500) \
+    X(PURGE_FOUND, "I23", "a purged job is found by its id", "state.c:tr_state_job", "purge", 2000) \
+    X(PURGE_FAR_FOUND, "I23", "the same for a far one", "state.c:tr_state_far_rid", "purge", 2000) \
     X(PURGE_HANDED, "I23", "a job that is purged while its body is read is handed out", "handout.c:tr_handout_body", "purge", 5000) \
     X(REFILL_SKIPS, "R32", "a refill forgets some of the jobs that it has found", "refill.c:take_span", "park", 2000) \
     X(NO_REFILL, "R32", "parked jobs never come back", "refill.c:tr_refill_step", "park", 500) \
