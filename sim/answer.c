@@ -678,6 +678,17 @@ static void answer_peek(struct sim_oracle *o, struct sim_ask *a)
     sim_answer_seen(o, a, j->gate);
 }
 
+/* It took several calls, but the job was there all the time. */
+static bool is_steady(const struct sim_oracle *o, const struct sim_ask *a, const struct sim_job *j,
+                      bool dead)
+{
+    const struct sim_topic *t = &o->model.topics[a->topic];
+
+    return !dead && o->queued == 1 && t->kicking == 0 && t->kick_call < a->submit_call &&
+           j->same_call != 0 && j->same_call < a->submit_call && j->same_where == j->where &&
+           j->same_due_us == j->due_us && j->due_us > a->wall_max_us;
+}
+
 /* Jobs of the topic that are certainly in front of `than` (NULL: any) by due, or by burial. */
 static void check_first_other(struct sim_oracle *o, const struct sim_ask *a,
                               const struct sim_job *than)
@@ -692,7 +703,7 @@ static void check_first_other(struct sim_oracle *o, const struct sim_ask *a,
         if (j == than || j->topic != a->topic || !there || j->damaged || (j->hidden && !dead)) {
             continue;
         }
-        if (!at_once(o, a) || may_be_in_the_making(o, a, j)) {
+        if (!(at_once(o, a) || is_steady(o, a, j, dead)) || may_be_in_the_making(o, a, j)) {
             continue;
         }
         before =

@@ -172,6 +172,11 @@ void sim_oracle_sync(struct sim_oracle *o)
         }
         accept_kick(o, j, row);
         check_row(o, j, row);
+        if (j->rid != row->rid || j->same_due_us != row->due_us || j->same_where != j->where) {
+            j->same_call = m->call;
+            j->same_due_us = row->due_us;
+            j->same_where = j->where;
+        }
         j->rid = row->rid;
         j->seen_call = m->call;
         sim_job_keep_body(j);

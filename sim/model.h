@@ -65,14 +65,17 @@ struct sim_job {
     uint64_t kick_call;  /* when it was last kicked */
     uint64_t bulk_call;  /* which BULK changed it last */
     uint64_t seen_call;  /* when it was last among the facts */
-    bool was_dead;       /* when it was last kicked */
-    bool own_word;       /* a client's own word made it come early */
-    bool told;           /* its maker knows its id */
-    bool damaged;        /* its body was reported as damaged */
-    bool hidden;         /* the index of its group was: it may not be found */
-    bool doubt;          /* its connection is being closed */
-    bool late_close;     /* its lease may have run out while that went on */
-    int32_t next;        /* in the hash */
+    uint64_t same_call;  /* since when it is where it is, under this rid, with this due time */
+    uint64_t same_due_us;
+    enum sim_where same_where;
+    bool was_dead;   /* when it was last kicked */
+    bool own_word;   /* a client's own word made it come early */
+    bool told;       /* its maker knows its id */
+    bool damaged;    /* its body was reported as damaged */
+    bool hidden;     /* the index of its group was: it may not be found */
+    bool doubt;      /* its connection is being closed */
+    bool late_close; /* its lease may have run out while that went on */
+    int32_t next;    /* in the hash */
 };
 
 struct sim_topic {

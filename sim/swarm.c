@@ -351,6 +351,11 @@ static void swarm_far(struct sim_params *p, struct tr_rng *rng)
     p->op_weight[TR_OP_EDIT] = (unsigned)sim_between(rng, 5, 20);
     p->event_weight[SIM_EV_CRASH] = sim_dice(rng, 60) ? 2 : 0;
     p->event_weight[SIM_EV_STALL] = sim_dice(rng, 40) ? 3 : 0;
+    if (sim_dice(rng, 20)) { /* a crash takes kills back whose group is gone, if nobody waits */
+        p->sync = TR_SYNC_NEVER;
+        p->gather_us = 0;
+        p->power_pct = 90;
+    }
     if (sim_dice(rng, 30)) { /* what was to be loaded does not fit, now and then */
         p->mem_small = true;
         p->mem_fail_pct = (unsigned)sim_between(rng, 1, 20);
@@ -472,6 +477,35 @@ static void swarm_park(struct sim_params *p, struct tr_rng *rng)
     p->event_weight[SIM_EV_SETTLE] = (unsigned)sim_between(rng, 1, 10);
 }
 
+/* Few steps, and in them all that happens to run files: for sweeps, which play each many times.
+ */
+static void swarm_short(struct sim_params *p, struct tr_rng *rng)
+{
+    swarm_far(p, rng);
+    p->mem_small = false;
+    p->mem_fail_pct = 0;
+    p->topics = (unsigned)sim_between(rng, 1, 2);
+    p->slots_max = (uint32_t)sim_between(rng, 6, 10);
+    p->near_us = sim_spread(rng, 1 * MS, 50 * MS);
+    p->promote_slots = 1;
+    p->far_max = 1;
+    p->merge_groups = (unsigned)sim_between(rng, 1, 3);
+    p->live_max = (unsigned)sim_between(rng, 8, 20);
+    p->delay_pct = 85;
+    p->far_pct = (unsigned)sim_between(rng, 0, 30);
+    p->body_least = 4 * KIB;
+    p->body_big_pct = 80;
+    p->body_max = 8 * KIB;
+    p->checkpoint_us = sim_spread(rng, 5 * MS, 100 * MS);
+    p->idle_us = sim_spread(rng, 10 * MS, 200 * MS);
+    p->op_weight[TR_OP_PUSH] = 300;
+    p->op_weight[TR_OP_DELETE] = 150;
+    p->op_weight[TR_OP_STAT_JOB] = 20;
+    p->event_weight[SIM_EV_SUBMIT] = 30;
+    p->event_weight[SIM_EV_SETTLE] = 20;
+    p->event_weight[SIM_EV_TIME] = 15;
+}
+
 /* Connections that keep what they have and wait for more: their leases end, or nearly. */
 static void swarm_wait(struct sim_params *p, struct tr_rng *rng)
 {
@@ -518,6 +552,7 @@ const struct sim_swarm sim_swarms[] = {
     {"merge", "far jobs in many groups, of which most are cancelled", swarm_merge},
     {"purge", "whole topics are listed, changed and purged, most of their jobs far", swarm_purge},
     {"park", "topics have more due jobs than may be in memory", swarm_park},
+    {"short", "a short life of run files, for sweeps", swarm_short},
     {"wait", "few jobs, many who wait for them while their leases end", swarm_wait},
     {NULL, NULL, NULL},
 };

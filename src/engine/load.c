@@ -77,7 +77,7 @@ static bool behind_front(const struct tr_engine *e, const struct tr_job *job)
 /* The first ones of its topic are being looked for: the search might have passed it. */
 static bool is_pulled(const struct tr_engine *e, const struct tr_job *job)
 {
-    return e->load.pull_topic == job->topic->number;
+    return e->load.pull_topic == job->topic->number && !TR_MUTANT(PULL_MISSES);
 }
 
 bool tr_load_may_go(const struct tr_job *job)
