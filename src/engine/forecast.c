@@ -233,7 +233,8 @@ static void scan_runs(struct tr_engine *e)
 {
     struct tr_forecast *f = &e->forecast;
 
-    while (!e->fetch.scan.busy && (!f->taking || scan_block(e))) {
+    /* A block that cannot be read ends it: let_go. */
+    while (!e->state.fine.lost && !e->fetch.scan.busy && (!f->taking || scan_block(e))) {
         struct tr_group *g = next_group(e);
         const struct tr_run_footer *footer;
         uint32_t first;
