@@ -88,6 +88,7 @@ void sim_answer_change(struct sim_oracle *o, struct sim_ask *a, struct sim_job *
     uint64_t gate = a->req.out.gate;
     const struct sim_rows *snap;
 
+    o->model.topics[j->topic].changed_call = o->model.call;
     if (!strict(o)) {
         return;
     }
