@@ -20,10 +20,10 @@
  *     2 BITS     u64 number of a block of 8,192 rids, u16 n; then n times u16, the rids alive in
  *                the block; or n = 0xffff and 1,024 bytes of bits
  *     3 CHANGES  ALTER record (base rid 0, clock 0) of a job whose record is outdated
- *     4 COUNTS   varint topic number, varint jobs; only topics that have some. Page 0 says at byte
- *                20 whether there are such rows: an older store has none
- *     5 CELLS    varint topic number, u8 length, then so many bytes of cells of this topic (see
- *                cells.c); each cell is in one row. Byte 20 of page 0 tells of these, too
+ *     4 COUNTS   varint topic number, varint jobs, varint dead ones; only topics that have some.
+ * Page 0 says at byte 20 whether there are such rows, and dead ones: an older store has none 5
+ * CELLS    varint topic number, u8 length, then so many bytes of cells of this topic (see cells.c);
+ * each cell is in one row. Byte 20 of page 0 tells of these, too
  *
  * A row that is a record has a crc of its own. Every page carries the batch, so pages of two
  * checkpoints can never be taken for one: a write cut short leaves some of each.
@@ -73,12 +73,12 @@ enum {
     ROW_MAX = 8 + 2 + BLOCK_BYTES,
     CHANGE_MAX = 144, /* an ALTER with every field at its widest */
     TOPIC_ROW_MAX = 300,
-    COUNT_ROW_MAX = 16,
+    COUNT_ROW_MAX = 24,
     CELL_ROW_MAX = 5 + 1 + 255,
     CELL_MAX = 5 + 1 + TR_CELL_BYTES_MAX, /* one in a row of its own */
 };
 
-enum { COUNTS_TOLD = 1, CELLS_TOLD = 2 }; /* by the first page */
+enum { COUNTS_TOLD = 1, CELLS_TOLD = 2, DEAD_TOLD = 4 }; /* by the first page */
 
 enum { BITS_UNITS = 64 }; /* of work, to copy a chunk of L */
 
@@ -279,7 +279,8 @@ static int copy_topic(struct tr_freeze *f, const struct tr_topic *t)
     uint8_t row[TR_RECORD_HEAD_MAX + 2 * TR_VARINT_MAX];
     struct tr_record rec = {
         .type = TR_REC_TOPIC, .topic = t->number, .name = {(const uint8_t *)t->name, t->name_len}};
-    uint64_t jobs = t->freeze_no == f->state->jobs.freeze_no ? t->jobs_then : t->jobs;
+    bool then = t->freeze_no == f->state->jobs.freeze_no;
+    uint64_t jobs = then ? t->jobs_then : t->jobs;
     size_t len;
 
     if (!t->logged) { /* a later push will write its name; an empty one may need it still */
@@ -297,6 +298,7 @@ static int copy_topic(struct tr_freeze *f, const struct tr_topic *t)
     }
     len = tr_put_varint(row, t->number);
     len += tr_put_varint(row + len, jobs);
+    len += tr_put_varint(row + len, then ? t->dead_then : t->dead);
     TR_CHECK(len <= COUNT_ROW_MAX);
     return add_row(f, TR_PAGE_COUNTS, row, len);
 }
@@ -444,7 +446,7 @@ static void finish(struct tr_freeze *f)
     tr_put_le(m + TR_UUID + 32, f->altered, 8);
     tr_put_le(page + 10, 1, 2);
     tr_put_le(page + 12, HEAD + META_LEN, 4);
-    tr_put_le(page + 20, COUNTS_TOLD | CELLS_TOLD, 4);
+    tr_put_le(page + 20, COUNTS_TOLD | CELLS_TOLD | DEAD_TOLD, 4);
     close_page(p, 0);
     for (unsigned k = 0; k < TR_PAGE_KINDS; k++) {
         if (f->open[k] != 0) {
@@ -770,13 +772,15 @@ static int load_count(struct tr_reader *r, struct tr_state *s)
 {
     uint64_t number = tr_read_varint(r);
     uint64_t jobs = tr_read_varint(r);
+    uint64_t dead = s->redead ? 0 : tr_read_varint(r);
     struct tr_topic *t =
         number <= UINT32_MAX ? tr_topics_by_number(&s->topics, (uint32_t)number) : NULL;
 
-    if (r->bad || t == NULL || t->jobs != 0) {
+    if (r->bad || t == NULL || t->jobs != 0 || dead > jobs) {
         return TARRY_EDAMAGED;
     }
     t->jobs = jobs;
+    t->dead = dead;
     return TARRY_OK;
 }
 
@@ -824,6 +828,7 @@ int tr_checkpoint_load(const uint8_t *bytes, size_t pages, struct tr_state *s)
     }
     s->recount = (tr_get_le(bytes + 20, 4) & COUNTS_TOLD) == 0;
     s->recells = (tr_get_le(bytes + 20, 4) & CELLS_TOLD) == 0;
+    s->redead = (tr_get_le(bytes + 20, 4) & DEAD_TOLD) == 0;
     if (!s->recount) {
         err = load_kind(bytes, pages, TR_PAGE_COUNTS, s);
     }

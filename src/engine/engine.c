@@ -848,6 +848,14 @@ bool tr_engine_ok(const struct tr_engine *e)
         live += job->slot != NULL && job->slot->number < TR_MANIFEST_SLOTS_MAX;
     }
     live += e->state.jobs.far.count - e->state.jobs.far.located;
+    for (const struct tr_list *n = e->state.topics.all.next; n != &e->state.topics.all;
+         n = n->next) {
+        const struct tr_topic *t = TR_CONTAINER_OF(n, struct tr_topic, link);
+
+        if (t->dead != t->count[TR_DEAD]) {
+            return false;
+        }
+    }
     for (uint32_t i = 0; i < e->log.slots_max; i++) {
         live -= e->log.slots[i].live;
     }

@@ -667,5 +667,7 @@ void tr_regroup_count(struct tr_engine *e)
     while ((job = tr_jobs_next(js, &at)) != NULL) {
         job->topic->far--;
         job->topic->totals->far--;
+        job->topic->dead += e->state.redead && job->dead_seq != 0;
     }
+    e->state.redead = false;
 }

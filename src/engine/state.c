@@ -150,13 +150,10 @@ static void before_change(struct tr_state *s, struct tr_job *job, bool dies)
     }
 }
 
-/* The topic has so many more jobs; a checkpoint in the making wants to know what it was. */
+/* The topic has so many more jobs. */
 static void count(struct tr_state *s, struct tr_topic *t, uint64_t more)
 {
-    if (s->freeze != NULL && t->freeze_no != s->jobs.freeze_no && !TR_MUTANT(COUNT_NOT_FROZEN)) {
-        t->jobs_then = t->jobs;
-        t->freeze_no = s->jobs.freeze_no;
-    }
+    tr_tally_keep(s, t);
     t->jobs += more;
 }
 

@@ -52,6 +52,7 @@ struct tr_state {
     bool replaying;       /* L came from a checkpoint: some jobs have not been met yet */
     bool recount;         /* replay of an older store: topics count those that have been met */
     bool recells;         /* the same for cells, which are counted when it has ended */
+    bool redead;          /* the same for dead ones */
     tr_recall_fn *recall; /* replay */
     tr_has_fn *has;
     void *recall_ctx;

@@ -112,6 +112,24 @@ int tr_tally_check(struct tr_state *s, const struct tr_tally *from, const struct
     return counts(to) ? tr_tally_kind(s, to->topic, to->due_us, &any) : TARRY_OK;
 }
 
+void tr_tally_keep(const struct tr_state *s, struct tr_topic *t)
+{
+    if (s->freeze != NULL && t->freeze_no != s->jobs.freeze_no && !TR_MUTANT(COUNT_NOT_FROZEN)) {
+        t->jobs_then = t->jobs;
+        t->dead_then = t->dead;
+        t->freeze_no = s->jobs.freeze_no;
+    }
+}
+
+/* One more is dead, or one less. */
+static void count_dead(const struct tr_state *s, const struct tr_tally *at, uint64_t more)
+{
+    if (at != NULL && at->dead && !s->redead) {
+        tr_tally_keep(s, at->topic);
+        at->topic->dead += more;
+    }
+}
+
 static void shift_fine(struct tr_fine *f, const struct tr_tally *from, const struct tr_tally *to)
 {
     if (from != NULL) {
@@ -124,6 +142,8 @@ static void shift_fine(struct tr_fine *f, const struct tr_tally *from, const str
 
 void tr_tally_shift(struct tr_state *s, const struct tr_tally *from, const struct tr_tally *to)
 {
+    count_dead(s, from, UINT64_MAX);
+    count_dead(s, to, 1);
     if (s->recells) {
         return;
     }

@@ -4,9 +4,9 @@
 /*
  * Which cell of the forecast counts which job. See tally.c.
  *
- * Each live job that is not dead is counted once, by its topic and its due time. What changes one
- * of these, or kills the job, goes through here: tr_tally_check before the log and the state are
- * touched, tr_tally_shift with them.
+ * Each live job that is not dead is counted once, by its topic and its due time; a dead one by its
+ * topic alone. What changes one of these, or kills the job, goes through here: tr_tally_check
+ * before the log and the state are touched, tr_tally_shift with them.
  */
 
 #include "base/check.h"
@@ -50,6 +50,10 @@ TR_MUST_USE int tr_tally_kind(struct tr_state *s, struct tr_topic *t, uint64_t d
 TR_MUST_USE int tr_tally_check(struct tr_state *s, const struct tr_tally *from,
                                const struct tr_tally *to);
 void tr_tally_shift(struct tr_state *s, const struct tr_tally *from, const struct tr_tally *to);
+
+/* How many jobs the topic has is about to change: a checkpoint in the making wants to know what it
+ * was. */
+void tr_tally_keep(const struct tr_state *s, struct tr_topic *t);
 
 /* The number of the topic's row of cells. */
 uint32_t tr_tally_row(struct tr_state *s, struct tr_topic *t);

@@ -50,7 +50,9 @@ struct tr_topic {
     uint32_t purged_no; /* checkpoint that was in the making when that happened, or 0 */
     bool logged;        /* the log or a checkpoint has its name */
     uint64_t jobs;      /* alive, dead and far ones too */
+    uint64_t dead;      /* of those */
     uint64_t jobs_then; /* the same when checkpoint `freeze_no` was begun */
+    uint64_t dead_then;
     uint32_t freeze_no;
     uint32_t row;           /* of cells, or 0: none yet; see tally.c */
     uint64_t far;           /* delayed ones that are not in memory */
