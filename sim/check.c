@@ -242,7 +242,7 @@ bool sim_check_parked(struct sim_oracle *o, const struct sim_job *j)
 {
     bool fresh = false;
 
-    return parks(o) && !is_here(o, j, &fresh);
+    return parks(o) && j->where != SIM_DEAD && !is_here(o, j, &fresh);
 }
 
 static void check_kicked_delayed(struct sim_oracle *o, const struct sim_ask *a, uint64_t number)

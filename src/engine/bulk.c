@@ -68,8 +68,8 @@ bool tr_bulk_keeps(const struct tr_engine *e, const struct tr_job *job)
 {
     const struct tr_bulk *b = &e->bulk;
 
-    return b->on && b->topic == job->topic->number && is_old(b, job) && wants(b, TR_DELAYED) &&
-           due_fits(b, job->due_us);
+    return b->on && b->topic == job->topic->number && is_old(b, job) &&
+           wants(b, job->dead_seq != 0 ? TR_DEAD : TR_DELAYED) && due_fits(b, job->due_us);
 }
 
 /* ---- changes ---- */
@@ -139,6 +139,7 @@ static int change(struct tr_engine *e, struct tr_job *job)
     }
     if (!can(b, state)) {
         b->passed++;
+        job->bulk = b->mark; /* one that was loaded is met again */
         return TARRY_OK;
     }
     if (!tr_engine_charge(e, CHANGE_UNITS)) {
@@ -149,6 +150,7 @@ static int change(struct tr_engine *e, struct tr_job *job)
         return err != TARRY_OK ? err : TARRY_EFULL;
     }
     if (b->dry_run) {
+        job->bulk = b->mark;
         return TARRY_OK;
     }
     if (b->what == TR_BULK_CANCEL) {
@@ -170,23 +172,30 @@ static int change(struct tr_engine *e, struct tr_job *job)
     return TARRY_OK;
 }
 
+/* Is it one of those, as far as its entry says? When a dead one was due only its record knows. */
+static bool far_fits(const struct tr_bulk *b, const struct tr_far_entry *entry)
+{
+    return entry->dead ? wants(b, TR_DEAD) : wants(b, TR_DELAYED) && due_fits(b, entry->due_us);
+}
+
 /* A far one, as its entry says. */
 static int change_far(struct tr_engine *e, uint64_t rid, const struct tr_far_entry *entry)
 {
     struct tr_bulk *b = &e->bulk;
-    struct tr_kill kill = {
-        .rid = rid, .due_us = entry->due_us, .topic = b->topic, .cell = (uint8_t)entry->cell};
+    struct tr_kill kill = tr_tally_far(rid, entry);
     uint64_t id = tr_far_moved_id(&e->state.jobs.far, rid);
     struct tr_job_view v = {.id = id != 0 ? id : rid,
                             .topic = topic(e)->handle,
-                            .state = TR_DELAYED,
-                            .due_us = entry->due_us};
+                            .state = entry->dead ? TR_DEAD : TR_DELAYED,
+                            .due_us = kill.due_us};
+    bool unsure = entry->dead && (b->filter.due_from_us != 0 || b->filter.due_to_us != 0 ||
+                                  b->what == TR_BULK_SHIFT);
     int err;
 
-    if (rid >= b->before || !wants(b, TR_DELAYED) || !due_fits(b, entry->due_us)) {
+    if (rid >= b->before || !far_fits(b, entry)) {
         return TARRY_OK;
     }
-    if (!b->dry_run && b->what != TR_BULK_CANCEL) {
+    if (unsure || (!b->dry_run && b->what != TR_BULK_CANCEL)) {
         b->load[b->loads++] = rid; /* counted when it has come */
         return TARRY_OK;
     }
@@ -298,8 +307,7 @@ static int in_run(struct tr_engine *e, const struct tr_side_job *job)
         TR_MUTANT(BULK_NO_RUNS)) {
         return TARRY_OK;
     }
-    if (known == NULL && !e->bulk.dry_run && wants(&e->bulk, TR_DELAYED) &&
-        due_fits(&e->bulk, job->due_us)) {
+    if (known == NULL && (!e->bulk.dry_run || entry.dead) && far_fits(&e->bulk, &entry)) {
         err = tr_state_locate(&e->state, job->rid, &entry);
         if (err == TARRY_OK) {
             tr_fetch_remember(e, job->rid);
@@ -473,6 +481,8 @@ enum tr_verdict tr_bulk_execute(struct tr_engine *e, struct tr_req *r)
     if (err != TARRY_OK) {
         return err == TARRY_EFULL ? TR_STALL : tr_engine_finish(e, r, err);
     }
+
+    b->walk.with_dead = r->filter.states == 0 || (r->filter.states & 1U << TR_DEAD) != 0;
 
     struct tr_walk walk = b->walk;
     uint64_t marks = b->marks;

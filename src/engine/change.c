@@ -415,8 +415,7 @@ static enum tr_verdict delete_far(struct tr_engine *e, struct tr_req *r, uint64_
 {
     const struct tr_far_entry *entry = tr_far_find(&e->state.jobs.far, rid);
     struct tr_topic *t = tr_topics_by_number(&e->state.topics, entry->topic);
-    struct tr_kill kill = {
-        .rid = rid, .due_us = entry->due_us, .topic = entry->topic, .cell = (uint8_t)entry->cell};
+    struct tr_kill kill = tr_tally_far(rid, entry);
     int err = tr_log_reserve(&e->log, TR_RECORD_HEAD_MAX, 1);
 
     if (err != TARRY_OK) {
@@ -575,13 +574,13 @@ static enum tr_verdict kick(struct tr_engine *e, struct tr_req *r)
         return tr_engine_finish(e, r, r->progress != 0 ? TARRY_OK : TARRY_ENOTFOUND);
     }
     if (r->progress == 0) {
-        r->progress = t->count[TR_DEAD] != 0 ? KICK_DEAD : KICK_DELAYED;
+        r->progress = t->dead != 0 ? KICK_DEAD : KICK_DELAYED;
     }
     while (r->out.number < r->count && err == TARRY_OK) {
         struct tr_job *job = NULL;
 
         if (r->progress == KICK_DEAD) {
-            job = tr_topic_first_dead(t);
+            err = tr_deaths_first(e, t, &job);
         } else {
             err = tr_load_first(e, t, &job);
         }

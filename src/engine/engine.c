@@ -515,8 +515,8 @@ static uint64_t next_turn(const struct tr_engine *e)
         return TR_NEVER;
     }
     if (e->work == 0 || e->placing || e->trimming || e->state.keys.tidying ||
-        tr_promote_goes_on(e) || tr_listing_goes_on(e) || e->meta.freeze.state != NULL ||
-        (e->moved && e->stalled_first != NULL)) {
+        tr_promote_goes_on(e) || tr_listing_goes_on(e) || tr_deaths_goes_on(e) ||
+        e->meta.freeze.state != NULL || (e->moved && e->stalled_first != NULL)) {
         return e->now.boot_us;
     }
     if (e->blocked || e->stalled_first != NULL) { /* what is in flight makes room; else ask again */
@@ -567,6 +567,7 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
     tr_load_step(e);
     tr_listing_step(e);
     tr_forecast_step(e);
+    tr_deaths_step(e);
     run_stalled(e);
     tr_handout_serve(e);
     tr_lookup_tidy(e);
@@ -611,7 +612,8 @@ void tr_engine_io_done(struct tr_engine *e, struct tr_io *io, struct tr_now now)
         tr_promote_io_done(e, io);
     } else if (io == &e->retire.io) {
         tr_retire_io_done(e, io);
-    } else if (io == &e->listing.walk.io || io == &e->purge.walk.io || io == &e->bulk.walk.io) {
+    } else if (io == &e->listing.walk.io || io == &e->purge.walk.io || io == &e->bulk.walk.io ||
+               io == &e->deaths.walk.io) {
         tr_walk_io_done(e, io->owner);
     } else if (tr_fetch_owns(e, io)) {
         tr_fetch_io_done(e, io);
@@ -664,7 +666,7 @@ void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s)
         .delayed = all->count[TR_DELAYED] + all->far,
         .ready = all->count[TR_READY],
         .reserved = all->count[TR_RESERVED],
-        .dead = all->count[TR_DEAD],
+        .dead = all->count[TR_DEAD] + all->dead_far,
         .waiting = e->wait_count,
         .pushed = all->pushed,
         .deleted = all->deleted,
@@ -852,7 +854,7 @@ bool tr_engine_ok(const struct tr_engine *e)
          n = n->next) {
         const struct tr_topic *t = TR_CONTAINER_OF(n, struct tr_topic, link);
 
-        if (t->dead != t->count[TR_DEAD]) {
+        if (t->dead != t->count[TR_DEAD] + t->dead_far) {
             return false;
         }
     }

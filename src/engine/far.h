@@ -30,6 +30,7 @@ struct tr_far_entry {
     bool bad : 1;     /* it cannot be read: reported, and left alone */
     bool located : 1; /* its record is in a run: it is here only because somebody asked */
     unsigned cell : 2;
+    bool dead : 1; /* located, in a dead run; when it was due is not known, so never */
 };
 
 /* Neighbours, in the order of their rids. */

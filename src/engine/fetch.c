@@ -61,8 +61,9 @@ static bool only_in_run(const struct tr_engine *e, uint64_t rid)
 struct tr_far_entry tr_fetch_entry(const struct tr_group *g, const struct tr_side_job *job)
 {
     return (struct tr_far_entry){
-        .due_us = job->due_us,
+        .due_us = job->dead_seq == 0 ? job->due_us : TR_NEVER,
         .topic = job->topic,
+        .dead = job->dead_seq != 0,
         .off = (uint32_t)tr_place_off(job->place),
         .len = tr_place_len(job->place),
         .cell = (unsigned)job->cell & TR_RF_CELL,

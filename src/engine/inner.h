@@ -14,6 +14,7 @@
  *     park.c      topics with more due jobs than memory is for
  *     refill.c    the next jobs of such a topic
  *     fetch.c     the same from run files
+ *     deaths.c    dead jobs that are not in memory
  *     walk.c      through the index of all groups, for one topic
  *     list.c      the jobs of a topic in order, page by page
  *     purge.c     all jobs of a topic die at once
@@ -259,10 +260,11 @@ struct tr_fetch {
 /* Through T of all groups, for one topic; see walk.c. */
 struct tr_walk {
     struct tr_io io;
-    uint32_t topic;   /* 0: it has ended */
-    uint64_t from_us; /* live entries from this due time on, */
-    bool with_dead;   /* and then the dead ones */
-    uint64_t no;      /* groups up to this one have been walked */
+    uint32_t topic;     /* 0: it has ended */
+    uint64_t from_us;   /* live entries from this due time on, */
+    bool with_dead;     /* and then the dead ones, */
+    uint64_t dead_from; /* or only these, from this dead_seq on */
+    uint64_t no;        /* groups up to this one have been walked */
     struct tr_group *group;
     uint32_t page;
     uint32_t at;
@@ -274,9 +276,29 @@ struct tr_walk {
     struct tr_side_view view;
 };
 
+enum { TR_DEATHS_MAX = 256 };
+
+/* The first dead ones of a topic are looked for; see deaths.c. */
+struct tr_deaths {
+    uint32_t topic; /* or 0: nobody asks; */
+    bool looking;   /* for them, in T; else they are on their way; */
+    bool cut;       /* not all could be done in this slice */
+    struct tr_walk walk;
+    unsigned count;
+    struct tr_found_dead {
+        uint64_t rid;
+        uint64_t seq;
+        uint64_t group_no;
+        struct tr_far_entry entry;
+    } found[TR_DEATHS_MAX]; /* in order */
+    uint32_t failed_topic;  /* whose cannot be had, or 0: */
+    int failed;             /* for this reason */
+};
+
 enum tr_listing_step {
     TR_LISTING_SLOTS,    /* far jobs of slots */
-    TR_LISTING_RUNS,     /* those of runs */
+    TR_LISTING_RUNS,     /* those of runs, */
+    TR_LISTING_DEAD,     /* and dead ones of runs */
     TR_LISTING_STATES,   /* those in memory, by state */
     TR_LISTING_RESERVED, /* of which reserved ones are looked for among all */
     TR_LISTING_READ,     /* records of those that are far */
@@ -475,6 +497,7 @@ struct tr_engine {
     struct tr_purge purge;
     struct tr_forecast forecast;
     struct tr_bulk bulk;
+    struct tr_deaths deaths;
     struct tr_clock clock;
     struct tr_now now;
 
@@ -716,6 +739,9 @@ uint64_t tr_fetch_next(const struct tr_engine *e);
 
 /* walk.c */
 /* TARRY_EFULL: not yet; TARRY_ENOMEM. */
+/* The dead ones alone, from this dead_seq on. */
+TR_MUST_USE int tr_walk_begin_dead(struct tr_engine *e, struct tr_walk *w, uint32_t topic,
+                                   uint64_t from);
 TR_MUST_USE int tr_walk_begin(struct tr_engine *e, struct tr_walk *w, uint32_t topic,
                               uint64_t from_us);
 /* The next entry. TARRY_EFULL: a page is on its way; TARRY_ENOTFOUND: that was the last. */
@@ -724,6 +750,14 @@ void tr_walk_skip(struct tr_walk *w); /* the rest of the group */
 void tr_walk_end(struct tr_walk *w);
 void tr_walk_fini(struct tr_engine *e, struct tr_walk *w);
 void tr_walk_io_done(struct tr_engine *e, struct tr_walk *w);
+
+/* deaths.c */
+void tr_deaths_send(struct tr_engine *e, struct tr_job *job); /* out of memory, if it can be */
+/* The first dead job of a topic, or NULL. TARRY_EFULL: it is on its way, ask again. */
+TR_MUST_USE int tr_deaths_first(struct tr_engine *e, struct tr_topic *t, struct tr_job **job);
+void tr_deaths_step(struct tr_engine *e);
+bool tr_deaths_goes_on(const struct tr_engine *e); /* it wants a turn */
+void tr_deaths_fini(struct tr_engine *e);
 
 /* list.c */
 enum tr_verdict tr_listing_execute(struct tr_engine *e, struct tr_req *r);

@@ -172,9 +172,10 @@ void tr_listing_entered(struct tr_engine *e, const struct tr_job *job)
     }
 }
 
+/* When a dead one was due is in its record only. */
 static void offer_far(struct tr_listing *l, struct tr_listed *found)
 {
-    if (wants(l, TR_DELAYED) && due_fits(l, found->key.at)) {
+    if (found->key.dead ? wants(l, TR_DEAD) : wants(l, TR_DELAYED) && due_fits(l, found->key.at)) {
         keep(l, found);
     }
 }
@@ -182,9 +183,15 @@ static void offer_far(struct tr_listing *l, struct tr_listed *found)
 void tr_listing_leaves(struct tr_engine *e, const struct tr_job *job)
 {
     struct tr_listing *l = &e->listing;
-    struct tr_listed found = {.key = {.at = job->due_us, .id = job->id}, .rid = job->rid};
+    bool dead = job->dead_seq != 0;
+    struct tr_listed found = {
+        .key = {.dead = dead, .at = dead ? job->dead_seq : job->due_us, .id = job->id},
+        .rid = job->rid};
 
     if (l->req != NULL && l->topic == job->topic->number) {
+        for (uint32_t i = 0; dead && i < l->count; i++) { /* it was found when it was not */
+            l->jobs[i].rid = l->jobs[i].rid == job->rid ? 0 : l->jobs[i].rid;
+        }
         offer_far(l, &found);
         l->next = 0;
     }
@@ -260,6 +267,13 @@ static bool enough(struct tr_engine *e, const struct tr_side_job *job)
     struct tr_listing *l = &e->listing;
     const struct tr_filter *f = &l->req->filter;
 
+    if (job->dead_seq != 0) {
+        bool later =
+            l->count == l->limit && (!key_at(l, 0)->dead || job->dead_seq > key_at(l, 0)->at);
+
+        l->dropped = l->dropped || later;
+        return later;
+    }
     if (l->looked_no != l->walk.group->is.no) {
         l->looked_no = l->walk.group->is.no;
         l->looked = 0;
@@ -304,7 +318,10 @@ static bool find_in_runs(struct tr_engine *e)
             tr_walk_skip(&l->walk);
         } else if (only_in_run(e, job.rid) && !TR_MUTANT(LIST_NO_RUNS)) {
             uint64_t id = tr_far_moved_id(&e->state.jobs.far, job.rid);
-            struct tr_listed found = {.key = {.at = job.due_us, .id = id != 0 ? id : job.rid},
+            bool dead = job.dead_seq != 0;
+            struct tr_listed found = {.key = {.dead = dead,
+                                              .at = dead ? job.dead_seq : job.due_us,
+                                              .id = id != 0 ? id : job.rid},
                                       .rid = job.rid,
                                       .group_no = l->walk.group->is.no,
                                       .entry = tr_fetch_entry(l->walk.group, &job)};
@@ -362,13 +379,20 @@ static bool find_reserved(struct tr_engine *e, const struct tr_topic *t)
 
 /* ---- records ---- */
 
-/* Is it far, and has its record not been read? */
-static bool unread(const struct tr_engine *e, const struct tr_listed *job)
+/* Is it far still, and dead if it was? */
+static bool is_far(const struct tr_engine *e, const struct tr_listed *job)
 {
     const struct tr_jobs *js = &e->state.jobs;
+    const struct tr_far_entry *entry = tr_far_find(&js->far, job->rid);
 
-    return !job->known && tr_bitmap_test(&js->alive, job->rid) &&
-           tr_jobs_by_rid(js, job->rid) == NULL;
+    return tr_bitmap_test(&js->alive, job->rid) && tr_jobs_by_rid(js, job->rid) == NULL &&
+           (entry == NULL || entry->dead == job->key.dead);
+}
+
+/* ... and has its record not been read? */
+static bool unread(const struct tr_engine *e, const struct tr_listed *job)
+{
+    return !job->known && is_far(e, job);
 }
 
 static void show_bare(struct tr_listed *job)
@@ -392,6 +416,23 @@ static int where(struct tr_engine *e, const struct tr_listed *job, struct tr_far
         return TARRY_OK;
     }
     return tr_fetch_locate(e, job->rid);
+}
+
+static void show_record(struct tr_listed *job, const struct tr_record *rec)
+{
+    job->view = (struct tr_job_view){.due_us = rec->due_us,
+                                     .priority = rec->priority,
+                                     .created_us = rec->created_us,
+                                     .delay_us = rec->delay_us,
+                                     .ttr_us = rec->ttr_us,
+                                     .reserves = rec->counters.reserves,
+                                     .timeouts = rec->counters.timeouts,
+                                     .releases = rec->counters.releases,
+                                     .buries = rec->counters.buries,
+                                     .kicks = rec->counters.kicks,
+                                     .body_len = (uint32_t)rec->body.len};
+    tr_view_key(&job->view, job->extra);
+    job->known = true;
 }
 
 void tr_listing_read(struct tr_engine *e, const struct tr_read *read, bool good)
@@ -418,18 +459,7 @@ void tr_listing_read(struct tr_engine *e, const struct tr_read *read, bool good)
     if (good && tr_extra_new(e->mem, &rec, &job->extra) != TARRY_OK) {
         l->no_memory = true;
     } else if (good) {
-        job->view = (struct tr_job_view){.priority = rec.priority,
-                                         .created_us = rec.created_us,
-                                         .delay_us = rec.delay_us,
-                                         .ttr_us = rec.ttr_us,
-                                         .reserves = rec.counters.reserves,
-                                         .timeouts = rec.counters.timeouts,
-                                         .releases = rec.counters.releases,
-                                         .buries = rec.counters.buries,
-                                         .kicks = rec.counters.kicks,
-                                         .body_len = (uint32_t)rec.body.len};
-        tr_view_key(&job->view, job->extra);
-        job->known = true;
+        show_record(job, &rec);
     } else if (unread(e, job) && where(e, job, &now) == TARRY_OK && now.slot == entry.slot &&
                now.off == entry.off && read->io.status != TARRY_EFULL) {
         tr_read_report(e, job->key.id, tr_topics_by_number(&e->state.topics, l->topic), read);
@@ -499,15 +529,19 @@ static bool show(const struct tr_engine *e, const struct tr_listed *found, struc
         tr_view_fill(e, job, v);
         return true;
     }
-    if (!tr_bitmap_test(&js->alive, found->rid) || found->key.dead || !wants(l, TR_DELAYED) ||
-        (entry != NULL && !entry->located && entry->due_us != found->key.at)) {
+    if (!is_far(e, found) ||
+        (found->key.dead ? !due_fits(l, found->view.due_us)
+                         : entry != NULL && !entry->located && entry->due_us != found->key.at)) {
         return false;
     }
     *v = found->view;
     v->topic = l->req->topic;
     v->id = found->key.id;
-    v->state = TR_DELAYED;
-    v->due_us = found->key.at;
+    v->state = found->key.dead ? TR_DEAD : TR_DELAYED;
+    v->due_us = found->key.dead ? v->due_us : found->key.at;
+    if (v->state == TR_DEAD) {
+        return true;
+    }
     v->left_us = v->due_us > e->clock.t_us ? v->due_us - e->clock.t_us : 0;
     return true;
 }
@@ -627,6 +661,18 @@ static int make(struct tr_engine *e)
     }
     if (l->step == TR_LISTING_RUNS) {
         if (wants(l, TR_DELAYED) && !find_in_runs(e)) {
+            return TARRY_EFULL;
+        }
+        err = wants(l, TR_DEAD) ? tr_walk_begin_dead(e, &l->walk, l->topic,
+                                                     l->req->cursor.dead ? l->req->cursor.at : 0)
+                                : TARRY_OK;
+        if (err != TARRY_OK) {
+            return err;
+        }
+        l->step = TR_LISTING_DEAD;
+    }
+    if (l->step == TR_LISTING_DEAD) {
+        if (wants(l, TR_DEAD) && !find_in_runs(e)) {
             return TARRY_EFULL;
         }
         l->step = TR_LISTING_STATES;

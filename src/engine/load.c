@@ -70,14 +70,17 @@ static bool behind_front(const struct tr_engine *e, const struct tr_job *job)
 {
     const struct tr_load *l = &e->load;
 
-    return l->front_topic == job->topic->number &&
+    return l->front_topic == job->topic->number && job->dead_seq == 0 &&
            !comes_before(l->front_us, l->front_id, job->due_us, job->id);
 }
 
-/* The first ones of its topic are being looked for: the search might have passed it. */
+/* The first ones of its topic are being looked for, or many are changed: that might have passed it.
+ */
 static bool is_pulled(const struct tr_engine *e, const struct tr_job *job)
 {
-    return e->load.pull_topic == job->topic->number && !TR_MUTANT(PULL_MISSES);
+    uint32_t topic = job->dead_seq != 0 ? e->deaths.topic : e->load.pull_topic;
+
+    return (topic == job->topic->number && !TR_MUTANT(PULL_MISSES)) || tr_bulk_keeps(e, job);
 }
 
 bool tr_load_may_go(const struct tr_job *job)
@@ -91,7 +94,16 @@ bool tr_load_far(const struct tr_engine *e, const struct tr_job *job)
     bool far = job->due_us >= e->load.horizon_us && job->state != TR_READY;
 
     return (far || tr_park_away(job)) && tr_load_may_go(job) && !behind_front(e, job) &&
-           !is_pulled(e, job) && !tr_bulk_keeps(e, job);
+           !is_pulled(e, job);
+}
+
+static void visits(struct tr_engine *e, struct tr_job *job)
+{
+    if ((job->due_us >= e->load.horizon_us || tr_park_away(job) || job->dead_seq != 0) &&
+        tr_list_empty(&job->visit)) {
+        job->visit_us = e->now.boot_us;
+        tr_list_append(&e->load.visitors, &job->visit);
+    }
 }
 
 void tr_load_send_far(struct tr_engine *e, struct tr_job *job)
@@ -100,6 +112,14 @@ void tr_load_send_far(struct tr_engine *e, struct tr_job *job)
     struct tr_edge at = {job->due_us, job->id};
     struct tr_topic *t = job->topic;
 
+    if (job->dead_seq != 0) {
+        if (is_pulled(e, job)) {
+            visits(e, job);
+        } else {
+            tr_deaths_send(e, job);
+        }
+        return;
+    }
     if (!tr_load_far(e, job)) {
         return;
     }
@@ -121,14 +141,6 @@ void tr_load_send_far(struct tr_engine *e, struct tr_job *job)
         e->load.next_us = min(e->load.next_us, at.due_us);
     } else {
         tr_park_note(e, t, at);
-    }
-}
-
-static void visits(struct tr_engine *e, struct tr_job *job)
-{
-    if ((job->due_us >= e->load.horizon_us || tr_park_away(job)) && tr_list_empty(&job->visit)) {
-        job->visit_us = e->now.boot_us;
-        tr_list_append(&e->load.visitors, &job->visit);
     }
 }
 
@@ -321,8 +333,10 @@ bool tr_load_show_far(const struct tr_engine *e, struct tr_req *r)
     r->out.job =
         (struct tr_job_view){.id = r->id,
                              .topic = tr_topics_by_number(&e->state.topics, entry->topic)->handle,
-                             .state = entry->due_us > e->clock.t_us ? TR_DELAYED : TR_READY,
-                             .due_us = entry->due_us};
+                             .state = entry->dead                     ? TR_DEAD
+                                      : entry->due_us > e->clock.t_us ? TR_DELAYED
+                                                                      : TR_READY,
+                             .due_us = entry->dead ? 0 : entry->due_us};
     return true;
 }
 
@@ -437,7 +451,8 @@ static void pull_page(struct tr_engine *e, const struct tr_far_page *page)
     for (unsigned i = 0; i < page->count; i++) {
         const struct tr_far_entry *entry = &page->entries[i];
 
-        if (entry->topic == e->load.pull_topic && !entry->bad && entry->due_us >= e->load.pull_us) {
+        if (entry->topic == e->load.pull_topic && !entry->bad && !entry->dead &&
+            entry->due_us >= e->load.pull_us) {
             uint64_t rid = tr_far_page_rid(page, i);
 
             (void)tr_load_pull(e,

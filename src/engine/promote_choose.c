@@ -77,7 +77,8 @@ bool tr_promote_pressed(const struct tr_engine *e)
 
 bool tr_promote_wanted(const struct tr_engine *e)
 {
-    uint64_t far = e->state.jobs.far.count - e->state.jobs.far.located;
+    uint64_t far = e->state.jobs.far.count - e->state.jobs.far.located +
+                   e->state.topics.totals.count[TR_DEAD]; /* which leave memory, too, then */
     uint32_t used = slots_in_use(e);
 
     if (e->config.promote_slots == 0 || used == 0 ||

@@ -164,10 +164,7 @@ static uint64_t purged_in(const struct tr_engine *e, const struct tr_far_page *p
         const struct tr_far_entry *entry = &page->entries[i];
 
         if (entry->topic == e->purge.topic) {
-            *k = (struct tr_kill){.rid = tr_far_page_rid(page, i),
-                                  .due_us = entry->due_us,
-                                  .topic = entry->topic,
-                                  .cell = (uint8_t)entry->cell};
+            *k = tr_tally_far(tr_far_page_rid(page, i), entry);
             return k->rid;
         }
     }

@@ -315,7 +315,7 @@ static int replay(struct tr_engine *e, struct tr_replay *p)
     }
     err = tr_regroup_check(e);
     if (err == TARRY_OK) {
-        err = tr_regroup_dead(e);
+        err = e->state.redead ? tr_regroup_dead(e) : TARRY_OK;
     }
     if (err == TARRY_OK) {
         err = tr_regroup_settle(e);
@@ -734,6 +734,7 @@ void tr_engine_free(struct tr_engine *e)
     tr_purge_fini(e);
     tr_bulk_fini(e);
     tr_refill_fini(e);
+    tr_deaths_fini(e);
     tr_fetch_fini(e);
     tr_meta_fini(e);
     tr_log_fini(&e->log);

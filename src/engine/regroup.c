@@ -568,7 +568,7 @@ static int count_cell(struct tr_engine *e, struct tr_tally at)
 {
     int err = tr_tally_check(&e->state, NULL, &at);
 
-    if (err == TARRY_OK) {
+    if (err == TARRY_OK && !at.dead) { /* dead ones have no cell, and are counted already */
         tr_tally_shift(&e->state, NULL, &at);
     }
     return err;
@@ -657,16 +657,22 @@ void tr_regroup_count(struct tr_engine *e)
     e->state.recount = false;
     js->runs = js->alive.members - js->count - (js->far.count - js->far.located);
     all->far = 0;
+    all->dead_far = 0;
     e->state.topics.gone.far = 0;
+    e->state.topics.gone.dead_far = 0;
     for (struct tr_list *n = e->state.topics.all.next; n != &e->state.topics.all; n = n->next) {
         struct tr_topic *t = TR_CONTAINER_OF(n, struct tr_topic, link);
 
-        t->far = t->jobs;
-        t->totals->far += t->jobs;
+        t->far = t->jobs - t->dead;
+        t->dead_far = t->dead;
+        t->totals->far += t->far;
+        t->totals->dead_far += t->dead_far;
     }
     while ((job = tr_jobs_next(js, &at)) != NULL) {
-        job->topic->far--;
-        job->topic->totals->far--;
+        bool met = e->state.redead || job->dead_seq == 0; /* all dead ones are */
+
+        *(met ? &job->topic->far : &job->topic->dead_far) -= 1;
+        *(met ? &job->topic->totals->far : &job->topic->totals->dead_far) -= 1;
         job->topic->dead += e->state.redead && job->dead_seq != 0;
     }
     e->state.redead = false;

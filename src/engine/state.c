@@ -198,8 +198,8 @@ static bool leave_far(struct tr_state *s, uint64_t rid, uint64_t batch)
     t = tr_topics_by_number(&s->topics, entry.topic);
     TR_CHECK(t != NULL);
     t->jobs -= s->recount;
-    t->far--;
-    t->totals->far--;
+    *(entry.dead ? &t->dead_far : &t->far) -= 1;
+    *(entry.dead ? &t->totals->dead_far : &t->totals->far) -= 1;
     slot = tr_state_slot(s, entry.slot);
     s->jobs.runs -= entry.located;
     slot->live--;
@@ -222,6 +222,7 @@ int tr_state_send_far(struct tr_state *s, struct tr_job *job)
     struct tr_topic *t = job->topic;
     struct tr_slot *slot = job->slot;
     bool in_run = slot->number >= TR_MANIFEST_SLOTS_MAX;
+    bool dead = job->dead_seq != 0;
     int err;
 
     tr_job_unplace(job, 0);
@@ -233,8 +234,8 @@ int tr_state_send_far(struct tr_state *s, struct tr_job *job)
     slot->live++;
     slot->far += !in_run;
     slot->live_bytes += entry.len;
-    t->far++;
-    t->totals->far++;
+    *(dead ? &t->dead_far : &t->far) += 1;
+    *(dead ? &t->totals->dead_far : &t->totals->far) += 1;
     return TARRY_OK;
 }
 

@@ -70,6 +70,15 @@ struct tr_kill tr_tally_kill(const struct tr_job *job)
                             .was_dead = job->dead_seq != 0};
 }
 
+struct tr_kill tr_tally_far(uint64_t rid, const struct tr_far_entry *entry)
+{
+    return (struct tr_kill){.rid = rid,
+                            .due_us = entry->dead ? 0 : entry->due_us,
+                            .topic = entry->topic,
+                            .cell = (uint8_t)entry->cell,
+                            .was_dead = entry->dead};
+}
+
 uint32_t tr_tally_row(struct tr_state *s, struct tr_topic *t)
 {
     if (t->row == 0) {

@@ -38,6 +38,7 @@ struct tr_tally tr_tally_altered(struct tr_tally old, const struct tr_record *re
 
 /* What a KILLSET, or the field OLD, says of a job. */
 struct tr_kill tr_tally_kill(const struct tr_job *job);
+struct tr_kill tr_tally_far(uint64_t rid, const struct tr_far_entry *entry);
 
 /* In which kind of cell a job of this topic is to be counted. TARRY_ENOMEM. */
 TR_MUST_USE int tr_tally_kind(struct tr_state *s, struct tr_topic *t, uint64_t due_us,

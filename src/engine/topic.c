@@ -235,6 +235,8 @@ static void move_counts(struct tr_totals *from, struct tr_totals *to, const stru
     }
     from->far -= t->far;
     to->far += t->far;
+    from->dead_far -= t->dead_far;
+    to->dead_far += t->dead_far;
     from->urgent -= t->urgent;
     to->urgent += t->urgent;
 }
@@ -364,16 +366,24 @@ static void heap_take(struct tr_topic *t, unsigned heap, struct tr_job *job)
     }
 }
 
-/* Dead jobs stand by dead_seq; a newly dead one has the largest, so the walk is one step. */
+static bool died_before(const struct tr_list *link, const struct tr_job *job)
+{
+    return TR_CONTAINER_OF(link, struct tr_job, link)->dead_seq < job->dead_seq;
+}
+
+/* Dead jobs stand by dead_seq. A newly dead one has the largest, those that come back into memory
+ * are among the first: the walk goes from both ends and is short. */
 static void enter_dead(struct tr_topic *t, struct tr_job *job)
 {
-    struct tr_list *after = t->by_state[TR_DEAD].prev;
+    struct tr_list *head = &t->by_state[TR_DEAD];
+    struct tr_list *last = head->prev;
+    struct tr_list *first = head->next;
 
-    while (after != &t->by_state[TR_DEAD] &&
-           TR_CONTAINER_OF(after, struct tr_job, link)->dead_seq > job->dead_seq) {
-        after = after->prev;
+    while (last != head && !died_before(last, job) && died_before(first, job)) {
+        last = last->prev;
+        first = first->next;
     }
-    tr_list_append(after->next, &job->link);
+    tr_list_append(last == head || died_before(last, job) ? last->next : first, &job->link);
 }
 
 /* The topic has its first ready job, or has lost its last one. */
@@ -643,6 +653,7 @@ bool tr_topics_ok(const struct tr_topics *ts)
         loans += loan_of(t);
         ok = ok && (t->count[TR_READY] > 0) != tr_list_empty(&t->with_ready);
         sum.far += t->far;
+        sum.dead_far += t->dead_far;
         sum.urgent += t->urgent;
         sum.pushed += t->pushed;
         sum.deleted += t->deleted;
@@ -655,6 +666,6 @@ bool tr_topics_ok(const struct tr_topics *ts)
         ok = ok && sum.holds[k] == all->holds[k];
     }
     return ok && with_ready == ts->with_ready_count && loans == ts->loans && sum.far == all->far &&
-           sum.urgent == all->urgent && sum.pushed <= all->pushed && sum.deleted <= all->deleted &&
-           sum.pauses <= all->pauses;
+           sum.dead_far == all->dead_far && sum.urgent == all->urgent &&
+           sum.pushed <= all->pushed && sum.deleted <= all->deleted && sum.pauses <= all->pauses;
 }

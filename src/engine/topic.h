@@ -34,6 +34,7 @@ enum tr_topic_heap { TR_HEAP_DELAYED = TR_ORDER_COUNT, TR_HEAP_COUNT };
 struct tr_totals {
     uint64_t count[TR_DEAD + 1];
     uint64_t far;
+    uint64_t dead_far;
     uint64_t urgent;
     uint64_t pushed;
     uint64_t deleted;
@@ -55,7 +56,9 @@ struct tr_topic {
     uint64_t dead_then;
     uint32_t freeze_no;
     uint32_t row;           /* of cells, or 0: none yet; see tally.c */
-    uint64_t far;           /* delayed ones that are not in memory */
+    uint64_t far;           /* delayed ones that are not in memory, */
+    uint64_t dead_far;      /* and dead ones: */
+    uint64_t dead_edge;     /* none of these has a dead_seq before this */
     uint64_t next_dead_seq; /* from 1 */
     uint64_t count[TR_DEAD + 1];
     uint64_t urgent;

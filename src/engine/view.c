@@ -114,7 +114,7 @@ static enum tr_verdict peek_first(struct tr_engine *e, struct tr_req *r)
         return tr_engine_finish(e, r, TARRY_EINVAL);
     }
     if (t != NULL && r->state == TR_DEAD) {
-        job = tr_topic_first_dead(t);
+        err = tr_deaths_first(e, t, &job);
     } else if (t != NULL && r->state == TR_DELAYED) {
         err = tr_load_first(e, t, &job);
     } else if (t != NULL) {
@@ -150,7 +150,7 @@ static enum tr_verdict stat_topic(struct tr_engine *e, struct tr_req *r)
                                          .ready = t->count[TR_READY] + overdue,
                                          .urgent = t->urgent,
                                          .reserved = t->count[TR_RESERVED],
-                                         .dead = t->count[TR_DEAD],
+                                         .dead = t->dead,
                                          .pushed = t->pushed,
                                          .deleted = t->deleted,
                                          .waiting = t->waiting,
@@ -176,7 +176,7 @@ static enum tr_verdict stat_all(struct tr_engine *e, struct tr_req *r)
                                          .ready = all->count[TR_READY] + overdue,
                                          .urgent = all->urgent,
                                          .reserved = all->count[TR_RESERVED],
-                                         .dead = all->count[TR_DEAD],
+                                         .dead = all->count[TR_DEAD] + all->dead_far,
                                          .pushed = all->pushed,
                                          .deleted = all->deleted,
                                          .timeouts = all->timeouts,

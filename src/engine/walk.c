@@ -17,6 +17,12 @@
 #include "base/err.h"
 #include "engine/inner.h"
 
+/* Where it begins in each group. */
+static struct tr_side_job first_of(const struct tr_walk *w)
+{
+    return (struct tr_side_job){.topic = w->topic, .due_us = w->from_us, .dead_seq = w->dead_from};
+}
+
 static struct tr_group *next_group(const struct tr_engine *e, const struct tr_walk *w)
 {
     struct tr_group *best = NULL;
@@ -26,8 +32,9 @@ static struct tr_group *next_group(const struct tr_engine *e, const struct tr_wa
         bool has = false;
 
         for (unsigned run = 0; run < TR_GROUP_RUNS; run++) {
-            has = has || ((run == TR_GROUP_LIVE || w->with_dead) && g->runs[run].file >= 0 &&
-                          tr_run_footer_topic(&g->footers[run], w->topic) != 0);
+            has = has ||
+                  ((run == TR_GROUP_LIVE ? w->dead_from == 0 : w->with_dead) &&
+                   g->runs[run].file >= 0 && tr_run_footer_topic(&g->footers[run], w->topic) != 0);
         }
         if (has && !g->leaving && g->is.no > w->no && (best == NULL || g->is.no < best->is.no)) {
             best = g;
@@ -76,6 +83,17 @@ int tr_walk_begin(struct tr_engine *e, struct tr_walk *w, uint32_t topic, uint64
     return TARRY_OK;
 }
 
+int tr_walk_begin_dead(struct tr_engine *e, struct tr_walk *w, uint32_t topic, uint64_t from)
+{
+    int err = tr_walk_begin(e, w, topic, 0);
+
+    if (err == TARRY_OK) {
+        w->with_dead = true;
+        w->dead_from = from != 0 ? from : 1;
+    }
+    return err;
+}
+
 void tr_walk_skip(struct tr_walk *w)
 {
     w->no = w->group != NULL ? w->group->is.no : w->no;
@@ -109,7 +127,7 @@ static bool view(const struct tr_walk *w, struct tr_side_view *v)
 
 void tr_walk_io_done(struct tr_engine *e, struct tr_walk *w)
 {
-    struct tr_side_job key = {.topic = w->topic, .due_us = w->from_us};
+    struct tr_side_job key = first_of(w);
 
     w->reading = false;
     e->fetch.reads--;
@@ -133,7 +151,7 @@ void tr_walk_io_done(struct tr_engine *e, struct tr_walk *w)
 /* A page of the next group, if there is one, is asked for. */
 static int open_group(struct tr_engine *e, struct tr_walk *w)
 {
-    struct tr_side_job key = {.topic = w->topic, .due_us = w->from_us};
+    struct tr_side_job key = first_of(w);
 
     w->group = next_group(e, w);
     if (w->group == NULL) {

@@ -1,0 +1,144 @@
+/* Dead jobs leave memory, and the first of them is found again. */
+
+#include "base/err.h"
+#include "test/unit/rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define ME UINT64_C(7)
+
+enum { DEAD = 600 };
+
+/* So many dead jobs of 1,000 bytes, died in an order of their own, in run files as far as
+ * promotion came. The ids by order of death. */
+static uint32_t start(struct rig *rig, uint64_t *ids)
+{
+    uint32_t t;
+
+    rig_init(rig);
+    rig->config.near_us = 60 * RIG_SECOND;
+    rig->config.far_max = 10;
+    rig->config.promote_slots = 2;
+    rig->config.slots_max = 64;
+    rig_open(rig);
+    t = rig_hold(rig, "t");
+    for (unsigned i = 0; i < DEAD; i++) {
+        ids[i * 7 % DEAD] = rig_push_body(rig, t, 0, 1000);
+    }
+    for (unsigned i = 0; i < DEAD; i++) {
+        assert_int_equal(rig_with(rig, TR_OP_RESERVE_JOB, ids[i], ME), TARRY_OK);
+        assert_int_equal(rig_with(rig, TR_OP_BURY, ids[i], ME), TARRY_OK);
+    }
+    rig_pass(rig, 60 * RIG_SECOND); /* idle: what can be promoted is */
+    return t;
+}
+
+static unsigned in_memory(const struct rig *rig)
+{
+    struct tr_engine_stat s = rig_engine_stat(rig);
+
+    return (unsigned)(s.jobs - s.runs);
+}
+
+static uint64_t first_dead(struct rig *rig, uint32_t t)
+{
+    struct ask peek = rig_ask(TR_OP_PEEK_FIRST);
+
+    peek.req.topic = t;
+    peek.req.state = TR_DEAD;
+    return rig_do(rig, &peek) == TARRY_OK ? peek.req.out.job.id : 0;
+}
+
+static void test_deaths_leave_memory(void **state)
+{
+    uint64_t ids[DEAD];
+    struct rig rig;
+    uint32_t t = start(&rig, ids);
+
+    (void)state;
+    assert_true(in_memory(&rig) < DEAD / 2);
+    assert_int_equal(rig_stat(&rig, t).dead, DEAD);
+    assert_int_equal(rig_stat(&rig, t).delayed, 0);
+    assert_int_equal(rig_state(&rig, ids[0]), TR_DEAD); /* a visitor, which goes again */
+    rig_pass(&rig, 3 * RIG_SECOND);
+    assert_true(in_memory(&rig) < DEAD / 2);
+    rig_power_cut(&rig);
+    rig_open(&rig);
+    assert_true(in_memory(&rig) < DEAD / 2);
+    assert_int_equal(rig_stat(&rig, t).dead, DEAD);
+    assert_int_equal(rig_engine_stat(&rig).dead, DEAD);
+    rig_fini(&rig);
+}
+
+static void test_deaths_come_in_order(void **state)
+{
+    uint64_t ids[DEAD];
+    struct rig rig;
+    uint32_t t = start(&rig, ids);
+
+    (void)state;
+    for (unsigned i = 0; i < DEAD; i++) {
+        struct ask kick = rig_ask(TR_OP_KICK);
+
+        assert_int_equal(first_dead(&rig, t), ids[i]);
+        if (i % 5 == 0) {
+            rig_pass(&rig, 2 * RIG_SECOND); /* those that were found have left again */
+        }
+        if (i % 3 == 0) {
+            assert_int_equal(rig_with(&rig, TR_OP_DELETE, ids[i], 0), TARRY_OK);
+            continue;
+        }
+        kick.req.topic = t;
+        kick.req.count = 1;
+        assert_int_equal(rig_do(&rig, &kick), TARRY_OK);
+        assert_int_equal(kick.req.out.number, 1);
+        assert_int_equal(rig_state(&rig, ids[i]), TR_READY);
+    }
+    assert_int_equal(first_dead(&rig, t), 0);
+    assert_int_equal(rig_stat(&rig, t).dead, 0);
+    assert_int_equal(rig_stat(&rig, t).ready, DEAD - DEAD / 3);
+    rig_fini(&rig);
+}
+
+/* By id they are as good as in memory; a cancel reads nothing but the index. */
+static void test_deaths_by_id(void **state)
+{
+    uint64_t ids[DEAD];
+    struct rig rig;
+    uint32_t t = start(&rig, ids);
+    struct ask peek = rig_ask(TR_OP_PEEK);
+
+    (void)state;
+    assert_int_equal(rig_with(&rig, TR_OP_DELETE, ids[0], 0), TARRY_OK);
+    assert_int_equal(rig_with(&rig, TR_OP_DELETE, ids[0], 0), TARRY_ENOTFOUND);
+    assert_int_equal(rig_with(&rig, TR_OP_KICK_JOB, ids[1], 0), TARRY_OK);
+    assert_int_equal(rig_state(&rig, ids[1]), TR_READY);
+    assert_int_equal(rig_with(&rig, TR_OP_FIRE, ids[2], 0), TARRY_ESTATE);
+    peek.req.id = ids[3];
+    assert_int_equal(rig_do(&rig, &peek), TARRY_OK);
+    assert_int_equal(peek.req.out.job.body_len, 1000);
+    assert_int_equal(peek.req.out.job.state, TR_DEAD);
+    assert_int_equal(rig_stat(&rig, t).dead, DEAD - 2);
+    assert_int_equal(first_dead(&rig, t), ids[2]);
+    rig_power_cut(&rig);
+    rig_open(&rig);
+    assert_int_equal(rig_stat(&rig, t).dead, DEAD - 2);
+    assert_int_equal(first_dead(&rig, t), ids[2]);
+    rig_fini(&rig);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_deaths_leave_memory),
+        cmocka_unit_test(test_deaths_come_in_order),
+        cmocka_unit_test(test_deaths_by_id),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
