@@ -84,7 +84,7 @@
     X(PURGE_HANDED, "I23", "a job that is purged while its body is read is handed out", "handout.c:tr_handout_body", "purge", 5000) \
     X(REFILL_SKIPS, "R32", "a refill forgets some of the jobs that it has found", "refill.c:take_span", "park", 2000) \
     X(NO_REFILL, "R32", "parked jobs never come back", "refill.c:tr_refill_step", "park", 500) \
-    X(NEVER_PARKED, "R32", "a topic at its quota keeps all that is pushed", "park.c:tr_park_placed", "park", 500) \
+    X(NEVER_PARKED, "R32", "a topic at its quota keeps all that is pushed", "park.c:tr_park_placed", "park", 2000) \
     X(NO_WARNING, "R31", "a reserve that waits is not warned of the end of a lease", "handout.c:arm_wait", "wait", 500) \
     X(NO_PAYLOAD_CRC, "R29", "the payload's crc is not checked", "scan.c:payload_ok", "rot", 5000) \
     X(NO_RECORD_CRC, "R29", "a record's crc is not checked when it is read", "read.c:good", "rot", 5000)
