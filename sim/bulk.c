@@ -86,7 +86,7 @@ static bool surely_meant(const struct sim_oracle *o, const struct sim_ask *a,
                          const struct sim_job *j)
 {
     if (j->id == 0 || j->id >= a->req.out.cursor.at || j->rid >= a->req.out.cursor.at ||
-        j->topic != a->topic || j->damaged || !due_fits(&a->req.filter, j->due_us)) {
+        j->topic != a->topic || j->damaged || j->hidden || !due_fits(&a->req.filter, j->due_us)) {
         return false;
     }
     return (j->where == SIM_DEAD && wants(&a->req.filter, TR_DEAD) &&
