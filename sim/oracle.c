@@ -449,7 +449,8 @@ void sim_oracle_notice(struct sim_oracle *o, enum tr_notice kind, const char *te
             }
         }
         if (!o->rotten && o->params->read_eio_ppm == 0 && !o->forced && !sim_disk_dead(o->disk) &&
-            (o->engine != NULL || o->params->sync_eio_ppm == 0)) { /* a start syncs first */
+            (o->engine != NULL || /* a start opens and syncs first */
+             (o->params->sync_eio_ppm == 0 && o->params->dir_eio_ppm == 0))) {
             FAIL("I15", "damage is reported, but there is none: %s", text);
         }
     }

@@ -334,7 +334,9 @@ static int in_runs(struct tr_engine *e)
         err = tr_walk_next(e, &b->walk, &job);
         if (err == TARRY_OK) {
             err = in_run(e, &job);
-            b->walk.at -= err != TARRY_OK; /* the same one again */
+            if (err != TARRY_OK) {
+                tr_walk_again(&b->walk);
+            }
         }
     }
     return err == TARRY_ENOTFOUND ? TARRY_OK : err;

@@ -274,6 +274,12 @@ struct tr_walk {
     bool skipped; /* something could not be read */
     uint8_t *buf;
     struct tr_side_view view;
+    bool by_block;      /* T cannot be read: through the dead run itself */
+    uint32_t block;     /* of that, */
+    uint8_t *block_buf; /* read to here */
+    uint32_t block_room;
+    struct tr_run_block records;
+    struct tr_run_block before; /* the last one that was told */
 };
 
 enum { TR_DEATHS_MAX = 256 };
@@ -746,7 +752,8 @@ TR_MUST_USE int tr_walk_begin(struct tr_engine *e, struct tr_walk *w, uint32_t t
                               uint64_t from_us);
 /* The next entry. TARRY_EFULL: a page is on its way; TARRY_ENOTFOUND: that was the last. */
 TR_MUST_USE int tr_walk_next(struct tr_engine *e, struct tr_walk *w, struct tr_side_job *job);
-void tr_walk_skip(struct tr_walk *w); /* the rest of the group */
+void tr_walk_again(struct tr_walk *w); /* the last one is to be told once more */
+void tr_walk_skip(struct tr_walk *w);  /* the rest of the group */
 void tr_walk_end(struct tr_walk *w);
 void tr_walk_fini(struct tr_engine *e, struct tr_walk *w);
 void tr_walk_io_done(struct tr_engine *e, struct tr_walk *w);

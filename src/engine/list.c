@@ -29,7 +29,7 @@
 
 #include <inttypes.h>
 
-enum { LOOKED_MAX = 200000, READS_FREE = 64, READ_BYTES = 1 << 20 };
+enum { LOOKED_MAX = 200000, READS_FREE = 64, READ_BYTES = 1 << 20, SOON_US = 1000000 };
 
 struct tr_listed {
     struct tr_cursor key;
@@ -172,10 +172,22 @@ void tr_listing_entered(struct tr_engine *e, const struct tr_job *job)
     }
 }
 
-/* When a dead one was due is in its record only. */
-static void offer_far(struct tr_listing *l, struct tr_listed *found)
+/* A far job is ready if it is due: its topic is parked, or it is being loaded. */
+static bool wants_far(const struct tr_engine *e, uint64_t due_us)
 {
-    if (found->key.dead ? wants(l, TR_DEAD) : wants(l, TR_DELAYED) && due_fits(l, found->key.at)) {
+    const struct tr_listing *l = &e->listing;
+
+    return (wants(l, TR_DELAYED) && due_us > e->clock.t_us) ||
+           (wants(l, TR_READY) && due_us <= e->clock.t_us + SOON_US);
+}
+
+/* When a dead one was due is in its record only. */
+static void offer_far(struct tr_engine *e, struct tr_listed *found)
+{
+    struct tr_listing *l = &e->listing;
+
+    if (found->key.dead ? wants(l, TR_DEAD)
+                        : wants_far(e, found->key.at) && due_fits(l, found->key.at)) {
         keep(l, found);
     }
 }
@@ -192,7 +204,7 @@ void tr_listing_leaves(struct tr_engine *e, const struct tr_job *job)
         for (uint32_t i = 0; dead && i < l->count; i++) { /* it was found when it was not */
             l->jobs[i].rid = l->jobs[i].rid == job->rid ? 0 : l->jobs[i].rid;
         }
-        offer_far(l, &found);
+        offer_far(e, &found);
         l->next = 0;
     }
 }
@@ -229,7 +241,7 @@ static void find_in_page(struct tr_engine *e, const struct tr_far_page *page)
             struct tr_listed found = {
                 .key = {.at = entry->due_us, .id = tr_far_id(&e->state.jobs.far, rid)}, .rid = rid};
 
-            offer_far(&e->listing, &found);
+            offer_far(e, &found);
         }
     }
 }
@@ -279,6 +291,7 @@ static bool enough(struct tr_engine *e, const struct tr_side_job *job)
         l->looked = 0;
     }
     if ((f->due_to_us != 0 && job->due_us >= f->due_to_us) ||
+        (!wants(l, TR_DELAYED) && job->due_us > e->clock.t_us + SOON_US) ||
         (l->cut && job->due_us >= l->cut_us)) {
         return true;
     }
@@ -326,7 +339,7 @@ static bool find_in_runs(struct tr_engine *e)
                                       .group_no = l->walk.group->is.no,
                                       .entry = tr_fetch_entry(l->walk.group, &job)};
 
-            offer_far(l, &found);
+            offer_far(e, &found);
         }
     }
 }
@@ -537,13 +550,14 @@ static bool show(const struct tr_engine *e, const struct tr_listed *found, struc
     *v = found->view;
     v->topic = l->req->topic;
     v->id = found->key.id;
-    v->state = found->key.dead ? TR_DEAD : TR_DELAYED;
-    v->due_us = found->key.dead ? v->due_us : found->key.at;
-    if (v->state == TR_DEAD) {
+    if (found->key.dead) {
+        v->state = TR_DEAD;
         return true;
     }
+    v->due_us = found->key.at;
+    v->state = v->due_us > e->clock.t_us ? TR_DELAYED : TR_READY;
     v->left_us = v->due_us > e->clock.t_us ? v->due_us - e->clock.t_us : 0;
-    return true;
+    return wants(l, v->state);
 }
 
 static void fill_page(struct tr_engine *e)
@@ -660,7 +674,7 @@ static int make(struct tr_engine *e)
         l->step = TR_LISTING_RUNS;
     }
     if (l->step == TR_LISTING_RUNS) {
-        if (wants(l, TR_DELAYED) && !find_in_runs(e)) {
+        if ((wants(l, TR_DELAYED) || wants(l, TR_READY)) && !find_in_runs(e)) {
             return TARRY_EFULL;
         }
         err = wants(l, TR_DEAD) ? tr_walk_begin_dead(e, &l->walk, l->topic,
@@ -747,7 +761,7 @@ static int begin(struct tr_engine *e, struct tr_req *r, const struct tr_topic *t
     l->at = 0;
     l->next = 0;
     l->waits = false;
-    if (wants(l, TR_DELAYED)) {
+    if (wants(l, TR_DELAYED) || wants(l, TR_READY)) {
         tr_far_walk_begin(&e->state.jobs.far, &l->far);
     }
     return TARRY_OK;

@@ -232,7 +232,9 @@ static int clear_runs(struct tr_engine *e)
         err = tr_walk_next(e, &p->walk, &job);
         if (err == TARRY_OK) {
             err = kill_in_run(e, &job);
-            p->walk.at -= err != TARRY_OK; /* the same one again */
+            if (err != TARRY_OK) {
+                tr_walk_again(&p->walk);
+            }
         }
     }
     return err == TARRY_ENOTFOUND ? TARRY_OK : err;

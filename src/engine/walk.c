@@ -11,7 +11,8 @@
  *
  * The walk tells what the index says. Whether the rid is alive, and where the job is now, is for
  * the caller to ask. A page that cannot be read is looked at once more around the cache, then
- * reported, and the rest of its group is left out (`skipped`).
+ * reported, and the rest of its group is left out (`skipped`); but dead ones, which nothing else
+ * would ever find, are then looked for in the blocks of their run.
  */
 
 #include "base/err.h"
@@ -50,6 +51,7 @@ static void let_go(struct tr_walk *w)
         w->group = NULL;
     }
     w->here = false;
+    w->by_block = false;
 }
 
 static void read_page(struct tr_engine *e, struct tr_walk *w)
@@ -79,7 +81,11 @@ int tr_walk_begin(struct tr_engine *e, struct tr_walk *w, uint32_t topic, uint64
         return TARRY_ENOMEM;
     }
     let_go(w);
-    *w = (struct tr_walk){.topic = topic, .from_us = from_us, .buf = w->buf};
+    *w = (struct tr_walk){.topic = topic,
+                          .from_us = from_us,
+                          .buf = w->buf,
+                          .block_buf = w->block_buf,
+                          .block_room = w->block_room};
     return TARRY_OK;
 }
 
@@ -113,6 +119,9 @@ void tr_walk_fini(struct tr_engine *e, struct tr_walk *w)
     if (w->buf != NULL) {
         tr_mem_free(e->mem, w->buf, TR_SIDE_PAGE);
     }
+    if (w->block_buf != NULL) {
+        tr_mem_free(e->mem, w->block_buf, w->block_room);
+    }
     *w = (struct tr_walk){0};
 }
 
@@ -125,6 +134,107 @@ static bool view(const struct tr_walk *w, struct tr_side_view *v)
            tr_sidecar_view(side, TR_SIDE_T, w->page, w->buf, v) == TARRY_OK;
 }
 
+/* ---- by block ---- */
+
+static int read_block(struct tr_engine *e, struct tr_walk *w)
+{
+    struct tr_run_block_stat stat =
+        tr_run_footer_block(&w->group->footers[TR_GROUP_DEAD], w->block);
+
+    if (w->block_room < stat.len) {
+        uint8_t *buf = tr_mem_stretch(e->mem, w->block_buf, w->block_room, stat.len);
+
+        if (buf == NULL) {
+            return TARRY_ENOMEM;
+        }
+        w->block_buf = buf;
+        w->block_room = stat.len;
+    }
+    w->io = (struct tr_io){.op = w->direct ? TR_IO_READ_DIRECT : TR_IO_READ,
+                           .lane = TR_LANE_READ,
+                           .file = w->group->runs[TR_GROUP_DEAD].file,
+                           .off = stat.off,
+                           .len = stat.len,
+                           .buf = w->block_buf,
+                           .owner = w};
+    w->reading = true;
+    e->fetch.reads++;
+    e->disk.ops->submit(e->disk.ctx, &w->io);
+    return TARRY_EFULL;
+}
+
+/* The block in hand is done with, or cannot be read. */
+static void leave_block(struct tr_engine *e, struct tr_walk *w, bool bad)
+{
+    if (bad) {
+        tr_fetch_report(e, w->group, TR_GROUP_DEAD, w->io.off);
+        w->skipped = true;
+    }
+    w->block++;
+    w->here = false;
+    w->direct = false;
+}
+
+static void block_done(struct tr_engine *e, struct tr_walk *w)
+{
+    w->here = w->io.status == TARRY_OK && w->io.got == w->io.len &&
+              tr_run_block(&w->group->footers[TR_GROUP_DEAD], w->block, w->block_buf,
+                           &w->records) == TARRY_OK;
+    if (!w->here && !w->direct) {
+        w->direct = true;
+        (void)read_block(e, w);
+    } else if (!w->here) {
+        leave_block(e, w, true);
+    }
+}
+
+/* The next of the block in hand. TARRY_ENOTFOUND: none is left in it. */
+static int next_record(struct tr_engine *e, struct tr_walk *w, struct tr_side_job *job)
+{
+    struct tr_record rec;
+    uint64_t place;
+    int err;
+
+    w->before = w->records;
+    err = tr_run_next(&w->records, &rec, &place);
+    if (err != TARRY_OK) {
+        leave_block(e, w, err != TARRY_ENOTFOUND);
+        return TARRY_ENOTFOUND;
+    }
+    *job = (struct tr_side_job){.topic = rec.topic,
+                                .dead_seq = rec.dead.seq,
+                                .rid = rec.rid,
+                                .place = place,
+                                .cell = (uint8_t)(rec.flags & TR_RF_CELL)};
+    return TARRY_OK;
+}
+
+/* One dead job of the topic. TARRY_ENOTFOUND: the group has no more. */
+static int next_by_block(struct tr_engine *e, struct tr_walk *w, struct tr_side_job *job)
+{
+    while (w->block < w->group->footers[TR_GROUP_DEAD].block_count) {
+        if (!w->here) {
+            return read_block(e, w);
+        }
+        if (next_record(e, w, job) == TARRY_OK && job->topic == w->topic &&
+            job->dead_seq >= w->dead_from) {
+            return TARRY_OK;
+        }
+    }
+    return TARRY_ENOTFOUND;
+}
+
+void tr_walk_again(struct tr_walk *w)
+{
+    if (w->by_block) {
+        w->records = w->before;
+    } else {
+        w->at--;
+    }
+}
+
+/* ---- by page ---- */
+
 void tr_walk_io_done(struct tr_engine *e, struct tr_walk *w)
 {
     struct tr_side_job key = first_of(w);
@@ -133,6 +243,8 @@ void tr_walk_io_done(struct tr_engine *e, struct tr_walk *w)
     e->fetch.reads--;
     if (w->topic == 0 || e->failed) {
         let_go(w);
+    } else if (w->by_block) {
+        block_done(e, w);
     } else if (view(w, &w->view)) {
         w->at = tr_side_lower(&w->view, &key);
         w->direct = false;
@@ -144,7 +256,11 @@ void tr_walk_io_done(struct tr_engine *e, struct tr_walk *w)
         tr_fetch_report(e, w->group, TR_GROUP_SIDE, w->io.off);
         w->direct = false;
         w->skipped = true;
-        tr_walk_skip(w);
+        w->by_block = w->with_dead && w->group->runs[TR_GROUP_DEAD].file >= 0;
+        w->block = 0;
+        if (!w->by_block) {
+            tr_walk_skip(w);
+        }
     }
 }
 
@@ -184,6 +300,13 @@ int tr_walk_next(struct tr_engine *e, struct tr_walk *w, struct tr_side_job *job
             if (err != TARRY_OK) {
                 return err;
             }
+        } else if (w->by_block) {
+            int err = next_by_block(e, w, job);
+
+            if (err != TARRY_ENOTFOUND) {
+                return err;
+            }
+            tr_walk_skip(w);
         } else if (w->at < w->view.count) {
             if (tr_side_get(&w->view, w->at++, &row) == TARRY_OK && row.job.topic == w->topic &&
                 (row.job.dead_seq == 0 || w->with_dead)) {
