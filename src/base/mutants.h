@@ -44,6 +44,7 @@
     X(KILL_ANY_CELL, "R32", "a kill is counted in an hour though its job was in a day", "state.c:tr_state_kill", "generic", 2000) \
     X(ALTER_OLD_IGNORED, "R32", "the replay does not look at what an ALTER says was before", "state.c:recount_altered", "relog", 5000) \
     X(WATCH_IGNORED, "R34", "a forecast does not hear of what changes behind it", "cells.c:tell", "far", 10000) \
+    X(FINE_STAYS, "R34", "the table of seconds stays when the clock has jumped far ahead", "forecast.c:fine_ready", "clock", 10000) \
     X(MINUTE_WITHOUT_C, "R34", "a kill is subtracted from a second in which it was not counted", "fine.c:tr_fine_sub", "far", 5000) \
     X(LOAD_NOT_COUNTED, "R34", "a job that comes into memory during the scan is not counted", "state.c:tr_state_bring_back", "far", 20000) \
     X(NO_RESERVE, "R26", "pushes may use the last slot", "space.c:tr_space_push_ok", "full", 2000) \

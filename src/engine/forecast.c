@@ -18,6 +18,7 @@
  */
 
 #include "base/err.h"
+#include "base/mutant.h"
 #include "engine/inner.h"
 
 #include <string.h>
@@ -90,8 +91,9 @@ static bool fine_ready(struct tr_engine *e, uint64_t until_us)
     if (fine->on && (f->step != TR_SCAN_NOT || fine->lost)) {
         return false;
     }
-    if (fine->on && t_us < fine->from_us) { /* the clock was set back */
-        tr_fine_end(fine);
+    if (fine->on &&
+        (t_us < fine->from_us || (t_us - fine->from_us > day_us(e) && !TR_MUTANT(FINE_STAYS)))) {
+        tr_fine_end(fine); /* the clock was set back, or cells would run out of numbers */
     }
     if (!fine->on) {
         tr_fine_begin(fine, e->mem, second_us(e), e->config.cells_max / FINE_SHARE);
@@ -375,6 +377,10 @@ static bool add_up(struct tr_engine *e, const struct tr_cells *c, struct tr_cell
 {
     struct tr_cell cell;
 
+    /* At the end of the row: it is told of all changes, of cells behind the last one, too. */
+    if (watch->at == UINT64_MAX) {
+        return true;
+    }
     while (tr_engine_spend(e)) {
         if (e->forecast.again || !tr_cells_next(c, walk, &cell)) {
             watch->at = UINT64_MAX;
@@ -522,8 +528,9 @@ enum tr_verdict tr_forecast_execute(struct tr_engine *e, struct tr_req *r)
     }
     for (;;) {
         bool lost = f->begun && e->state.fine.lost && e->state.fine.cells.watch != NULL;
+        bool set_back = f->begun && f->view.from_us > max(r->from_us, e->clock.t_us);
 
-        if (f->begun && (f->again || lost || f->row != row)) {
+        if (f->begun && (f->again || lost || set_back || f->row != row)) {
             unwatch(e);
         }
         if (!f->begun && !begin(e, r, row)) {

@@ -243,6 +243,72 @@ static void test_forecast_hears_of_changes(void **state)
     rig_fini(&rig);
 }
 
+/* The hours are added up, the seconds are not yet: a job that comes behind all hours counts once.
+ */
+static void test_forecast_hears_once(void **state)
+{
+    struct rig rig;
+    struct ask a = rig_ask(TR_OP_FORECAST);
+    struct ask push = rig_ask(TR_OP_PUSH);
+    uint32_t t;
+
+    (void)state;
+    rig_init(&rig);
+    rig.config.slice = 8;
+    rig.now.wall_us = (rig.now.wall_us / HOUR + 1) * HOUR + RIG_SECOND; /* an hour has begun */
+    rig_open(&rig);
+    t = rig_hold(&rig, "t");
+    for (unsigned i = 0; i < 100; i++) {
+        (void)rig_push(&rig, t, MINUTE + i * RIG_SECOND);
+    }
+    a.req.topic = t;
+    a.req.until_us = rig.now.wall_us + DAY;
+    a.req.step_us = HOUR;
+    rig_submit(&rig, &a);
+    while (rig.e->forecast.hours.at != UINT64_MAX) {
+        (void)rig_turn(&rig);
+    }
+    assert_int_equal(a.done, 0);
+    push.req.topic = t;
+    push.req.delay_us = 20 * HOUR;
+    rig_submit(&rig, &push);
+    rig_settle(&rig);
+    assert_int_equal(sum(&a), 101);
+    assert_int_equal(count_at(&a, rig.now.wall_us + 20 * HOUR), 1);
+    rig_fini(&rig);
+}
+
+/* The clock is set back while cells are added up: what lies ahead again is counted. */
+static void test_forecast_set_back(void **state)
+{
+    struct rig rig;
+    struct ask a = rig_ask(TR_OP_FORECAST);
+    uint32_t t;
+
+    (void)state;
+    rig_init(&rig);
+    rig.config.slice = 8;
+    rig_open(&rig);
+    t = rig_hold(&rig, "t");
+    for (unsigned i = 0; i < 100; i++) {
+        (void)rig_push(&rig, t, RIG_SECOND + i * HOUR);
+    }
+    rig_pass(&rig, 2 * RIG_SECOND);
+    a.req.topic = t;
+    a.req.until_us = rig.now.wall_us + 5 * DAY;
+    a.req.step_us = HOUR;
+    rig_submit(&rig, &a);
+    while (!rig.e->forecast.begun) {
+        (void)rig_turn(&rig);
+        assert_int_equal(a.done, 0);
+    }
+    rig.now.wall_us -= 2 * RIG_SECOND;
+    rig_settle(&rig);
+    assert_true(a.req.out.forecast.from_us <= rig.now.wall_us);
+    assert_int_equal(sum(&a), 100);
+    rig_fini(&rig);
+}
+
 /* With too many cells jobs are counted by day, and the answer says so; nobody is lost by it. */
 static void test_forecast_by_day(void **state)
 {
@@ -318,6 +384,34 @@ static void test_forecast_window_moves(void **state)
     rig.now.wall_us -= HOUR;
     a = ask_for(&rig, t, 2 * HOUR, MINUTE);
     assert_int_equal(sum(&a), 24);
+    rig_fini(&rig);
+}
+
+/* The clock jumps so far ahead that the table's seconds have no number any more. */
+static void test_forecast_far_jump(void **state)
+{
+    struct rig rig;
+    struct ask a;
+    uint32_t t;
+
+    (void)state;
+    rig_init(&rig);
+    rig.config.hour_us = HOUR / 1000;
+    rig_open(&rig);
+    t = rig_hold(&rig, "t");
+    (void)rig_push(&rig, t, 3 * RIG_SECOND);
+    a = ask_for(&rig, t, 6 * RIG_SECOND, RIG_SECOND);
+    assert_int_equal(sum(&a), 1);
+    rig.now.wall_us += 30 * DAY; /* 2^31 ms are less than 25 */
+    rig_settle(&rig);
+    rig_pass(&rig, 2 * RIG_SECOND);
+    assert_int_equal(rig.e->clock.t_us, rig.now.wall_us);
+    (void)rig_push(&rig, t, 3 * RIG_SECOND);
+    assert_true(rig.e->state.fine.on);
+    a = ask_for(&rig, t, 6 * RIG_SECOND, RIG_SECOND);
+    assert_true(a.req.out.forecast.resolution_us < rig.config.hour_us);
+    assert_int_equal(sum(&a), 1);
+    assert_int_equal(count_at(&a, rig.now.wall_us + 3 * RIG_SECOND), 1);
     rig_fini(&rig);
 }
 
@@ -420,9 +514,12 @@ int main(void)
         cmocka_unit_test(test_forecast_follows_changes),
         cmocka_unit_test(test_forecast_minutes_from_runs),
         cmocka_unit_test(test_forecast_hears_of_changes),
+        cmocka_unit_test(test_forecast_hears_once),
+        cmocka_unit_test(test_forecast_set_back),
         cmocka_unit_test(test_forecast_by_day),
         cmocka_unit_test(test_forecast_table_goes),
         cmocka_unit_test(test_forecast_window_moves),
+        cmocka_unit_test(test_forecast_far_jump),
         cmocka_unit_test(test_forecast_purged_row),
         cmocka_unit_test(test_forecast_older_store),
     };
