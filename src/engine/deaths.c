@@ -132,7 +132,7 @@ static int bring(struct tr_engine *e, const struct tr_found_dead *found)
         tr_fetch_remember(e, found->rid);
         entry = tr_far_find(&e->state.jobs.far, found->rid);
     }
-    if (entry->bad) {
+    if (entry == NULL || entry->bad) {
         return TARRY_OK;
     }
     err = tr_load_start(e, found->rid);

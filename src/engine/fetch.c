@@ -189,7 +189,9 @@ void tr_fetch_remember(struct tr_engine *e, uint64_t rid)
 
     if (f->located_count == TR_FETCH_LOCATED) {
         l = &f->located[(f->located_next - f->located_count) % TR_FETCH_LOCATED];
-        tr_fetch_unlocate(e, l->rid);
+        if (l->rid != rid) { /* else it was located before, and is in use now */
+            tr_fetch_unlocate(e, l->rid);
+        }
         f->located_count--;
     }
     l = &f->located[f->located_next++ % TR_FETCH_LOCATED];
@@ -599,9 +601,9 @@ static bool pull_page(struct tr_engine *e, const struct tr_fetch_read *r,
             continue;
         }
         id = tr_far_moved_id(&e->state.jobs.far, row.job.rid);
-        if (!tr_load_pull(e, (struct tr_pulled){row.job.rid, row.job.due_us,
-                                                id != 0 ? id : row.job.rid,
-                                                tr_fetch_entry(r->group, &row.job)}) &&
+        if (!tr_load_pull(
+                e, (struct tr_pulled){row.job.rid, row.job.due_us, id != 0 ? id : row.job.rid,
+                                      tr_fetch_entry(r->group, &row.job), r->group->is.no}) &&
             row.job.due_us > l->pulled[TR_PULL_MAX - 1].due_us) {
             return true; /* the others come later still */
         }

@@ -190,7 +190,8 @@ struct tr_load {
         uint64_t rid;
         uint64_t due_us;
         uint64_t id;
-        struct tr_far_entry entry; /* of one in a run */
+        struct tr_far_entry entry; /* of one in a run, */
+        uint64_t group_no;         /* of this group; 0: it is in a slot */
     } pulled[TR_PULL_MAX];         /* in order */
     bool pull_runs;                /* slots have been looked through, runs are */
     uint32_t front_topic;          /* the topic whose jobs are in memory up to this, or 0 */

@@ -444,6 +444,11 @@ bool tr_load_pull(struct tr_engine *e, struct tr_pulled p)
     return true;
 }
 
+static uint64_t group_of(const struct tr_engine *e, const struct tr_far_entry *entry)
+{
+    return entry->located ? tr_groups_of_run(&e->groups, entry->slot)->is.no : 0;
+}
+
 static void pull_page(struct tr_engine *e, const struct tr_far_page *page)
 {
     const struct tr_far *far = &e->state.jobs.far;
@@ -455,10 +460,18 @@ static void pull_page(struct tr_engine *e, const struct tr_far_page *page)
             entry->due_us >= e->load.pull_us) {
             uint64_t rid = tr_far_page_rid(page, i);
 
-            (void)tr_load_pull(e,
-                               (struct tr_pulled){rid, entry->due_us, tr_far_id(far, rid), *entry});
+            (void)tr_load_pull(e, (struct tr_pulled){rid, entry->due_us, tr_far_id(far, rid),
+                                                     *entry, group_of(e, entry)});
         }
     }
+}
+
+/* Its group has not been written anew since it was found. */
+static bool still_there(const struct tr_engine *e, const struct tr_pulled *p)
+{
+    const struct tr_group *g = tr_groups_find(&e->groups, p->rid);
+
+    return g != NULL && g->is.no == p->group_no;
 }
 
 /* All pages have been seen: those that were found are asked for. False: not all of them yet. */
@@ -472,7 +485,7 @@ static bool pull_ends(struct tr_engine *e)
         const struct tr_pulled *p = &l->pulled[i];
         const struct tr_far_entry *entry = tr_far_find(&e->state.jobs.far, p->rid);
 
-        if (entry == NULL && p->entry.located && run_rid(e, p->id) == p->rid) {
+        if (entry == NULL && still_there(e, p) && run_rid(e, p->id) == p->rid) {
             if (tr_state_locate(&e->state, p->rid, &p->entry) != TARRY_OK) {
                 tr_load_later(e);
                 return false;
@@ -480,7 +493,7 @@ static bool pull_ends(struct tr_engine *e)
             tr_fetch_remember(e, p->rid);
             entry = tr_far_find(&e->state.jobs.far, p->rid);
         }
-        if (entry == NULL && run_rid(e, p->id) == p->rid) { /* it was in a slot, and is not now */
+        if (entry == NULL && run_rid(e, p->id) == p->rid) { /* it is elsewhere now */
             here = here && tr_fetch_locate(e, p->rid) != TARRY_EFULL;
             continue;
         }

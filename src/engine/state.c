@@ -177,8 +177,12 @@ void tr_state_far_to_run(struct tr_state *s, uint64_t rid)
 int tr_state_locate(struct tr_state *s, uint64_t rid, const struct tr_far_entry *entry)
 {
     uint64_t id = tr_far_moved_id(&s->jobs.far, rid);
-    int err = tr_far_put(&s->jobs.far, rid, id != 0 ? id : rid, entry);
+    struct tr_far_entry fresh = *entry;
+    int err;
 
+    fresh.loading = false; /* a copy of an older one: of it no read is out */
+    fresh.bad = false;
+    err = tr_far_put(&s->jobs.far, rid, id != 0 ? id : rid, &fresh);
     if (err == TARRY_OK) {
         tr_state_slot(s, entry->slot)->far++;
     }

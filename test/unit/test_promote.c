@@ -1,6 +1,7 @@
 /* From slots to run files and back, on the simulated disk. */
 
 #include "base/err.h"
+#include "engine/inner.h"
 #include "test/unit/rig.h"
 
 #include <setjmp.h>
@@ -378,6 +379,38 @@ static void test_promote_read_error(void **state)
     rig_fini(&rig);
 }
 
+/* An entry that is made again lasts, and knows nothing of the reads and troubles of the last one.
+ */
+static void test_promote_locates_again(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    struct tr_far *far;
+    struct tr_far_entry old;
+
+    (void)state;
+    fill(&rig, t, 400);
+    far = &rig.e->state.jobs.far;
+    assert_int_equal(tr_fetch_locate(rig.e, 5), TARRY_EFULL);
+    while (tr_far_find(far, 5) == NULL) {
+        assert_true(rig.step(rig.step_ctx));
+        (void)rig_turn(&rig);
+    }
+    for (unsigned i = 0; i < TR_FETCH_LOCATED; i++) {
+        tr_fetch_remember(rig.e, 5);
+        assert_non_null(tr_far_find(far, 5));
+    }
+    old = *tr_far_find(far, 5);
+    old.loading = true;
+    old.bad = true;
+    tr_fetch_unlocate(rig.e, 5);
+    assert_int_equal(tr_state_locate(&rig.e->state, 5, &old), TARRY_OK);
+    assert_false(tr_far_find(far, 5)->loading);
+    assert_false(tr_far_find(far, 5)->bad);
+    tr_fetch_unlocate(rig.e, 5);
+    rig_fini(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -391,6 +424,7 @@ int main(void)
         cmocka_unit_test(test_promote_takes_those_written_again),
         cmocka_unit_test(test_promote_files_at_start),
         cmocka_unit_test(test_promote_read_error),
+        cmocka_unit_test(test_promote_locates_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
