@@ -15,7 +15,7 @@
     X(CACHED_RECOVERY, "R7", "recovery trusts the page cache", "recover.c:read_file", "fault", 5000) \
     X(RETRY_SYNC, "R8", "a failed sync of the log is tried again", "log.c:tr_log_io_done", "fault", 2000) \
     X(RETRY_MANIFEST, "R8", "a failed sync of the manifest is tried again", "meta.c:manifest_part_done", "fault", 5000) \
-    X(KEEP_BAD_CHECKPOINT, "R9", "a checkpoint whose sync failed is used", "meta.c:tr_meta_io_done", "fault", 5000) \
+    X(KEEP_BAD_CHECKPOINT, "R9", "a checkpoint whose sync failed is used", "meta.c:tr_meta_io_done", "crash", 5000) \
     X(NO_DIRSYNC, "R10", "a new slot is used before its name is durable", "space.c:tr_space_io_done", "relog", 5000) \
     X(FREED_EARLY, "R10", "a slot is free before the manifest is durable", "meta.c:list_slots", "relog", 5000) \
     X(FREE_UNCHECKPOINTED, "R11", "a slot is freed that no checkpoint contains", "space.c:tr_space_freeable", "relog", 5000) \

@@ -69,7 +69,8 @@ bool tr_bulk_keeps(const struct tr_engine *e, const struct tr_job *job)
     const struct tr_bulk *b = &e->bulk;
 
     return b->on && b->topic == job->topic->number && is_old(b, job) &&
-           wants(b, job->dead_seq != 0 ? TR_DEAD : TR_DELAYED) && due_fits(b, job->due_us);
+           (job->dead_seq != 0 ? wants(b, TR_DEAD) : wants(b, TR_DELAYED) || wants(b, TR_READY)) &&
+           due_fits(b, job->due_us);
 }
 
 /* ---- changes ---- */
@@ -172,10 +173,17 @@ static int change(struct tr_engine *e, struct tr_job *job)
     return TARRY_OK;
 }
 
-/* Is it one of those, as far as its entry says? When a dead one was due only its record knows. */
-static bool far_fits(const struct tr_bulk *b, const struct tr_far_entry *entry)
+/* One that is due is ready: its topic is parked, or it is being loaded. */
+static enum tr_job_state far_state(const struct tr_engine *e, const struct tr_far_entry *entry)
 {
-    return entry->dead ? wants(b, TR_DEAD) : wants(b, TR_DELAYED) && due_fits(b, entry->due_us);
+    return entry->dead ? TR_DEAD : entry->due_us > e->clock.t_us ? TR_DELAYED : TR_READY;
+}
+
+/* Is it one of those, as far as its entry says? When a dead one was due only its record knows. */
+static bool far_fits(const struct tr_engine *e, const struct tr_far_entry *entry)
+{
+    return wants(&e->bulk, far_state(e, entry)) &&
+           (entry->dead || due_fits(&e->bulk, entry->due_us));
 }
 
 /* A far one, as its entry says. */
@@ -186,13 +194,17 @@ static int change_far(struct tr_engine *e, uint64_t rid, const struct tr_far_ent
     uint64_t id = tr_far_moved_id(&e->state.jobs.far, rid);
     struct tr_job_view v = {.id = id != 0 ? id : rid,
                             .topic = topic(e)->handle,
-                            .state = entry->dead ? TR_DEAD : TR_DELAYED,
+                            .state = far_state(e, entry),
                             .due_us = kill.due_us};
     bool unsure = entry->dead && (b->filter.due_from_us != 0 || b->filter.due_to_us != 0 ||
                                   b->what == TR_BULK_SHIFT);
     int err;
 
-    if (rid >= b->before || !far_fits(b, entry)) {
+    if (rid >= b->before || !far_fits(e, entry)) {
+        return TARRY_OK;
+    }
+    if (!unsure && !can(b, v.state)) {
+        b->passed++;
         return TARRY_OK;
     }
     if (unsure || (!b->dry_run && b->what != TR_BULK_CANCEL)) {
@@ -307,7 +319,7 @@ static int in_run(struct tr_engine *e, const struct tr_side_job *job)
         TR_MUTANT(BULK_NO_RUNS)) {
         return TARRY_OK;
     }
-    if (known == NULL && (!e->bulk.dry_run || entry.dead) && far_fits(&e->bulk, &entry)) {
+    if (known == NULL && (!e->bulk.dry_run || entry.dead) && far_fits(e, &entry)) {
         err = tr_state_locate(&e->state, job->rid, &entry);
         if (err == TARRY_OK) {
             tr_fetch_remember(e, job->rid);

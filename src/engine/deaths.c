@@ -13,6 +13,8 @@
  * nobody is, a search goes through T of each group for the first 256 and brings them back as
  * visitors. While it is on, no dead job of its topic leaves. One search at a time.
  *
+ * What could not be read is looked for again a minute later.
+ *
  * A dead job in a slot stays in memory until it is promoted: the table of far jobs knows due times,
  * not deaths. So an entry of a dead job is always a located one, and due never.
  */
@@ -23,7 +25,7 @@
 
 #include <string.h>
 
-enum { LOOK_UNITS = 8 };
+enum { LOOK_UNITS = 8, AGAIN_US = 60000000, FAILED_US = 1000000 };
 
 /* ---- going ---- */
 
@@ -123,7 +125,9 @@ static int bring(struct tr_engine *e, const struct tr_found_dead *found)
             return TARRY_OK;
         }
         if (tr_groups_find(&e->groups, found->rid)->is.no != found->group_no) { /* rewritten */
-            return tr_fetch_locate(e, found->rid) == TARRY_EFULL ? TARRY_EFULL : TARRY_OK;
+            err = tr_fetch_locate(e, found->rid);
+            e->deaths.unsure = e->deaths.unsure || err == TARRY_EDAMAGED;
+            return err == TARRY_EFULL ? TARRY_EFULL : TARRY_OK;
         }
         err = tr_state_locate(&e->state, found->rid, &found->entry);
         if (err != TARRY_OK) {
@@ -133,6 +137,7 @@ static int bring(struct tr_engine *e, const struct tr_found_dead *found)
         entry = tr_far_find(&e->state.jobs.far, found->rid);
     }
     if (entry == NULL || entry->bad) {
+        e->deaths.unsure = true;
         return TARRY_OK;
     }
     err = tr_load_start(e, found->rid);
@@ -167,8 +172,13 @@ static void end_search(struct tr_engine *e, int err)
 
     tr_walk_end(&d->walk);
     if (t != NULL && err == TARRY_OK) {
+        if (d->unsure || d->walk.skipped) { /* some could not be read: to be looked for again */
+            t->dead_again = t->dead_edge;
+            t->dead_again_us = e->now.boot_us + AGAIN_US;
+        }
         t->dead_edge = d->count < TR_DEATHS_MAX ? TR_NEVER : d->found[d->count - 1].seq + 1;
     }
+    d->failed_until = e->now.boot_us + FAILED_US;
     d->failed_topic = err != TARRY_OK ? d->topic : 0;
     d->failed = err;
     d->topic = 0;
@@ -209,13 +219,17 @@ int tr_deaths_first(struct tr_engine *e, struct tr_topic *t, struct tr_job **job
     struct tr_deaths *d = &e->deaths;
     int err;
 
+    if (t->dead_again_us != 0 && t->dead_again_us <= e->now.boot_us) {
+        t->dead_edge = t->dead_again < t->dead_edge ? t->dead_again : t->dead_edge;
+        t->dead_again_us = 0;
+    }
     *job = tr_topic_first_dead(t);
     if (t->dead_far == 0 || (*job != NULL && (*job)->dead_seq < t->dead_edge) ||
         t->dead_edge == TR_NEVER) {
         return TARRY_OK;
     }
     *job = NULL;
-    if (d->failed_topic == t->number) {
+    if (d->failed_topic == t->number && d->failed_until > e->now.boot_us) {
         d->failed_topic = 0;
         return d->failed;
     }
@@ -226,6 +240,7 @@ int tr_deaths_first(struct tr_engine *e, struct tr_topic *t, struct tr_job **job
     if (err == TARRY_OK) {
         d->topic = t->number;
         d->looking = true;
+        d->unsure = false;
         d->count = 0;
     }
     return err == TARRY_OK ? TARRY_EFULL : err;

@@ -209,6 +209,13 @@ void tr_fetch_unlocate(struct tr_engine *e, uint64_t rid)
         struct tr_edge at = {due_us, tr_far_id(&e->state.jobs.far, rid)};
         bool parked = due_us < e->load.horizon_us && tr_park_leave(e, entry->topic, at);
 
+        if (!parked && !entry->dead) { /* the sweep may have passed its block */
+            struct tr_group *g = tr_groups_of_run(&e->groups, entry->slot);
+            uint32_t block = tr_run_footer_off(&g->footers[TR_GROUP_LIVE], entry->off);
+
+            tr_fetch_again(e, g);
+            g->next_block = block < g->next_block ? block : g->next_block;
+        }
         tr_state_slot(&e->state, entry->slot)->far--;
         TR_CHECK(tr_far_unlocate(&e->state.jobs.far, rid));
         e->load.next_us = !parked && due_us < e->load.next_us ? due_us : e->load.next_us;
@@ -424,6 +431,12 @@ static bool take_block(struct tr_engine *e)
     if (f->window || (f->whole && f->block.group->next_block == f->block.page)) {
         pass(e, f->block.group, f->block.page);
     } else {
+        const struct tr_run_footer *footer = &f->block.group->footers[TR_GROUP_LIVE];
+        uint64_t due_us = f->block.page + 1 < footer->block_count
+                              ? tr_run_footer_block(footer, f->block.page + 1).first_due
+                              : TR_NEVER;
+
+        e->load.left_us = due_us < e->load.left_us ? due_us : e->load.left_us;
         f->sweep_rid = f->block.group->is.rid_last; /* the rest of this group is for later */
     }
     return true;

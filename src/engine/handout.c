@@ -580,10 +580,11 @@ static bool is_coming(const struct tr_engine *e, const struct tr_req *r)
 {
     const struct tr_wait *w = r->own;
     bool coming = false;
+    bool any = e->refill.topic != 0 || !tr_list_empty(&e->state.topics.parked);
 
-    for (unsigned i = 0; !tr_list_empty(&e->state.topics.parked) && i < topics_of(r); i++) {
+    for (unsigned i = 0; any && i < topics_of(r); i++) {
         const struct tr_topic *t =
-            w != NULL ? w->waiters[i].topic : tr_topics_by_number(&e->state.topics, r->topics[i]);
+            w != NULL ? w->waiters[i].topic : tr_topics_by_handle(&e->state.topics, r->topics[i]);
 
         coming = coming || (tr_park_coming(e, t) && !t->pause.armed);
     }

@@ -298,8 +298,10 @@ struct tr_deaths {
         uint64_t group_no;
         struct tr_far_entry entry;
     } found[TR_DEATHS_MAX]; /* in order */
+    bool unsure;            /* some could not be read */
     uint32_t failed_topic;  /* whose cannot be had, or 0: */
-    int failed;             /* for this reason */
+    int failed;             /* for this reason, */
+    uint64_t failed_until;  /* which counts until then, boot */
 };
 
 enum tr_listing_step {

@@ -640,6 +640,7 @@ bool tr_topics_ok(const struct tr_topics *ts)
         for (unsigned h = 0; h < TR_HEAP_COUNT; h++) {
             ok = ok && heap_ok(t, h);
         }
+        loans += loan_of(t);
         if (t->purged) {
             continue;
         }
@@ -650,7 +651,6 @@ bool tr_topics_ok(const struct tr_topics *ts)
             sum.holds[k] += t->holds[k];
         }
         with_ready += t->count[TR_READY] > 0;
-        loans += loan_of(t);
         ok = ok && (t->count[TR_READY] > 0) != tr_list_empty(&t->with_ready);
         sum.far += t->far;
         sum.dead_far += t->dead_far;

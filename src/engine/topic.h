@@ -58,7 +58,9 @@ struct tr_topic {
     uint32_t row;           /* of cells, or 0: none yet; see tally.c */
     uint64_t far;           /* delayed ones that are not in memory, */
     uint64_t dead_far;      /* and dead ones: */
-    uint64_t dead_edge;     /* none of these has a dead_seq before this */
+    uint64_t dead_edge;     /* none of these has a dead_seq before this, */
+    uint64_t dead_again;    /* but some may have one from this on that could not be read: */
+    uint64_t dead_again_us; /* then (boot) they are looked for again; 0: there are none */
     uint64_t next_dead_seq; /* from 1 */
     uint64_t count[TR_DEAD + 1];
     uint64_t urgent;

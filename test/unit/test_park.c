@@ -162,6 +162,79 @@ static void test_park_sleeps(void **state)
     rig_fini(&rig);
 }
 
+/* A worker that does not wait hears "nothing" only when there is nothing, also after a purge, which
+ * gives the topic another number. */
+static void drain_without_waiting(bool purged)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    struct ask *purge = calloc(1, sizeof *purge);
+    struct ask *take = calloc(1, sizeof *take);
+
+    (void)rig_push(&rig, t, 0);
+    *purge = rig_ask(TR_OP_PURGE);
+    purge->req.topic = t;
+    if (purged) {
+        assert_int_equal(rig_do(&rig, purge), TARRY_OK);
+    }
+    for (unsigned i = 0; i < JOBS; i++) {
+        (void)rig_push(&rig, t, 0);
+    }
+    for (unsigned i = 0; i < JOBS; i++) { /* the disk does nothing while it is answered */
+        *take = rig_ask(TR_OP_RESERVE);
+        take->req.topics = &t;
+        take->req.topic_count = 1;
+        take->req.holder = ME;
+        rig_submit(&rig, take);
+        if (take->done == 0) {
+            (void)rig_settle(&rig);
+        }
+        assert_int_equal(take->req.out.status, TARRY_OK);
+    }
+    free(purge);
+    free(take);
+    rig_fini(&rig);
+}
+
+static void test_park_nothing_means_nothing(void **state)
+{
+    (void)state;
+    drain_without_waiting(false);
+    drain_without_waiting(true);
+}
+
+/* A parked job that is due is ready, for lists and bulks too. */
+static void test_park_states(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    static const enum tr_job_state states[] = {TR_READY, TR_DELAYED};
+
+    (void)state;
+    for (unsigned i = 0; i < 200; i++) {
+        (void)rig_push(&rig, t, 0);
+    }
+    rig_pass(&rig, 2 * RIG_SECOND);
+    for (unsigned i = 0; i < 2; i++) {
+        struct ask list = rig_ask(TR_OP_LIST);
+        struct ask bulk = rig_ask(TR_OP_BULK);
+
+        list.req.topic = t;
+        list.req.count = 1000;
+        list.req.filter.states = 1U << states[i];
+        assert_int_equal(rig_do(&rig, &list), TARRY_OK);
+        assert_int_equal(list.req.out.number, i == 0 ? 200 : 0);
+        bulk.req.topic = t;
+        bulk.req.bulk = TR_BULK_CANCEL;
+        bulk.req.dry_run = i == 0;
+        bulk.req.filter.states = 1U << states[i];
+        assert_int_equal(rig_do(&rig, &bulk), TARRY_OK);
+        assert_int_equal(bulk.req.out.number, i == 0 ? 200 : 0);
+    }
+    assert_int_equal(rig_engine_stat(&rig).jobs, 200);
+    rig_fini(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -170,6 +243,8 @@ int main(void)
         cmocka_unit_test(test_park_by_id),
         cmocka_unit_test(test_park_start),
         cmocka_unit_test(test_park_sleeps),
+        cmocka_unit_test(test_park_nothing_means_nothing),
+        cmocka_unit_test(test_park_states),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

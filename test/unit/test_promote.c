@@ -411,6 +411,60 @@ static void test_promote_locates_again(void **state)
     rig_fini(&rig);
 }
 
+/* A visitor leaves for its group while the sweep has a block of that in hand: the blocks behind it
+ * are not forgotten. */
+static void test_promote_visitor_leaves_in_a_sweep(void **state)
+{
+    static uint8_t body[1000];
+    struct ask *asks = calloc(400, sizeof *asks);
+    struct ask peek = rig_ask(TR_OP_PEEK);
+    struct rig rig;
+    uint64_t due_us;
+    uint64_t next;
+    uint32_t t;
+
+    (void)state;
+    rig_init(&rig);
+    rig.config.near_us = 60 * RIG_SECOND;
+    rig.config.far_max = 300;
+    rig.config.promote_slots = 4;
+    rig.config.slots_max = 16;
+    rig_open(&rig);
+    t = rig_hold(&rig, "t");
+    peek.req.id = rig_push_body(&rig, t, 10 * HOUR, 1000);
+    due_us = rig.now.wall_us + HOUR;
+    for (unsigned i = 0; i < 400; i++) {
+        asks[i] = rig_ask(TR_OP_PUSH);
+        asks[i].req.topic = t;
+        asks[i].req.delay_us = HOUR + i * RIG_SECOND / 100;
+        asks[i].req.body = body;
+        asks[i].req.body_len = sizeof body;
+        rig_submit(&rig, &asks[i]);
+        if (i % 10 == 9) {
+            (void)rig_settle(&rig);
+        }
+    }
+    rig_pass(&rig, 120 * RIG_SECOND);
+    assert_true(stat(&rig).runs > 300);
+    rig_pass(&rig, due_us - 31 * RIG_SECOND - rig.now.wall_us + 500);
+    assert_int_equal(rig_do(&rig, &peek), TARRY_OK);
+    next = rig_settle(&rig);
+    while (rig.now.wall_us + (next - rig.now.boot_us) < due_us - 30 * RIG_SECOND) {
+        rig_pass(&rig, next - rig.now.boot_us);
+        next = rig_settle(&rig);
+    }
+    rig.now.wall_us += next - rig.now.boot_us; /* the sweep begins, */
+    rig.now.boot_us = next;
+    (void)rig_turn(&rig);
+    (void)rig.step(rig.step_ctx); /* and its first block takes a millisecond */
+    rig.now.wall_us += 1000;
+    rig.now.boot_us += 1000;
+    rig_pass(&rig, due_us + 20 * RIG_SECOND - rig.now.wall_us);
+    assert_int_equal(stat(&rig).ready, 400);
+    free(asks);
+    rig_fini(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -423,6 +477,7 @@ int main(void)
         cmocka_unit_test(test_promote_crash_after_each),
         cmocka_unit_test(test_promote_takes_those_written_again),
         cmocka_unit_test(test_promote_files_at_start),
+        cmocka_unit_test(test_promote_visitor_leaves_in_a_sweep),
         cmocka_unit_test(test_promote_read_error),
         cmocka_unit_test(test_promote_locates_again),
     };
