@@ -28,7 +28,9 @@ static int advance(struct tr_stream *s)
                 return TARRY_EFULL;
             }
             stat = tr_run_footer_block(s->footer, s->block);
-            err = tr_run_block(s->footer, s->block, s->buf + (stat.off - s->off), &s->records);
+            err = s->failed ? TARRY_EIO
+                            : tr_run_block(s->footer, s->block, s->buf + (stat.off - s->off),
+                                           &s->records);
             s->open = err == TARRY_OK;
         }
         if (err == TARRY_OK) {

@@ -682,7 +682,8 @@ static void step_done(struct tr_engine *e, const struct tr_io *io)
         *file_of(p, false) = io->file;
         write_some(e, TR_PROMOTE_RUN_WRITE, false);
         break;
-    case TR_PROMOTE_REFILL:
+    case TR_PROMOTE_REFILL: /* a read that failed is tried block by block */
+        p->hungry->failed = io->status != TARRY_OK || io->got != io->len;
         fill(e);
         break;
     case TR_PROMOTE_PART_SYNC:
@@ -736,7 +737,7 @@ void tr_promote_io_done(struct tr_engine *e, struct tr_io *io)
         slot_read(e, io);
     } else if (p->step == TR_PROMOTE_SINGLES) {
         single_read(e, io);
-    } else if (p->step == TR_PROMOTE_REFILL && io->got == io->len && !e->failed) {
+    } else if (p->step == TR_PROMOTE_REFILL && !e->failed) {
         step_done(e, io);
     } else if (p->step == TR_PROMOTE_UNDO) {
         undo_next(e);

@@ -74,6 +74,7 @@ struct tr_stream {
     uint32_t block;     /* in hand: */
     bool open;          /* its records are gone through; */
     bool direct;        /* it is read around the cache */
+    bool failed;        /* the disk did not give them */
     struct tr_run_block records;
     bool has; /* the record that is next: */
     struct tr_record rec;

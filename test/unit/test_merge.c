@@ -1,6 +1,7 @@
 /* Groups of run files become fewer and smaller, on the simulated disk. */
 
 #include "base/err.h"
+#include "engine/inner.h"
 #include "test/unit/rig.h"
 
 #include <setjmp.h>
@@ -176,6 +177,31 @@ static void test_merge_crash_anywhere(void **state)
     }
 }
 
+/* A live record that the disk does not give: the group is left alone, not written for ever. */
+static void test_merge_read_error(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    struct ask peek = rig_ask(TR_OP_PEEK);
+    char name[TR_IO_NAME_MAX];
+    uint64_t written;
+
+    (void)state;
+    fill(&rig, t, 600);
+    cancel(&rig, 600, 3);
+    tr_group_name(name, rig.e->groups.order[0]->is.no, TR_GROUP_LIVE);
+    sim_disk_break(rig.disk, name, sim_disk_size(rig.disk, name) * 7 / 10 / 512 * 512);
+    rig_pass(&rig, 600 * RIG_SECOND);
+    assert_true(rig.e->groups.order[0]->stuck);
+    written = rig.e->promote.bytes_written;
+    rig_pass(&rig, 600 * RIG_SECOND);
+    assert_int_equal(rig.e->promote.bytes_written, written);
+    assert_int_equal(stat(&rig).jobs, 200);
+    peek.req.id = 3;
+    assert_int_equal(rig_do(&rig, &peek), TARRY_OK);
+    rig_fini(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -183,6 +209,7 @@ int main(void)
         cmocka_unit_test(test_merge_not_round_and_round),
         cmocka_unit_test(test_merge_few_groups),
         cmocka_unit_test(test_merge_crash_anywhere),
+        cmocka_unit_test(test_merge_read_error),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
