@@ -133,11 +133,22 @@ static bool kicked_by_id(const struct sim_oracle *o, const struct sim_job *j)
     return false;
 }
 
+/* How often bulks kicked it in this call, as far as that is not judged yet. */
+static uint32_t kicked_by_bulk(const struct sim_oracle *o, const struct sim_job *j)
+{
+    uint32_t kicks = 0;
+
+    for (size_t i = o->each_judged; i < o->each_count; i++) {
+        kicks += o->each[i].job.id == j->id && o->each[i].ask->req.bulk == TR_BULK_KICK;
+    }
+    return kicks;
+}
+
 /* A kick under way in its topic may have reached the job. */
 static void accept_kick(struct sim_oracle *o, struct sim_job *j, const struct sim_row *row)
 {
-    if (o->model.topics[j->topic].kicking == 0 || row->kicks != j->kicks + 1 ||
-        kicked_by_id(o, j)) {
+    if (o->model.topics[j->topic].kicking == 0 ||
+        row->kicks != j->kicks + 1 + kicked_by_bulk(o, j) || kicked_by_id(o, j)) {
         return;
     }
     if (sim_job_is_reserved(&o->model, j)) {

@@ -222,18 +222,20 @@ static void note_topics(struct sim_oracle *o, size_t judged)
 }
 
 /* What bulks did before this answer. */
-static void judge_each(struct sim_oracle *o, size_t answer, size_t *each)
+static void judge_each(struct sim_oracle *o, size_t answer)
 {
-    while (*each < o->each_count && o->each[*each].after == answer && !o->report->failed) {
-        note(o, o->each[*each].job.id ^ o->each[*each].job.due_us);
-        sim_answer_each(o, &o->each[(*each)++]);
+    while (o->each_judged < o->each_count && o->each[o->each_judged].after == answer &&
+           !o->report->failed) {
+        const struct sim_each *each = &o->each[o->each_judged++];
+
+        note(o, each->job.id ^ each->job.due_us);
+        sim_answer_each(o, each);
     }
 }
 
 void sim_oracle_end(struct sim_oracle *o)
 {
     bool changed = o->queued > 0 || o->each_count > 0 || o->closed != o->call_closed;
-    size_t each = 0;
 
     for (unsigned i = 0; i < SIM_ASKS_MAX; i++) { /* one that is not answered may have changed it */
         const struct sim_ask *a = &o->asks[i];
@@ -245,15 +247,17 @@ void sim_oracle_end(struct sim_oracle *o)
         }
     }
     o->reading = o->reading || reads_in_flight(o);
+    o->each_judged = 0;
     note_topics(o, 0);
     for (size_t i = 0; i < o->queued; i++) {
-        judge_each(o, i, &each);
+        judge_each(o, i);
         judge(o, o->queue[i]);
         note_topics(o, i + 1);
     }
-    judge_each(o, o->queued, &each);
+    judge_each(o, o->queued);
     o->queued = 0;
     o->each_count = 0;
+    o->each_judged = 0;
     tell(o);
     if (o->engine != NULL && !tr_engine_failed(o->engine) && (changed || ++o->since_sync >= 16)) {
         sim_oracle_sync(o);

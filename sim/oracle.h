@@ -79,6 +79,7 @@ struct sim_oracle {
     struct sim_ask *queue[SIM_ASKS_MAX];
     size_t queued;
     size_t each_count;
+    size_t each_judged;
 
     uint64_t closed;      /* newest closed batch */
     uint64_t durable;     /* newest batch told to be durable */
