@@ -275,8 +275,10 @@ struct tr_walk {
     bool skipped; /* something could not be read */
     uint8_t *buf;
     struct tr_side_view view;
-    bool by_block;      /* T cannot be read: through the dead run itself */
-    uint32_t block;     /* of that, */
+    bool all_blocks;    /* live ones must be found though T cannot be read */
+    bool by_block;      /* T cannot be read: through the runs themselves */
+    unsigned run;       /* which of them, */
+    uint32_t block;     /* and where in it, */
     uint8_t *block_buf; /* read to here */
     uint32_t block_room;
     struct tr_run_block records;
@@ -380,7 +382,8 @@ struct tr_purge {
     size_t at;              /* MEMORY: reserved jobs are looked for among all */
     struct tr_far_walk far; /* SLOTS */
     struct tr_walk walk;    /* RUNS */
-    uint64_t killed;        /* since the first topic was chosen */
+    uint64_t killed;        /* since the first topic was chosen; */
+    bool skipped;           /* something could not be read since then */
     uint64_t retry_at;      /* boot: something could not be cleared */
     bool waits;             /* for what is being read or written */
 };

@@ -11,9 +11,9 @@
  * later is pushed under the new number. Requests know the topic by its handle, which stays.
  *
  * What is left is cleared away in slices, by ordinary kills in KILLSETs that gate nobody: jobs in
- * memory, the table of far jobs, then T of each group. When the old number has no job left, it goes
- * like any topic that nothing needs. A crash leaves it where it was: a checkpoint says of each
- * topic whether it is purged.
+ * memory, the table of far jobs, then T of each group, or its blocks if T cannot be read. When the
+ * old number has no job left, it goes like any topic that nothing needs. A crash leaves it where it
+ * was: a checkpoint says of each topic whether it is purged.
  *
  * Until then purged jobs are in L and may be loaded, written again or promoted like others; that is
  * only in vain. Nobody gets one: not by its topic, which has no name; not by its id, since whoever
@@ -24,7 +24,7 @@
 #include "base/mutant.h"
 #include "engine/inner.h"
 
-enum { RETRY_US = 1000000, KILL_UNITS = 2 };
+enum { RETRY_US = 1000000, BAD_US = 60000000, KILL_UNITS = 2 };
 
 /* ---- the request ---- */
 
@@ -266,8 +266,9 @@ static bool begin(struct tr_engine *e)
     }
     p->last = p->topic;
     if (p->topic == 0) { /* all have had their turn */
-        p->retry_at = p->killed != 0 ? e->now.boot_us : e->now.boot_us + RETRY_US;
+        p->retry_at = e->now.boot_us + (p->killed != 0 ? 0 : p->skipped ? BAD_US : RETRY_US);
         p->killed = 0;
+        p->skipped = false;
     }
     return p->topic != 0;
 }
@@ -289,6 +290,7 @@ static int clear(struct tr_engine *e)
         if (err == TARRY_OK) {
             err = tr_walk_begin(e, &p->walk, p->topic, 0);
             p->walk.with_dead = true;
+            p->walk.all_blocks = true; /* nobody else would ever ask for them */
         }
         p->step = err == TARRY_OK ? TR_PURGE_RUNS : p->step;
     }
@@ -321,6 +323,7 @@ void tr_purge_step(struct tr_engine *e)
             p->retry_at = e->now.boot_us + RETRY_US;
             break;
         }
+        p->skipped = p->skipped || p->walk.skipped;
         end(e);
     }
     e->work += rest;

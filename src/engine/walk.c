@@ -12,7 +12,8 @@
  * The walk tells what the index says. Whether the rid is alive, and where the job is now, is for
  * the caller to ask. A page that cannot be read is looked at once more around the cache, then
  * reported, and the rest of its group is left out (`skipped`); but dead ones, which nothing else
- * would ever find, are then looked for in the blocks of their run.
+ * would ever find, are then looked for in the blocks of their run, and live ones, too, if the
+ * caller must have them all (`all_blocks`).
  */
 
 #include "base/err.h"
@@ -138,8 +139,7 @@ static bool view(const struct tr_walk *w, struct tr_side_view *v)
 
 static int read_block(struct tr_engine *e, struct tr_walk *w)
 {
-    struct tr_run_block_stat stat =
-        tr_run_footer_block(&w->group->footers[TR_GROUP_DEAD], w->block);
+    struct tr_run_block_stat stat = tr_run_footer_block(&w->group->footers[w->run], w->block);
 
     if (w->block_room < stat.len) {
         uint8_t *buf = tr_mem_stretch(e->mem, w->block_buf, w->block_room, stat.len);
@@ -152,7 +152,7 @@ static int read_block(struct tr_engine *e, struct tr_walk *w)
     }
     w->io = (struct tr_io){.op = w->direct ? TR_IO_READ_DIRECT : TR_IO_READ,
                            .lane = TR_LANE_READ,
-                           .file = w->group->runs[TR_GROUP_DEAD].file,
+                           .file = w->group->runs[w->run].file,
                            .off = stat.off,
                            .len = stat.len,
                            .buf = w->block_buf,
@@ -167,7 +167,7 @@ static int read_block(struct tr_engine *e, struct tr_walk *w)
 static void leave_block(struct tr_engine *e, struct tr_walk *w, bool bad)
 {
     if (bad) {
-        tr_fetch_report(e, w->group, TR_GROUP_DEAD, w->io.off);
+        tr_fetch_report(e, w->group, (enum tr_group_file)w->run, w->io.off);
         w->skipped = true;
     }
     w->block++;
@@ -177,9 +177,9 @@ static void leave_block(struct tr_engine *e, struct tr_walk *w, bool bad)
 
 static void block_done(struct tr_engine *e, struct tr_walk *w)
 {
-    w->here = w->io.status == TARRY_OK && w->io.got == w->io.len &&
-              tr_run_block(&w->group->footers[TR_GROUP_DEAD], w->block, w->block_buf,
-                           &w->records) == TARRY_OK;
+    w->here =
+        w->io.status == TARRY_OK && w->io.got == w->io.len &&
+        tr_run_block(&w->group->footers[w->run], w->block, w->block_buf, &w->records) == TARRY_OK;
     if (!w->here && !w->direct) {
         w->direct = true;
         (void)read_block(e, w);
@@ -202,6 +202,7 @@ static int next_record(struct tr_engine *e, struct tr_walk *w, struct tr_side_jo
         return TARRY_ENOTFOUND;
     }
     *job = (struct tr_side_job){.topic = rec.topic,
+                                .due_us = w->run == TR_GROUP_LIVE ? rec.due_us : 0,
                                 .dead_seq = rec.dead.seq,
                                 .rid = rec.rid,
                                 .place = place,
@@ -209,10 +210,24 @@ static int next_record(struct tr_engine *e, struct tr_walk *w, struct tr_side_jo
     return TARRY_OK;
 }
 
-/* One dead job of the topic. TARRY_ENOTFOUND: the group has no more. */
+/* Is there such a run, and a block left in it? */
+static bool has_block(const struct tr_walk *w)
+{
+    return w->group->runs[w->run].file >= 0 && w->block < w->group->footers[w->run].block_count;
+}
+
+/* One job of the topic. TARRY_ENOTFOUND: the group has no more. */
 static int next_by_block(struct tr_engine *e, struct tr_walk *w, struct tr_side_job *job)
 {
-    while (w->block < w->group->footers[TR_GROUP_DEAD].block_count) {
+    for (;;) {
+        if (!has_block(w)) {
+            if (w->run == TR_GROUP_DEAD || !w->with_dead) {
+                return TARRY_ENOTFOUND;
+            }
+            w->run = TR_GROUP_DEAD;
+            w->block = 0;
+            continue;
+        }
         if (!w->here) {
             return read_block(e, w);
         }
@@ -221,7 +236,6 @@ static int next_by_block(struct tr_engine *e, struct tr_walk *w, struct tr_side_
             return TARRY_OK;
         }
     }
-    return TARRY_ENOTFOUND;
 }
 
 void tr_walk_again(struct tr_walk *w)
@@ -256,7 +270,8 @@ void tr_walk_io_done(struct tr_engine *e, struct tr_walk *w)
         tr_fetch_report(e, w->group, TR_GROUP_SIDE, w->io.off);
         w->direct = false;
         w->skipped = true;
-        w->by_block = w->with_dead && w->group->runs[TR_GROUP_DEAD].file >= 0;
+        w->run = w->all_blocks ? TR_GROUP_LIVE : TR_GROUP_DEAD;
+        w->by_block = w->all_blocks || w->with_dead;
         w->block = 0;
         if (!w->by_block) {
             tr_walk_skip(w);
