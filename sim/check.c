@@ -123,7 +123,7 @@ static void check_row(struct sim_oracle *o, struct sim_job *j, const struct sim_
 /* Was it kicked by its id in this call, by one who is not judged yet? */
 static bool kicked_by_id(const struct sim_oracle *o, const struct sim_job *j)
 {
-    for (size_t i = 0; i < o->queued; i++) {
+    for (size_t i = o->judged; i < o->queued; i++) {
         const struct sim_ask *a = o->queue[i];
 
         if (a->req.op == TR_OP_KICK_JOB && a->req.id == j->id && a->req.out.status == TARRY_OK) {

@@ -251,11 +251,13 @@ void sim_oracle_end(struct sim_oracle *o)
     note_topics(o, 0);
     for (size_t i = 0; i < o->queued; i++) {
         judge_each(o, i);
+        o->judged = i;
         judge(o, o->queue[i]);
         note_topics(o, i + 1);
     }
     judge_each(o, o->queued);
     o->queued = 0;
+    o->judged = 0;
     o->each_count = 0;
     o->each_judged = 0;
     tell(o);

@@ -78,6 +78,7 @@ struct sim_oracle {
     struct sim_ask asks[SIM_ASKS_MAX]; /* one per client */
     struct sim_ask *queue[SIM_ASKS_MAX];
     size_t queued;
+    size_t judged; /* so many of them */
     size_t each_count;
     size_t each_judged;
 
