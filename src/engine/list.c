@@ -192,6 +192,16 @@ static void offer_far(struct tr_engine *e, struct tr_listed *found)
     }
 }
 
+/* What was read of it, or is being read, may be older than what was changed in memory. */
+static void forget(struct tr_listing *l, struct tr_listed *job)
+{
+    tr_extra_free(l->mem, job->extra);
+    job->extra = NULL;
+    job->group_no = 0;
+    job->known = false;
+    job->reading = false;
+}
+
 void tr_listing_leaves(struct tr_engine *e, const struct tr_job *job)
 {
     struct tr_listing *l = &e->listing;
@@ -201,8 +211,11 @@ void tr_listing_leaves(struct tr_engine *e, const struct tr_job *job)
         .rid = job->rid};
 
     if (l->req != NULL && l->topic == job->topic->number) {
-        for (uint32_t i = 0; dead && i < l->count; i++) { /* it was found when it was not */
-            l->jobs[i].rid = l->jobs[i].rid == job->rid ? 0 : l->jobs[i].rid;
+        for (uint32_t i = 0; i < l->count; i++) {
+            if (l->jobs[i].rid == job->rid) {
+                forget(l, &l->jobs[i]);
+                l->jobs[i].rid = dead ? 0 : job->rid; /* it was found when it was not */
+            }
         }
         offer_far(e, &found);
         l->next = 0;
