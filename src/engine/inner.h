@@ -712,7 +712,7 @@ void tr_fetch_read_page(struct tr_engine *e, struct tr_fetch_read *r);
 /* The page that came. TARRY_EFULL: it is read once more; TARRY_EDAMAGED: it was reported. */
 TR_MUST_USE int tr_fetch_view(struct tr_engine *e, struct tr_fetch_read *r, struct tr_side_view *v);
 struct tr_far_entry tr_fetch_entry(const struct tr_group *g, const struct tr_side_job *job);
-struct tr_group *tr_fetch_group_after(const struct tr_engine *e, uint64_t no);
+struct tr_group *tr_fetch_group_after(const struct tr_engine *e, uint64_t after);
 TR_MUST_USE int tr_fetch_init(struct tr_engine *e);
 void tr_fetch_fini(struct tr_engine *e);
 /* TARRY_EFULL: it is on its way; TARRY_ENOTFOUND; TARRY_EDAMAGED: it cannot be found. */

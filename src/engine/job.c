@@ -91,8 +91,8 @@ static int add_chunk(struct tr_jobs *js)
     }
     js->chunks[js->hole] = chunk;
     js->chunk_count += js->hole == js->chunk_count;
-    for (uint8_t i = 0; i < CHUNK_JOBS; i++) {
-        chunk->jobs[i].nth = i;
+    for (unsigned i = 0; i < CHUNK_JOBS; i++) {
+        chunk->jobs[i].nth = (uint8_t)i;
         tr_list_append(&js->spare, &chunk->jobs[i].link);
     }
     return TARRY_OK;

@@ -506,7 +506,7 @@ static int read_records(struct tr_engine *e)
 
     for (; l->next < l->count; l->next++) {
         struct tr_listed *job = &l->jobs[l->next];
-        struct tr_far_entry entry;
+        struct tr_far_entry entry = {0};
         int err;
 
         if (!tr_engine_spend(e)) {

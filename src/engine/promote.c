@@ -420,19 +420,18 @@ static void run_written(struct tr_engine *e, const struct tr_io *io)
 static void run_filled(struct tr_engine *e)
 {
     struct tr_promote *p = &e->promote;
+    bool none = p->buf_len == 0;
 
     if (p->failed != TARRY_OK) {
         tr_promote_give_up(e, p->failed);
-    } else if (p->buf_len != 0 && *file_of(p, false) < 0) {
+    } else if (!none && *file_of(p, false) < 0) {
         open_file(e, TR_PROMOTE_RUN_OPEN, (enum tr_group_file)p->run);
-    } else if (p->buf_len != 0) {
-        write_some(e, TR_PROMOTE_RUN_WRITE, false);
-    } else if (p->merge && p->hungry != NULL) {
+    } else if (none && p->merge && p->hungry != NULL) {
         send(e, TR_PROMOTE_REFILL, tr_merge_read(p));
-    } else if (p->merge && p->writer.stat.jobs == 0) { /* all of this kind have died */
+    } else if (none && p->merge && p->writer.stat.jobs == 0) { /* all of this kind have died */
         run_ends(p);
         tr_promote_next_run(e);
-    } else if (p->writer.stat.jobs == 0) { /* none of them can be read: without these slots, then */
+    } else if (none && p->writer.stat.jobs == 0) { /* none can be read: without these slots, then */
         for (size_t i = 0; i < p->count; i++) {
             p->slots[p->chosen[i].slot]->stuck |= p->chosen[i].bad;
         }
@@ -491,7 +490,7 @@ void tr_promote_list(const struct tr_engine *e, struct tr_manifest *next)
             next->groups[next->group_count++] = g->is;
         }
     }
-    if (offers && !p->merge) {
+    if (offers && !p->merge && p->group != NULL) {
         next->groups[next->group_count++] = p->group->is;
     }
 }
@@ -737,11 +736,9 @@ void tr_promote_io_done(struct tr_engine *e, struct tr_io *io)
         slot_read(e, io);
     } else if (p->step == TR_PROMOTE_SINGLES) {
         single_read(e, io);
-    } else if (p->step == TR_PROMOTE_REFILL && !e->failed) {
-        step_done(e, io);
     } else if (p->step == TR_PROMOTE_UNDO) {
         undo_next(e);
-    } else if (io->status != TARRY_OK || e->failed) {
+    } else if ((io->status != TARRY_OK && p->step != TR_PROMOTE_REFILL) || e->failed) {
         if (p->step == TR_PROMOTE_RUN_OPEN || p->step == TR_PROMOTE_SIDE_OPEN) {
             *file_of(p, p->step == TR_PROMOTE_SIDE_OPEN) = -1;
         }
