@@ -744,6 +744,70 @@ static int run_row(struct tr_engine *e, struct tr_fetch_read *r, struct tr_side_
     return err == TARRY_ENOTFOUND && r->section != TR_SIDE_R ? TARRY_EDAMAGED : err;
 }
 
+static bool is_damage(int err)
+{
+    return err == TARRY_EDAMAGED || err == TARRY_EIO;
+}
+
+/* TARRY_ENOTFOUND: it is not in this block. */
+static int search_block(struct tr_engine *e, const struct tr_fetch_read *r, unsigned run,
+                        uint32_t i, struct tr_far_entry *entry)
+{
+    const struct tr_run_footer *footer = &r->group->footers[run];
+    struct tr_run_block_stat stat = tr_run_footer_block(footer, i);
+    uint8_t *buf = tr_mem_stretch(e->mem, NULL, 0, stat.len);
+    struct tr_run_block block;
+    struct tr_record rec;
+    uint64_t place;
+    int err;
+
+    if (buf == NULL) {
+        return TARRY_ENOMEM;
+    }
+    err = run_read(e, r->group->runs[run].file, stat.off, buf, stat.len);
+    if (err == TARRY_OK) {
+        err = tr_run_block(footer, i, buf, &block);
+    }
+    do {
+        err = err == TARRY_OK ? tr_run_next(&block, &rec, &place) : err;
+    } while (err == TARRY_OK && rec.rid != r->rid);
+    if (err == TARRY_OK) {
+        struct tr_side_job job = {.due_us = rec.due_us,
+                                  .dead_seq = rec.mask & TR_FIELD(DEAD) ? rec.dead.seq : 0,
+                                  .place = place,
+                                  .topic = rec.topic,
+                                  .cell = rec.flags & TR_RF_CELL};
+
+        *entry = tr_fetch_entry(r->group, &job);
+    }
+    tr_mem_free(e->mem, buf, stat.len);
+    return err;
+}
+
+/* A page of the sidecar is damaged; it is only an index, so the records themselves are gone
+ * through. Slow, but nothing else tells where it is. */
+static int search_blocks(struct tr_engine *e, const struct tr_fetch_read *r,
+                         struct tr_far_entry *entry)
+{
+    bool damaged = r->section != TR_SIDE_R; /* R says that it is there */
+    int err = TARRY_ENOTFOUND;
+
+    for (unsigned run = 0; run < TR_GROUP_RUNS; run++) {
+        const struct tr_run_footer *footer = &r->group->footers[run];
+
+        for (uint32_t i = 0; i < footer->block_count && err == TARRY_ENOTFOUND; i++) {
+            err = search_block(e, r, run, i, entry);
+            if (is_damage(err)) {
+                tr_fetch_report(e, r->group, (enum tr_group_file)run,
+                                tr_run_footer_block(footer, i).off);
+                damaged = true;
+                err = TARRY_ENOTFOUND;
+            }
+        }
+    }
+    return err == TARRY_ENOTFOUND && damaged ? TARRY_EDAMAGED : err;
+}
+
 int tr_fetch_find_now(struct tr_engine *e, uint64_t rid, struct tr_far_entry *entry)
 {
     struct tr_fetch_read *r = &e->fetch.pull;
@@ -765,9 +829,10 @@ int tr_fetch_find_now(struct tr_engine *e, uint64_t rid, struct tr_far_entry *en
         r->index = row.t.index;
         err = run_row(e, r, &row);
     }
-    if (err == TARRY_EDAMAGED || err == TARRY_EIO) {
+    if (is_damage(err)) {
         tr_fetch_report(e, r->group, TR_GROUP_SIDE,
                         tr_sidecar_off(&r->group->side, r->section, r->page));
+        return search_blocks(e, r, entry);
     }
     if (err == TARRY_OK) {
         *entry = tr_fetch_entry(r->group, &row.job);

@@ -1,6 +1,7 @@
 /* Damaged files of groups: what is lost by it, and what is said. */
 
 #include "base/err.h"
+#include "engine/inner.h"
 #include "test/unit/rig.h"
 
 #include <setjmp.h>
@@ -159,6 +160,59 @@ static void test_regroup_changed_job_damaged(void **state)
     rig_fini(&rig);
 }
 
+/* A changed job whose index is damaged is found in the blocks: no reason to refuse the store. */
+static void test_regroup_changed_job_index_damaged(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    struct ask edit = rig_ask(TR_OP_EDIT);
+    uint64_t size;
+
+    (void)state;
+    push(&rig, t, 300);
+    rig_pass(&rig, 120 * RIG_SECOND);
+    edit.req.id = 1;
+    edit.req.edit = TR_EDIT_PRIORITY;
+    edit.req.priority = 5;
+    assert_int_equal(rig_do(&rig, &edit), TARRY_OK);
+    rig_kill(&rig);
+    size = sim_disk_size(rig.disk, "g1048577.six");
+    for (uint64_t off = 3 * PAGE; off < size; off += PAGE) {
+        flip(&rig, "g1048577.six", off + 100);
+    }
+    assert_int_equal(rig_try_open(&rig), TARRY_OK);
+    assert_true(rig.notes[TR_NOTE_DAMAGE] >= 1);
+    assert_int_equal(tr_jobs_by_rid(&rig.e->state.jobs, 1)->priority, 5);
+    rig_fini(&rig);
+}
+
+/* A job in memory that a run has is in that run, though its index is damaged: else a change would
+ * be written to a slot, and the next start would believe the run. */
+static void test_regroup_settles_without_index(void **state)
+{
+    struct rig rig;
+    uint32_t t;
+    uint64_t size;
+
+    (void)state;
+    t = start(&rig);
+    sim_disk_faults(rig.disk)->only = "ckpt";
+    sim_disk_faults(rig.disk)->write_eio_ppm = 1000000;
+    (void)rig_push_body(&rig, t, 30 * RIG_SECOND, 1000);
+    push(&rig, t, 150);
+    rig_pass(&rig, RIG_SECOND);
+    assert_true(tr_jobs_by_rid(&rig.e->state.jobs, 1)->slot->number >= TR_MANIFEST_SLOTS_MAX);
+    rig_power_cut(&rig);
+    sim_disk_faults(rig.disk)->write_eio_ppm = 0;
+    size = sim_disk_size(rig.disk, "g1048577.six");
+    for (uint64_t off = 3 * PAGE; off < size; off += PAGE) {
+        flip(&rig, "g1048577.six", off + 100);
+    }
+    rig_open(&rig);
+    assert_true(tr_jobs_by_rid(&rig.e->state.jobs, 1)->slot->number >= TR_MANIFEST_SLOTS_MAX);
+    rig_fini(&rig);
+}
+
 /* Heads, fences and footers are needed: refused by the number of the group. */
 static void test_regroup_head_damaged(void **state)
 {
@@ -186,6 +240,8 @@ int main(void)
         cmocka_unit_test(test_regroup_index_damaged),
         cmocka_unit_test(test_regroup_block_damaged),
         cmocka_unit_test(test_regroup_changed_job_damaged),
+        cmocka_unit_test(test_regroup_changed_job_index_damaged),
+        cmocka_unit_test(test_regroup_settles_without_index),
         cmocka_unit_test(test_regroup_head_damaged),
     };
 
