@@ -24,7 +24,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { BLOCK_UNITS = 2, LOCATED_US = 1000000, BAD_US = 60000000 };
+enum { BLOCK_UNITS = 2, LOCATED_US = 1000000, BAD_US = 60000000, NO_ROOM_US = 10000 };
 
 /* The first that covers a rid behind this one. */
 struct tr_group *tr_fetch_group_after(const struct tr_engine *e, uint64_t after)
@@ -164,6 +164,9 @@ int tr_fetch_locate(struct tr_engine *e, uint64_t rid)
         if (s->rid == rid && s->damaged_until > e->now.boot_us) {
             return TARRY_EDAMAGED;
         }
+        if (s->rid == rid && s->no_room_until > e->now.boot_us) {
+            return TARRY_EFULL;
+        }
         r = !s->busy ? s : r;
     }
     if (r == NULL) {
@@ -173,6 +176,7 @@ int tr_fetch_locate(struct tr_engine *e, uint64_t rid)
     r->rid = rid;
     r->direct = false;
     r->damaged_until = 0;
+    r->no_room_until = 0;
     r->section = TR_SIDE_R;
     r->page = tr_sidecar_find(&g->side, TR_SIDE_R, &key);
     if (r->page == TR_SIDE_NONE) {
@@ -265,8 +269,11 @@ static void seek_done(struct tr_engine *e, struct tr_fetch_read *r)
     entry = tr_fetch_entry(r->group, &row.job);
     if (tr_state_locate(&e->state, r->rid, &entry) == TARRY_OK) {
         tr_fetch_remember(e, r->rid);
+        e->moved = true;
+    } else {
+        r->no_room_until = e->now.boot_us + NO_ROOM_US; /* a delete must not be refused */
+        tr_load_later(e);
     }
-    e->moved = true;
 }
 
 /* Those that nobody wanted after all. */

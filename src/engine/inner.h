@@ -227,7 +227,8 @@ struct tr_fetch_read {
     uint32_t page; /* or block */
     uint32_t index;
     uint64_t rid;
-    uint64_t damaged_until; /* boot: this rid cannot be found */
+    uint64_t damaged_until; /* boot: this rid cannot be found, */
+    uint64_t no_room_until; /* or there was no memory for its entry */
     uint8_t *buf;
     size_t room;
 };
