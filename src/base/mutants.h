@@ -41,8 +41,8 @@
     X(COUNT_NOT_FROZEN, "R25", "a topic is counted as it is when its row is copied", "state.c:count", "generic", 2000) \
     X(CELL_NOT_FROZEN, "R25", "a cell that changes while a checkpoint is made is not copied first", "checkpoint.c:tr_freeze_cell", "generic", 2000) \
     X(CELLS_TWICE, "R25", "a job that is met at its RELOG is counted again", "state.c:apply_relog", "relog", 2000) \
-    X(KILL_ANY_CELL, "R32", "a kill is counted in an hour though its job was in a day", "state.c:tr_state_kill", "generic", 2000) \
-    X(ALTER_OLD_IGNORED, "R32", "the replay does not look at what an ALTER says was before", "state.c:recount_altered", "relog", 5000) \
+    X(KILL_ANY_CELL, "R35", "a kill is counted in an hour though its job was in a day", "state.c:tr_state_kill", "generic", 2000) \
+    X(ALTER_OLD_IGNORED, "R35", "the replay does not look at what an ALTER says was before", "state.c:recount_altered", "relog", 5000) \
     X(WATCH_IGNORED, "R34", "a forecast does not hear of what changes behind it", "cells.c:tell", "far", 10000) \
     X(FINE_STAYS, "R34", "the table of seconds stays when the clock has jumped far ahead", "forecast.c:fine_ready", "clock", 10000) \
     X(MINUTE_WITHOUT_C, "R34", "a kill is subtracted from a second in which it was not counted", "fine.c:tr_fine_sub", "far", 5000) \

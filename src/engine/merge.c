@@ -5,10 +5,10 @@
  *     choose    a group of which less than half is alive, with neighbours like it; or, when there
  *               are too many groups, the neighbours that are joined most cheaply
  *     rids      in slices: who of their range is alive and has its record in them
- *     copy      the runs side by side in their order, some blocks at a time (merge_make.c); then
- * all goes on like a promotion (promote.c): sidecar, syncs, DIRSYNC, manifest switch    the new
- * group stands in the order in place of the old ones; jobs in memory get their new places; entries
- * of the table that name an old run are forgotten
+ *     copy      the runs side by side in their order, some blocks at a time (merge_make.c)
+ *     write     sidecar, syncs, DIRSYNC, manifest, all like a promotion (promote.c)
+ *     switch    the new group stands in the order in place of the old ones; jobs in memory get
+ *               their new places; entries of the table that name an old run are forgotten
  *
  * One merge or promotion is under way at a time. Who is alive is asked of L, so nothing can be
  * counted wrong; that the dead are dead is durable before the manifest is written (R24). What is
