@@ -1,0 +1,51 @@
+/*
+ * Texts of requests and configs: each input is read as everything that src/rules reads. What can
+ * be read must be printed, and read again as the same.
+ */
+
+#include "base/err.h"
+#include "port/request.h"
+#include "rules/duration.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void must(int ok)
+{
+    if (!ok) {
+        abort();
+    }
+}
+
+static void check_duration(const char *text, size_t len)
+{
+    char printed[TR_DURATION_TEXT];
+    const char *why = NULL;
+    uint64_t us;
+    uint64_t again;
+    int64_t moved;
+
+    must(tr_duration_read_signed(text, len, &moved, &why) != TARRY_OK ||
+         (moved >= -(int64_t)TR_DELAY_MAX_US && moved <= (int64_t)TR_DELAY_MAX_US));
+    if (tr_duration_read(text, len, &us, &why) != TARRY_OK) {
+        must(why != NULL);
+        return;
+    }
+    must(us <= TR_DELAY_MAX_US);
+    tr_duration_tell(printed, us);
+    tr_duration_print(printed, us);
+    must(tr_duration_read(printed, strlen(printed), &again, &why) == TARRY_OK && again == us);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const char *text = (const char *)data;
+
+    if (size > 4096) {
+        return 0;
+    }
+    check_duration(text, size);
+    return 0;
+}
