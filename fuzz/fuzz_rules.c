@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "port/request.h"
 #include "rules/duration.h"
+#include "rules/moment.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +40,24 @@ static void check_duration(const char *text, size_t len)
     must(tr_duration_read(printed, strlen(printed), &again, &why) == TARRY_OK && again == us);
 }
 
+static void check_moment(const char *text, size_t len)
+{
+    char printed[TR_MOMENT_TEXT];
+    const char *why = NULL;
+    int64_t us;
+    int64_t again;
+
+    if (tr_moment_read(text, len, &us, &why) != TARRY_OK) {
+        must(why != NULL);
+        return;
+    }
+    must(tr_moment_print(printed, us) == strlen(printed));
+    if (strlen(printed) == 24) { /* else a zone has moved it out of the years that are read */
+        must(tr_moment_read(printed, 24, &again, &why) == TARRY_OK);
+        must(again <= us && us - again < 1000);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const char *text = (const char *)data;
@@ -47,5 +66,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     check_duration(text, size);
+    check_moment(text, size);
     return 0;
 }
