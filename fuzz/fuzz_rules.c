@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "port/request.h"
+#include "rules/backoff.h"
 #include "rules/duration.h"
 #include "rules/moment.h"
 
@@ -58,6 +59,25 @@ static void check_moment(const char *text, size_t len)
     }
 }
 
+static void check_backoff(const char *text, size_t len)
+{
+    char printed[TR_BACKOFF_TEXT];
+    const char *why = NULL;
+    struct tr_backoff b;
+    struct tr_backoff again;
+
+    if (tr_backoff_read(text, len, &b, &why) != TARRY_OK) {
+        must(why != NULL);
+        return;
+    }
+    tr_backoff_print(printed, &b);
+    must(tr_backoff_read(printed, strlen(printed), &again, &why) == TARRY_OK);
+    for (uint32_t i = 1; i != 0; i *= 2) {
+        must(tr_backoff_delay(&b, i, i) == tr_backoff_delay(&again, i, i));
+        must(tr_backoff_delay(&b, i, i) <= 2 * TR_DELAY_MAX_US);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const char *text = (const char *)data;
@@ -67,5 +87,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     check_duration(text, size);
     check_moment(text, size);
+    check_backoff(text, size);
     return 0;
 }
