@@ -113,6 +113,19 @@ void tr_output_add(struct tr_output *o, const void *bytes, size_t len)
     }
 }
 
+uint8_t *tr_output_from(struct tr_output *o, uint64_t at)
+{
+    TR_CHECK(at >= o->sent && at <= tr_output_end(o));
+    return o->bytes + o->from + (at - o->sent);
+}
+
+void tr_output_cut(struct tr_output *o, size_t len)
+{
+    TR_CHECK(len <= tr_output_len(o));
+    o->to -= len;
+    TR_CHECK(o->mark_count == 0 || o->marks[o->mark_count - 1].at <= tr_output_end(o));
+}
+
 size_t tr_output_ready(struct tr_output *o, uint64_t durable, const uint8_t **bytes)
 {
     unsigned done = 0;

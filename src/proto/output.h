@@ -57,4 +57,10 @@ size_t tr_output_len(const struct tr_output *o);
 /* How many bytes were ever added: where the next one will stand. */
 uint64_t tr_output_end(const struct tr_output *o);
 
+/* The bytes from place `at` to the end, which are not sent yet and may be altered. */
+uint8_t *tr_output_from(struct tr_output *o, uint64_t at);
+
+/* Takes the last len bytes back; no gate was set since the first of them. */
+void tr_output_cut(struct tr_output *o, size_t len);
+
 #endif

@@ -194,6 +194,33 @@ static void test_output_against_a_model(void **state)
     finish(&mem, &o);
 }
 
+static void test_output_altered_at_its_end(void **state)
+{
+    struct tr_mem mem;
+    struct tr_output o;
+    const uint8_t *bytes;
+    uint64_t at;
+
+    (void)state;
+    setup(&mem, &o);
+    tr_output_add(&o, "gone", 4);
+    tr_output_drop(&o, 4);
+    tr_output_add(&o, "first", 5);
+    tr_output_drop(&o, 2);
+    tr_output_gate(&o, 1);
+    at = tr_output_end(&o);
+    tr_output_add(&o, "#second", 7);
+    memcpy(tr_output_from(&o, at), "S", 1);
+    tr_output_cut(&o, 3);
+    tr_output_add(&o, "!", 1);
+    assert_int_equal(tr_output_end(&o), at + 5);
+    assert_int_equal(tr_output_ready(&o, 1, &bytes), 8);
+    assert_memory_equal(bytes, "rstSsec!", 8);
+    tr_output_cut(&o, 8);
+    assert_int_equal(tr_output_len(&o), 0);
+    finish(&mem, &o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -203,6 +230,7 @@ int main(void)
         cmocka_unit_test(test_output_more_gates_than_marks_wait_longer),
         cmocka_unit_test(test_output_without_memory_is_broken),
         cmocka_unit_test(test_output_gives_a_large_buffer_back),
+        cmocka_unit_test(test_output_altered_at_its_end),
         cmocka_unit_test(test_output_against_a_model),
     };
 

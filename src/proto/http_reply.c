@@ -1,0 +1,184 @@
+/*
+ * How the length gets in front of a body that is not written yet:
+ *
+ *     Content-Length: ##########\r\n\r\n{"id":"17",...}      room for ten digits
+ *     Content-Length: 123\r\n\r\n{"id":"17",...}             closed: what is behind moves up
+ *
+ * The move costs less than a second buffer would, and most replies are a few hundred bytes.
+ */
+
+#include "proto/http_reply.h"
+
+#include "base/check.h"
+#include "base/text.h"
+#include "proto/json_out.h"
+
+#include <string.h>
+
+enum { LENGTH_ROOM = 10 };
+
+static const struct {
+    unsigned status;
+    const char *text;
+} statuses[] = {
+    {200, "OK"},
+    {201, "Created"},
+    {204, "No Content"},
+    {304, "Not Modified"},
+    {400, "Bad Request"},
+    {401, "Unauthorized"},
+    {403, "Forbidden"},
+    {404, "Not Found"},
+    {405, "Method Not Allowed"},
+    {408, "Request Timeout"},
+    {409, "Conflict"},
+    {413, "Content Too Large"},
+    {414, "URI Too Long"},
+    {415, "Unsupported Media Type"},
+    {417, "Expectation Failed"},
+    {421, "Misdirected Request"},
+    {422, "Unprocessable Content"},
+    {429, "Too Many Requests"},
+    {431, "Request Header Fields Too Large"},
+    {500, "Internal Server Error"},
+    {501, "Not Implemented"},
+    {503, "Service Unavailable"},
+    {505, "HTTP Version Not Supported"},
+    {507, "Insufficient Storage"},
+};
+
+const char *tr_http_status_text(unsigned status)
+{
+    for (size_t i = 0; i < sizeof statuses / sizeof statuses[0]; i++) {
+        if (statuses[i].status == status) {
+            return statuses[i].text;
+        }
+    }
+    return "";
+}
+
+struct tr_http_how tr_http_how_of(const struct tr_http_request *request)
+{
+    return (struct tr_http_how){
+        .keep_alive = request->keep_alive,
+        .http10 = request->http10,
+        .head_only = request->method == TR_HTTP_HEAD_METHOD,
+    };
+}
+
+static void put(struct tr_http_reply *r, const char *text)
+{
+    tr_output_add(r->out, text, strlen(text));
+}
+
+void tr_http_reply_open(struct tr_http_reply *r, struct tr_output *out,
+                        const struct tr_http_how *how, unsigned status)
+{
+    char line[] = "HTTP/1.1 ... ";
+
+    TR_CHECK(status >= 100 && status <= 599);
+    *r = (struct tr_http_reply){.out = out, .head_only = how->head_only};
+    line[9] = (char)('0' + status / 100);
+    line[10] = (char)('0' + status / 10 % 10);
+    line[11] = (char)('0' + status % 10);
+    put(r, line);
+    put(r, tr_http_status_text(status));
+    put(r, "\r\n");
+    if (how->date != NULL) {
+        tr_http_reply_header(r, "Date", how->date, strlen(how->date));
+    }
+    if (!how->keep_alive) {
+        put(r, "Connection: close\r\n");
+    } else if (how->http10) {
+        put(r, "Connection: keep-alive\r\n");
+    }
+}
+
+void tr_http_reply_header(struct tr_http_reply *r, const char *name, const void *value, size_t len)
+{
+    uint8_t *place;
+
+    put(r, name);
+    put(r, ": ");
+    place = len > 0 ? tr_output_place(r->out, len) : NULL;
+    if (place != NULL) {
+        memcpy(place, value, len);
+        for (size_t i = 0; i < len; i++) {
+            place[i] = place[i] < 0x20 || place[i] == 0x7f ? '?' : place[i];
+        }
+        tr_output_added(r->out, len);
+    }
+    put(r, "\r\n");
+}
+
+void tr_http_reply_body(struct tr_http_reply *r, const char *type)
+{
+    put(r, "Content-Type: ");
+    put(r, type);
+    put(r, "\r\nContent-Length: ");
+    r->length_at = tr_output_end(r->out);
+    put(r, "##########\r\n\r\n");
+    r->body_at = tr_output_end(r->out);
+}
+
+void tr_http_reply_close(struct tr_http_reply *r)
+{
+    uint64_t len = tr_output_end(r->out) - r->body_at;
+    char digits[LENGTH_ROOM + 1];
+    uint8_t *at;
+    size_t used;
+
+    if (r->out->broken) {
+        return;
+    }
+    tr_text(digits, sizeof digits, "%llu", (unsigned long long)len);
+    used = strlen(digits);
+    if (r->head_only) {
+        tr_output_cut(r->out, (size_t)len);
+        len = 0;
+    }
+    at = tr_output_from(r->out, r->length_at);
+    memcpy(at, digits, used);
+    memmove(at + used, at + LENGTH_ROOM, (size_t)(r->body_at - r->length_at - LENGTH_ROOM + len));
+    tr_output_cut(r->out, LENGTH_ROOM - used);
+}
+
+void tr_http_reply_none(struct tr_http_reply *r)
+{
+    put(r, "\r\n");
+}
+
+void tr_http_reply_error(struct tr_output *out, const struct tr_http_how *how,
+                         const struct tr_http_error *error)
+{
+    struct tr_http_reply r;
+    struct tr_json j;
+
+    tr_http_reply_open(&r, out, how, error->status);
+    if (error->allow != NULL) {
+        tr_http_reply_header(&r, "Allow", error->allow, strlen(error->allow));
+    }
+    tr_http_reply_body(&r, "application/json");
+    tr_json_init(&j, out);
+    tr_json_open(&j, '{');
+    tr_json_name(&j, "error");
+    tr_json_open(&j, '{');
+    tr_json_name(&j, "code");
+    tr_json_text(&j, error->code);
+    tr_json_name(&j, "message");
+    tr_json_text(&j, error->message);
+    if (error->field != NULL) {
+        tr_json_name(&j, "field");
+        tr_json_text(&j, error->field);
+    }
+    tr_json_close(&j, '}');
+    tr_json_close(&j, '}');
+    tr_http_reply_close(&r);
+}
+
+void tr_http_reply_continue(struct tr_output *out)
+{
+    static const char line[] = "HTTP/1.1 100 Continue\r\n\r\n";
+
+    tr_output_add(out, line, sizeof line - 1);
+}
