@@ -67,7 +67,8 @@ static int refuse(struct tr_args *a, struct tr_http_error *e, struct tr_http_tex
     }
     a->field[len] = '\0';
     tr_text(a->message, sizeof a->message, "%s %s", a->field, why);
-    *e = (struct tr_http_error){400, "bad_request", a->message, a->field, NULL};
+    *e = (struct tr_http_error){
+        .status = 400, .code = "bad_request", .message = a->message, .field = a->field};
     return TARRY_EINVAL;
 }
 
@@ -392,7 +393,8 @@ int tr_args_json(struct tr_args *a, uint64_t allowed, char *text, size_t len,
     struct tr_json_value v;
 
     if (object.kind != TR_JSON_OBJECT_KIND) {
-        *e = (struct tr_http_error){400, "bad_request", "a JSON object is wanted here", NULL, NULL};
+        *e = (struct tr_http_error){
+            .status = 400, .code = "bad_request", .message = "a JSON object is wanted here"};
         return TARRY_EINVAL;
     }
     tr_json_walk_init(&w, &object);

@@ -171,6 +171,10 @@ void tr_http_reply_error(struct tr_output *out, const struct tr_http_how *how,
         tr_json_name(&j, "field");
         tr_json_text(&j, error->field);
     }
+    if (error->state != NULL) {
+        tr_json_name(&j, "state");
+        tr_json_text(&j, error->state);
+    }
     tr_json_close(&j, '}');
     tr_json_close(&j, '}');
     tr_http_reply_close(&r);

@@ -36,13 +36,14 @@ struct tr_http_reply {
     bool head_only;
 };
 
-/* What went wrong: {"error":{"code":…,"message":…,"field":…}} */
+/* What went wrong: {"error":{"code":…,"message":…,"field":…,"state":…}} */
 struct tr_http_error {
     unsigned status;
     const char *code;    /* for programs: not_found */
     const char *message; /* for people: what to do */
     const char *field;   /* or NULL */
     const char *allow;   /* 405: the methods; or NULL */
+    const char *state;   /* 409: of the job; or NULL */
 };
 
 struct tr_http_how tr_http_how_of(const struct tr_http_request *request);

@@ -77,8 +77,10 @@ static unsigned compare(const char *path, const struct tr_http_request *r)
 static int not_found(struct tr_http_error *e)
 {
     *e = (struct tr_http_error){
-        404, "no_route", "there is nothing under this path: /openapi.json lists what there is",
-        NULL, NULL};
+        .status = 404,
+        .code = "no_route",
+        .message = "there is nothing under this path: /openapi.json lists what there is",
+    };
     return TARRY_ENOTFOUND;
 }
 
@@ -95,9 +97,12 @@ static int bad_method(struct tr_route_match *m, unsigned methods, struct tr_http
             used = strlen(m->allow);
         }
     }
-    *e =
-        (struct tr_http_error){405, "method_not_allowed",
-                               "this path has other methods: see the header Allow", NULL, m->allow};
+    *e = (struct tr_http_error){
+        .status = 405,
+        .code = "method_not_allowed",
+        .message = "this path has other methods: see the header Allow",
+        .allow = m->allow,
+    };
     return TARRY_EINVAL;
 }
 
@@ -105,7 +110,8 @@ static int bad_method(struct tr_route_match *m, unsigned methods, struct tr_http
 
 static int bad_part(const char *field, const char *message, struct tr_http_error *e)
 {
-    *e = (struct tr_http_error){400, "bad_request", message, field, NULL};
+    *e = (struct tr_http_error){
+        .status = 400, .code = "bad_request", .message = message, .field = field};
     return TARRY_EINVAL;
 }
 
