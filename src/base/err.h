@@ -20,7 +20,11 @@
     X(-12, TARRY_EDRAINING, "no new jobs are taken")                                               \
     X(-13, TARRY_EPERM, "permission was denied")                                                   \
     X(-14, TARRY_ESOON, "a lease ends soon")                                                       \
-    X(-15, TARRY_EEXISTS, "there is a job with that key")
+    X(-15, TARRY_EEXISTS, "there is a job with that key")                                          \
+    X(-16, TARRY_EPAUSED, "the topic takes no jobs: it is paused")                                 \
+    X(-17, TARRY_EQUOTA, "the topic has as much as its policy allows")                             \
+    X(-18, TARRY_EUNSUPPORTED, "this engine cannot do that")                                       \
+    X(-19, TARRY_EREADONLY, "the store is open for reading only")
 
 enum tarry_err {
     TARRY_OK = 0,

@@ -10,6 +10,7 @@
  */
 
 #include "base/check.h"
+#include "port/request.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -69,17 +70,6 @@ enum tr_record_flag {
     TR_RF_CELL = 3,      /* these bits */
     TR_RF_BEANSTALK = 4, /* made on the beanstalk port */
     TR_RF_HANDED = 8,    /* handed out since it became due */
-};
-
-/* How a job ended; also why it is dead. */
-enum tr_reason {
-    TR_WHY_ACKED = 1,
-    TR_WHY_CANCELLED = 2,
-    TR_WHY_EXPIRED = 3,
-    TR_WHY_BURIED = 4,
-    TR_WHY_RETRIES = 5,
-    TR_WHY_DROPPED = 6, /* dead for too long, or too many dead */
-    TR_WHY_DAMAGED = 7, /* its body cannot be read any more */
 };
 
 struct tr_bytes {
@@ -147,7 +137,7 @@ struct tr_record {
 
     struct tr_bytes name; /* TOPIC: the name; POLICY, SCHED, NOTE: the blob */
     uint64_t number; /* PURGE: the next rid; CLOCK: the time; SCHED: its number; SEAL, NOTE: any */
-    uint8_t reason;  /* KILLSET: enum tr_reason */
+    uint8_t reason;  /* KILLSET: enum tr_why */
     uint32_t kill_count;             /* KILLSET */
     struct tr_bytes kills;           /* KILLSET, decoded: walk it with tr_record_next_kill */
     const struct tr_kill *kill_list; /* KILLSET, to be encoded */

@@ -21,6 +21,9 @@
 #define TR_WAIT_FOREVER UINT64_MAX
 #define TR_DELAY_MAX_US (UINT64_C(137) * 365 * 86400 * 1000000)
 
+struct tr_policy;
+struct tr_backoff;
+
 enum tr_op {
     TR_OP_PUSH,        /* topic, body, delay_us or at_us, priority, ttr_us; key -> job, existed */
     TR_OP_RESERVE,     /* topics, topic_count, order, wait_us, warn_us, holder -> job */
@@ -50,6 +53,11 @@ enum tr_op {
                          cursor */
     TR_OP_PURGE,      /* topic: all its jobs are dead, reserved ones too -> number */
     TR_OP_LIST,       /* topic, filter, cursor, count: a page of so many at most -> jobs, cursor */
+    TR_OP_POLICY,     /* topic, policy, fields: those are as in *policy from now on -> stat */
+    TR_OP_HISTORY,    /* id -> events; TARRY_ENOTFOUND: nothing is known of it */
+    TR_OP_ADVANCE,    /* at_us: the test clock goes there, all that happens on the way is done
+                         -> number: where it stands; TARRY_EINVAL: there is no test clock */
+    TR_OP_BACKUP,     /* name: a folder beside the data, made by this -> number: bytes copied */
     TR_OP_COUNT
 };
 
@@ -62,13 +70,22 @@ enum tr_order {
     TR_ORDER_COUNT
 };
 
-enum tr_edit { TR_EDIT_DUE = 1, TR_EDIT_PRIORITY = 2, TR_EDIT_TTR = 4, TR_EDIT_BODY = 8 };
+enum tr_edit {
+    TR_EDIT_DUE = 1,
+    TR_EDIT_PRIORITY = 2,
+    TR_EDIT_TTR = 4,
+    TR_EDIT_BODY = 8,
+    TR_EDIT_TTL = 16, /* 0: the topic's again */
+    TR_EDIT_TAG = 32, /* of 0 bytes: none */
+};
 
-/* Which jobs of a topic a LIST is about. All zero: all. */
+/* Which jobs a LIST or BULK is about, of one topic or, if that is 0, of all. All zero: all. */
 struct tr_filter {
     unsigned states;      /* bits 1 << enum tr_job_state; 0: any */
     uint64_t due_from_us; /* due times from this one on, */
     uint64_t due_to_us;   /* and before this one; 0: without end */
+    const char *tag;      /* must stay until `done` */
+    size_t tag_len;       /* 0: any */
 };
 
 /* What a BULK does to each: cancel (delayed, ready, dead), change the due time by shift_us
@@ -126,6 +143,49 @@ struct tr_job_view {
     bool damaged;    /* LIST: its record cannot be read: only id, topic, state and due are known */
     const char *key; /* 1 to 255 bytes without an end; NULL: it has none, or it was not read */
     size_t key_len;
+    const char *tag; /* the same, 1 to 64 bytes */
+    size_t tag_len;
+    uint64_t ttl_us;                  /* its own; 0: the topic's */
+    bool has_retries;                 /* its own, */
+    int64_t retries;                  /* namely; -1: no end */
+    const struct tr_backoff *backoff; /* its own, or NULL */
+    uint8_t dead_why;                 /* enum tr_why; dead ones only, */
+    uint64_t dead_at_us;              /* and since when they are */
+    bool beanstalk;                   /* made on that port */
+};
+
+/* Why a job is dead, or how it went. */
+enum tr_why {
+    TR_WHY_NONE,
+    TR_WHY_ACKED = 1,
+    TR_WHY_CANCELLED = 2,
+    TR_WHY_EXPIRED = 3,
+    TR_WHY_BURIED = 4,
+    TR_WHY_RETRIES = 5,
+    TR_WHY_DROPPED = 6, /* dead for too long, or too many dead */
+    TR_WHY_DAMAGED = 7, /* its body cannot be read any more */
+};
+
+/* Something that happened to a job. */
+enum tr_event_what {
+    TR_EVENT_PUSHED = 1,
+    TR_EVENT_CHANGED, /* rescheduled, edited */
+    TR_EVENT_READY,
+    TR_EVENT_HANDED,
+    TR_EVENT_TOUCHED,
+    TR_EVENT_RELEASED,
+    TR_EVENT_TIMED_OUT, /* its lease ran out */
+    TR_EVENT_DEAD,      /* see why */
+    TR_EVENT_KICKED,
+    TR_EVENT_GONE, /* see why */
+};
+
+struct tr_event {
+    uint64_t at_us;
+    uint8_t what;   /* enum tr_event_what */
+    uint8_t state;  /* enum tr_job_state from then on; 0: gone */
+    uint8_t why;    /* enum tr_why */
+    uint32_t actor; /* number of a token; 0: not known */
 };
 
 struct tr_topic_stat {
@@ -140,8 +200,17 @@ struct tr_topic_stat {
     uint64_t holds[TR_HOLD_COUNT];
     uint64_t waiting; /* reserves that wait here */
     uint64_t pauses;
-    uint64_t pause_us;      /* as given */
-    uint64_t pause_left_us; /* 0: not paused */
+    uint64_t pause_us;        /* as given */
+    uint64_t pause_left_us;   /* 0: not paused */
+    uint64_t next_due_us;     /* of the first delayed job; 0: there is none. STAT_TOPIC only, as all
+                                 below */
+    uint64_t oldest_ready_us; /* since when the oldest ready job is; 0: there is none */
+    uint64_t pushed_milli;    /* of late, in 1000 seconds */
+    uint64_t handed_milli;
+    uint64_t late_p50_us; /* of late */
+    uint64_t late_p99_us;
+    bool listed; /* it has a job or a hold: beanstalk shows it */
+    const struct tr_policy *policy;
 };
 
 enum { TR_FORECAST_STEPS_MAX = 2000 };
@@ -192,14 +261,25 @@ struct tr_req {
     uint64_t warn_us; /* RESERVE with a holder: TARRY_ESOON as soon as nothing can be handed out
                          and a lease of this holder ends within so long; 0: never */
     uint64_t ttr_us; /* 1 to TR_DELAY_MAX_US; RESERVE with holder 0: 0 is the job's own; TOUCH: 0 is
-                        as before */
+                        as before; PUSH: 0 is the topic's */
+    uint64_t ttl_us; /* PUSH, EDIT: 0 is the topic's */
+    bool has_retries;                 /* PUSH: not the topic's, */
+    int64_t retries;                  /* but this */
+    const struct tr_backoff *backoff; /* PUSH: NULL is the topic's */
+    const char *tag;                  /* PUSH, EDIT; RESERVE: only jobs with this one. The bytes
+                                         must stay until `done` */
+    size_t tag_len;                   /* 1 to 64; 0: none */
+    bool by_backoff;                /* RELEASE: the backoff says how long it waits, not delay_us */
+    bool keep_priority;             /* RELEASE, BURY: it keeps the priority that it has */
+    const struct tr_policy *policy; /* POLICY */
+    unsigned fields;                /* POLICY: TR_POLICY_BIT */
     const uint8_t *body;
     size_t body_len;
     uint64_t count;
     struct tr_filter filter;
     struct tr_cursor cursor; /* LIST, BULK: to go on, as the last answer said */
     enum tr_bulk_what bulk;
-    int64_t shift_us;     /* BULK */
+    int64_t shift_us;     /* BULK; or at_us: the due time of all */
     bool dry_run;         /* BULK: only counts */
     tr_req_done_fn *each; /* BULK: this job is changed, out.job, as it
                              is then or, if it goes, was; it may ask nothing. NULL: not told */
@@ -224,8 +304,9 @@ struct tr_req {
         struct tr_topic_stat stat;
         const struct tr_job_view *jobs; /* LIST: `number` of them, in order, without bodies */
         struct tr_forecast_view forecast;
-        struct tr_cursor cursor; /* LIST, BULK */
-        uint64_t passed;         /* BULK: matched, but could not be changed like that */
+        struct tr_cursor cursor;       /* LIST, BULK */
+        const struct tr_event *events; /* HISTORY: `number` of them, in order */
+        uint64_t passed;               /* BULK: matched, but could not be changed like that */
     } out;
 
     /* The engine's. */
