@@ -8,7 +8,7 @@ ARGS ?=
 PREFIX ?= /usr/local
 
 .PHONY: all help run test check sim mutants fuzz coverage bench bench-quick \
-	bench-scale bench-100m lint fmt asan tsan soak install clean
+	bench-scale bench-100m bench-pressure lint fmt asan tsan soak install clean
 .DEFAULT_GOAL := all
 
 all:                  ## build
@@ -67,6 +67,10 @@ bench-100m: all       ## 100 million far jobs, alone; 17 GB of disk; ROWS= IDLE=
 	@tools/setup test
 	@/usr/bin/python3 -B bench/scale --write --jobs 100000000 --alone --idle $(or $(IDLE),0) \
 		--rows "$(ROWS)"
+
+bench-pressure: all   ## commits during promotion and merge, lateness beside a huge tube; writes doc/
+	@tools/setup test
+	@/usr/bin/python3 -B bench/pressure --write --rows "$(ROWS)" --reps $(or $(REPS),0)
 
 lint:                 ## layers, purity, headers, shape, clang-format, clang-tidy, cppcheck
 	@tools/setup test
