@@ -45,6 +45,7 @@ static const char *const op_names[TR_OP_COUNT] = {
     [TR_OP_LIST] = "list",
     [TR_OP_PURGE] = "purge",
     [TR_OP_BULK] = "bulk",
+    [TR_OP_POLICY] = "policy",
 };
 
 const char *sim_op_name(enum tr_op op)
@@ -795,6 +796,7 @@ static void answer_stat_topic(struct sim_oracle *o, struct sim_ask *a)
 
     check_counts(o, a, (int)a->topic);
     sim_answer_seen(o, a, t->gate);
+    sim_answer_policy_told(o, a);
     for (unsigned k = 0; k < TR_HOLD_COUNT; k++) {
         if (s->holds[k] != t->holds[k]) {
             FAIL("I16", "stat-topic says %" PRIu64 " holds of kind %u, not %" PRIu64, s->holds[k],
@@ -845,7 +847,8 @@ bool sim_answer_topic_is_used(const struct sim_oracle *o, unsigned topic)
             return true;
         }
     }
-    return o->model.topics[topic].holds[TR_HOLD_USE] > 0 ||
+    return o->model.topics[topic].policy.p.given != 0 ||
+           o->model.topics[topic].holds[TR_HOLD_USE] > 0 ||
            o->model.topics[topic].holds[TR_HOLD_WATCH] > 0;
 }
 
@@ -985,6 +988,7 @@ static answer_fn *const answers[TR_OP_COUNT] = {
     [TR_OP_LIST] = sim_answer_list,
     [TR_OP_PURGE] = answer_purge,
     [TR_OP_BULK] = sim_answer_bulk,
+    [TR_OP_POLICY] = sim_answer_policy,
 };
 
 void sim_answer(struct sim_oracle *o, struct sim_ask *a)

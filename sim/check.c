@@ -193,6 +193,7 @@ void sim_oracle_sync(struct sim_oracle *o)
         sim_job_keep_body(j);
         seen++;
     }
+    sim_check_policies(o);
     for (size_t i = 0; seen != m->live && i < m->job_count; i++) {
         if (m->jobs[i].where != SIM_GONE && m->jobs[i].seen_call != m->call) {
             FAIL("I1", "job %" PRIu64 " is lost in memory", m->jobs[i].id);
@@ -569,7 +570,7 @@ void sim_check_quiet(struct sim_oracle *o)
         if (a->pending && a->req.op == TR_OP_RESERVE) {
             check_waiting(o, a, slack);
         } else if (a->pending && a->req.op != TR_OP_PUSH && a->req.op != TR_OP_EDIT &&
-                   stuck(o, a, 0)) {
+                   a->req.op != TR_OP_POLICY && stuck(o, a, 0)) {
             FAIL("I13", "%s of client %u is stuck: nothing is left to do", sim_op_name(a->req.op),
                  a->client);
         }
@@ -664,6 +665,7 @@ static void restore_all(struct sim_oracle *o)
         struct sim_topic *t = &m->topics[i];
 
         t->number = 0;
+        t->policy = o->prefix.now.policies[i];
         memset(t->holds, 0, sizeof(t->holds));
         t->pause_until_us = 0;
         t->gate = 0;

@@ -35,6 +35,29 @@ static int ask(struct sim_run *r, struct sim_ask *a)
     return a->req.out.status;
 }
 
+/* No topic has a policy any more: it would hold back jobs, and stay. */
+static void drop_policies(struct sim_run *r)
+{
+    for (unsigned i = 0; i < r->params.topics && !sim_run_stopped(r); i++) {
+        struct sim_ask *a;
+
+        if (r->oracle.model.topics[i].number == 0) {
+            a = sim_work_blank(&r->work, SIM_DRAINER, TR_OP_FIND_TOPIC);
+            sim_work_for_topic(&r->work, a, i); /* becomes a hold */
+            (void)ask(r, a);
+        }
+        if (!sim_run_stopped(r)) {
+            a = sim_work_blank(&r->work, SIM_DRAINER, TR_OP_POLICY);
+            a->policy = tr_policy_default();
+            a->to = sim_policy_none();
+            a->req.policy = &a->policy;
+            a->req.fields = TR_POLICY_ALL;
+            sim_work_for_topic(&r->work, a, i);
+            (void)ask(r, a);
+        }
+    }
+}
+
 static void send_all_home(struct sim_run *r)
 {
     for (unsigned i = 0; i < SIM_ASKS_MAX && !sim_run_stopped(r); i++) {
@@ -289,6 +312,9 @@ void sim_run_drain(struct sim_run *r)
     }
     if (!sim_run_stopped(r)) {
         send_all_home(r);
+    }
+    if (!sim_run_stopped(r)) {
+        drop_policies(r);
     }
     if (!sim_run_stopped(r) && sim_dice(&r->rng, r->params.look_pct)) {
         look_up_all(r);

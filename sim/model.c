@@ -34,6 +34,7 @@ void sim_model_reset(struct sim_model *m, unsigned topics)
     m->topic_count = topics;
     for (unsigned i = 0; i < topics; i++) {
         (void)snprintf(m->topics[i].name, sizeof(m->topics[i].name), "topic-%u", i);
+        m->topics[i].policy = sim_policy_none();
     }
     m->live = 0;
     m->dead_order = 0;

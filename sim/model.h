@@ -9,6 +9,7 @@
 
 #include "base/rng.h"
 #include "engine/engine.h"
+#include "rules/policy.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -78,8 +79,16 @@ struct sim_job {
     int32_t next;    /* in the hash */
 };
 
+/* A policy, without the text that it names. */
+struct sim_policy {
+    struct tr_policy p;
+    uint64_t text_len;
+    uint64_t text_hash;
+};
+
 struct sim_topic {
     char name[24];
+    struct sim_policy policy;
     uint32_t number; /* 0: not known */
     uint64_t holds[TR_HOLD_COUNT];
     uint64_t pause_until_us; /* boot; 0: surely not paused */
@@ -144,6 +153,11 @@ void sim_job_keep_body(struct sim_job *j);
 
 /* The body that version rid had. */
 struct sim_body sim_job_body_at(const struct sim_job *j, uint64_t rid);
+
+/* policy.c: of p, of a topic that has none, and are two the same? */
+struct sim_policy sim_policy_of(const struct tr_policy *p);
+struct sim_policy sim_policy_none(void);
+bool sim_policy_same(const struct sim_policy *a, const struct sim_policy *b);
 
 /* Could it be reserved now? Must it be? */
 bool sim_job_may_be_reserved(const struct sim_job *j);

@@ -380,6 +380,9 @@ void sim_oracle_done(struct tr_req *r)
             page[i].key_len = sim_key_number(page[i].key, page[i].key_len); /* its number */
         }
     }
+    if (r->out.status == TARRY_OK && r->out.stat.policy != NULL) {
+        a->policy_told = sim_policy_of(r->out.stat.policy);
+    }
     if (r->out.status == TARRY_OK && r->op == TR_OP_FORECAST) {
         sim_check_forecast(o, a);
     }
@@ -625,7 +628,7 @@ static bool excused(const struct sim_oracle *o, const struct sim_ask *a)
         return o->params->mem_small && (op != TR_OP_DELETE || a->key != 0);
     case TARRY_ENOSPC:
     case TARRY_EFULL:
-        return op == TR_OP_PUSH || op == TR_OP_EDIT || needs_record(op);
+        return op == TR_OP_PUSH || op == TR_OP_EDIT || op == TR_OP_POLICY || needs_record(op);
     case TARRY_EINVAL:
         return a->wrong || (op == TR_OP_PUSH && topic_may_be_gone(o, a)) ||
                (op == TR_OP_RESERVE && topics_may_be_gone(o, a));

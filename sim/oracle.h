@@ -49,8 +49,11 @@ struct sim_ask {
     uint32_t job_key; /* of out.job */
     uint64_t body_hash;
     uint64_t closed;
-    int name_topic;   /* index of out.name, -1: unknown */
-    uint64_t changed; /* BULK: jobs so far */
+    int name_topic;                /* index of out.name, -1: unknown */
+    uint64_t changed;              /* BULK: jobs so far */
+    struct tr_policy policy;       /* POLICY: req.policy, */
+    struct sim_policy to;          /* the same; */
+    struct sim_policy policy_told; /* and out.stat.policy */
 };
 
 /* A BULK has changed a job. */
@@ -194,6 +197,11 @@ void sim_answer_list(struct sim_oracle *o, struct sim_ask *a);
 /* bulk.c: one job of many, and the end. */
 void sim_answer_each(struct sim_oracle *o, const struct sim_each *each);
 void sim_answer_bulk(struct sim_oracle *o, struct sim_ask *a);
+/* policy.c: a request; its answer; what STAT_TOPIC says; the policies in memory. */
+void sim_policy_draw(struct sim_ask *a, struct tr_rng *rng, uint8_t text[]);
+void sim_answer_policy(struct sim_oracle *o, struct sim_ask *a);
+void sim_answer_policy_told(struct sim_oracle *o, const struct sim_ask *a);
+void sim_check_policies(struct sim_oracle *o);
 /* check.c: takes from the facts which jobs a KICK has kicked. */
 void sim_check_kick(struct sim_oracle *o, struct sim_ask *a);
 /* forecast.c: inside `done`. */

@@ -255,12 +255,28 @@ static void check_keys(struct sim_prefix *p, const struct sim_rows *rows)
     }
 }
 
+static void add_policy(void *ctx, const struct tr_topic_fact *f)
+{
+    struct reader *reader = ctx;
+    int topic = sim_model_topic_by_name(reader->p->model, f->name, f->name_len);
+
+    if (topic < 0) {
+        sim_fail(reader->p->report, "I7", "there is an unknown topic");
+    } else if (f->policy != NULL) {
+        reader->into->policies[topic] = sim_policy_of(f->policy);
+    }
+}
+
 static void read_into(struct sim_prefix *p, const struct tr_engine *e, struct sim_rows *into)
 {
     struct reader reader = {p, into, e};
 
     into->count = 0;
     into->sorted = true;
+    for (unsigned i = 0; i < SIM_TOPICS_MAX; i++) {
+        into->policies[i] = sim_policy_none();
+    }
+    tr_engine_topics(e, add_policy, &reader);
     tr_engine_facts(e, add_row, &reader);
     tr_engine_groups(e, add_group, &reader);
     if (!into->sorted) {
@@ -503,6 +519,18 @@ static void compare(struct sim_prefix *p, const struct sim_rows *want, const str
     }
 }
 
+static void compare_policies(struct sim_prefix *p, const struct sim_rows *want,
+                             const struct sim_rows *got)
+{
+    for (unsigned i = 0; i < SIM_TOPICS_MAX; i++) {
+        if (!sim_policy_same(&want->policies[i], &got->policies[i])) {
+            sim_fail(p->report, "I10",
+                     "recovery to batch %" PRIu64 " gave topic %u another policy (%x, not %x)",
+                     want->batch, i, got->policies[i].p.given, want->policies[i].p.given);
+        }
+    }
+}
+
 void sim_prefix_recovered(struct sim_prefix *p, const struct tr_engine *e, uint64_t batch)
 {
     const struct sim_rows *want = sim_prefix_find(p, batch);
@@ -518,6 +546,7 @@ void sim_prefix_recovered(struct sim_prefix *p, const struct tr_engine *e, uint6
                  batch, sim_prefix_floor(p), sim_prefix_newest(p));
     } else if (want != NULL) {
         compare(p, want, &p->now);
+        compare_policies(p, want, &p->now);
     } else if (p->now.count != 0) {
         sim_fail(p->report, "I10", "a new store has %zu jobs", p->now.count);
     }

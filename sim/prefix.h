@@ -35,6 +35,7 @@ struct sim_rows {
     size_t room;
     uint64_t batch;
     bool sorted; /* they came in order of rid */
+    struct sim_policy policies[SIM_TOPICS_MAX];
 };
 
 struct sim_prefix {

@@ -84,6 +84,7 @@ static void draw_ops(struct sim_params *p, struct tr_rng *rng)
         [TR_OP_HOLD_TOPIC] = 3, [TR_OP_FIND_TOPIC] = 2, [TR_OP_DROP_TOPIC] = 2,
         [TR_OP_CLOSE] = 2,      [TR_OP_NEXT_TOPIC] = 1, [TR_OP_LIST] = 4,
         [TR_OP_PURGE] = 1,      [TR_OP_FORECAST] = 3,   [TR_OP_BULK] = 1,
+        [TR_OP_POLICY] = 2,
     };
 
     for (unsigned i = 0; i < TR_OP_COUNT; i++) {
@@ -422,6 +423,19 @@ static void swarm_keys(struct sim_params *p, struct tr_rng *rng)
     p->steps += 200;
 }
 
+/* Policies come and go, and so do the topics that have nothing else. */
+static void swarm_policy(struct sim_params *p, struct tr_rng *rng)
+{
+    p->op_weight[TR_OP_POLICY] = (unsigned)sim_between(rng, 20, 100);
+    p->op_weight[TR_OP_PURGE] = (unsigned)sim_between(rng, 0, 20);
+    p->op_weight[TR_OP_STAT_TOPIC] = 20;
+    p->op_weight[TR_OP_DROP_TOPIC] = 40;
+    p->live_max = (unsigned)sim_between(rng, 3, 40);
+    p->checkpoint_us = sim_spread(rng, 1 * MS, 200 * MS);
+    p->slice = (uint32_t)sim_spread(rng, 8, 60);
+    p->event_weight[SIM_EV_CRASH] = sim_dice(rng, 70) ? (unsigned)sim_between(rng, 1, 4) : 0;
+}
+
 static void draw_keys(struct sim_params *p, struct tr_rng *rng)
 {
     unsigned least = p->key_pct != 0 ? p->key_pct : 10;
@@ -551,6 +565,7 @@ const struct sim_swarm sim_swarms[] = {
     {"keys", "few keys, many who want them", swarm_keys},
     {"merge", "far jobs in many groups, of which most are cancelled", swarm_merge},
     {"purge", "whole topics are listed, changed and purged, most of their jobs far", swarm_purge},
+    {"policy", "policies come and go", swarm_policy},
     {"park", "topics have more due jobs than may be in memory", swarm_park},
     {"short", "a short life of run files, for sweeps", swarm_short},
     {"wait", "few jobs, many who wait for them while their leases end", swarm_wait},

@@ -450,6 +450,10 @@ static bool fill_many(struct sim_work *w, struct sim_ask *a, unsigned topic)
     case TR_OP_FORECAST:
         draw_forecast(w, a, topic);
         return true;
+    case TR_OP_POLICY:
+        sim_policy_draw(a, &w->rng, w->bodies[a->client]);
+        sim_work_for_topic(w, a, topic);
+        return true;
     case TR_OP_PURGE:
     case TR_OP_STAT_TOPIC:
         sim_work_for_topic(w, a, topic);

@@ -194,7 +194,7 @@ static enum tr_verdict end(struct tr_engine *e, struct tr_req *r, int err)
     return err == TARRY_EFULL ? TR_STALL : tr_engine_finish(e, r, err);
 }
 
-static void log_topic(struct tr_engine *e, struct tr_topic *t)
+void tr_change_log_topic(struct tr_engine *e, struct tr_topic *t)
 {
     struct tr_record rec = {
         .type = TR_REC_TOPIC, .topic = t->number, .name = {(const uint8_t *)t->name, t->name_len}};
@@ -294,7 +294,7 @@ static int push_job(struct tr_engine *e, struct tr_req *r, struct tr_topic *t)
         return err;
     }
     tr_jobs_give_body(&e->state.jobs, job, copy, (uint32_t)r->body_len);
-    log_topic(e, t);
+    tr_change_log_topic(e, t);
     tr_log_append(&e->log, &rec, tr_engine_base(e), true);
     job->gate = e->log.open.no;
     t->pushed++;

@@ -24,6 +24,8 @@
  * Page 0 says at byte 20 whether there are such rows, and dead ones: an older store has none 5
  * CELLS    varint topic number, u8 length, then so many bytes of cells of this topic (see cells.c);
  * each cell is in one row. Byte 20 of page 0 tells of these, too
+ *     6 POLICIES varint topic number, varint length, then so many bytes (see rules/policy.c); only
+ *                topics that have one
  *
  * A row that is a record has a crc of its own. Every page carries the batch, so pages of two
  * checkpoints can never be taken for one: a write cut short leaves some of each.
@@ -37,6 +39,8 @@
  *     TOPICS   by number. One that goes is copied first. Here more than was there does no harm: a
  *              topic that is new since is without jobs, a newer dead_seq leaves a gap.
  *     COUNTS   with the topics; what a topic had is kept when that changes (topic->jobs_then).
+ *     POLICIES with the topics; one that is about to change is copied first, and
+ *              topic->policy_no says so.
  *     CELLS    by topic and time. One that is about to change and was not reached is copied, in a
  *              row of its own, and remembered so that it is passed over later. A new one is only
  *              remembered.
@@ -83,6 +87,8 @@ enum { COUNTS_TOLD = 1, CELLS_TOLD = 2, DEAD_TOLD = 4 }; /* by the first page */
 enum { BITS_UNITS = 64 }; /* of work, to copy a chunk of L */
 
 static_assert(HEAD + ROW_MAX <= TR_PAGE, "a row fits a page");
+static_assert(HEAD + TR_CHECKPOINT_POLICY_HEAD + TR_POLICY_BYTES_MAX <= TR_PAGE,
+              "so does a policy");
 static_assert(TR_BITMAP_CHUNK % BLOCK_RIDS == 0, "a chunk of the bitmap is whole blocks");
 
 void tr_pages_fini(struct tr_pages *p)
@@ -274,7 +280,30 @@ static int copy_bits(struct tr_freeze *f, unsigned *work)
     return TARRY_OK;
 }
 
-static int copy_topic(struct tr_freeze *f, const struct tr_topic *t)
+/* Its policy as it is, unless that is no longer what it was. */
+static int copy_policy(struct tr_freeze *f, struct tr_topic *t)
+{
+    uint8_t row[TR_CHECKPOINT_POLICY_HEAD + TR_POLICY_BYTES_MAX];
+    uint8_t bytes[TR_POLICY_BYTES_MAX];
+    size_t size;
+    size_t len;
+
+    if (t->policy_no == f->state->jobs.freeze_no) {
+        return TARRY_OK;
+    }
+    t->policy_no = f->state->jobs.freeze_no;
+    if (t->policy == NULL) {
+        return TARRY_OK;
+    }
+    size = tr_policy_encode(bytes, t->policy);
+    len = tr_put_varint(row, t->number);
+    len += tr_put_varint(row + len, size);
+    TR_CHECK(len <= TR_CHECKPOINT_POLICY_HEAD);
+    memcpy(row + len, bytes, size);
+    return add_row(f, TR_PAGE_POLICIES, row, len + size);
+}
+
+static int copy_topic(struct tr_freeze *f, struct tr_topic *t)
 {
     uint8_t row[TR_RECORD_HEAD_MAX + 2 * TR_VARINT_MAX];
     struct tr_record rec = {
@@ -290,7 +319,7 @@ static int copy_topic(struct tr_freeze *f, const struct tr_topic *t)
     len += tr_put_varint(row + len, t->next_dead_seq);
     len += tr_put_varint(row + len, t->purged && t->purged_no != f->state->jobs.freeze_no);
     TR_CHECK(len <= TOPIC_ROW_MAX);
-    if (add_row(f, TR_PAGE_TOPICS, row, len) != TARRY_OK) {
+    if (add_row(f, TR_PAGE_TOPICS, row, len) != TARRY_OK || copy_policy(f, t) != TARRY_OK) {
         return TARRY_ENOMEM;
     }
     if (jobs == 0) {
@@ -595,13 +624,25 @@ void tr_freeze_dropped(struct tr_freeze *f, const struct tr_dropped *d, const st
     }
 }
 
-void tr_freeze_topic(struct tr_freeze *f, const struct tr_topic *t)
+static bool topic_passed(const struct tr_freeze *f, const struct tr_topic *t)
+{
+    return f->topic == &f->state->topics.all ||
+           TR_CONTAINER_OF(f->topic, struct tr_topic, link)->number > t->number;
+}
+
+void tr_freeze_policy(struct tr_freeze *f, struct tr_topic *t)
+{
+    if (!f->failed && !topic_passed(f, t) && copy_policy(f, t) != TARRY_OK) {
+        f->failed = true;
+    }
+}
+
+void tr_freeze_topic(struct tr_freeze *f, struct tr_topic *t)
 {
     if (f->cells_of == &t->link) { /* it has none left */
         next_cells(f, t->link.next);
     }
-    if (f->topic == &f->state->topics.all ||
-        TR_CONTAINER_OF(f->topic, struct tr_topic, link)->number > t->number) {
+    if (topic_passed(f, t)) {
         return; /* it is copied */
     }
     if (!f->failed && copy_topic(f, t) != TARRY_OK) {
@@ -632,6 +673,12 @@ int tr_checkpoint_freeze(struct tr_pages *p, struct tr_state *s, const uint8_t u
 
 /* ---- reading them ---- */
 
+/* Rows may be long: but what does not fit a page is more than that page has left. */
+uint64_t tr_checkpoint_policies(uint64_t bytes)
+{
+    return TR_PAGE * (2 * bytes / (TR_PAGE - HEAD) + (bytes != 0));
+}
+
 /* A page is full but for less than the longest row of its kind. */
 uint64_t tr_checkpoint_bound(const struct tr_state *s, uint64_t more)
 {
@@ -645,11 +692,12 @@ uint64_t tr_checkpoint_bound(const struct tr_state *s, uint64_t more)
 
     cells = cells < alive ? cells : alive; /* but none is empty */
 
-    return TR_PAGE *
-           (TR_PAGE_KINDS + bits / (TR_PAGE - HEAD - ROW_MAX) +
-            jobs / ((TR_PAGE - HEAD) / CHANGE_MAX) + topics / ((TR_PAGE - HEAD) / TOPIC_ROW_MAX) +
-            topics / ((TR_PAGE - HEAD) / COUNT_ROW_MAX) +
-            cells * CELL_MAX / (TR_PAGE - HEAD - CELL_ROW_MAX));
+    return TR_PAGE * (TR_PAGE_KINDS + bits / (TR_PAGE - HEAD - ROW_MAX) +
+                      jobs / ((TR_PAGE - HEAD) / CHANGE_MAX) +
+                      topics / ((TR_PAGE - HEAD) / TOPIC_ROW_MAX) +
+                      topics / ((TR_PAGE - HEAD) / COUNT_ROW_MAX) +
+                      cells * CELL_MAX / (TR_PAGE - HEAD - CELL_ROW_MAX)) +
+           tr_checkpoint_policies(s->topics.policy_bytes);
 }
 
 uint64_t tr_checkpoint_pages(const uint8_t *page, const uint8_t uuid[TR_UUID], uint64_t batch)
@@ -781,7 +829,20 @@ static int load_count(struct tr_reader *r, struct tr_state *s)
     }
     t->jobs = jobs;
     t->dead = dead;
+    tr_topic_note_listed(t);
     return TARRY_OK;
+}
+
+static int load_policy(struct tr_reader *r, struct tr_state *s)
+{
+    uint64_t number = tr_read_varint(r);
+    uint64_t len = tr_read_varint(r);
+    const uint8_t *p = tr_read_bytes(r, len);
+    struct tr_record rec = {
+        .type = TR_REC_POLICY, .topic = (uint32_t)number, .body = {p, (size_t)len}};
+    struct tr_job *none;
+
+    return p == NULL || number > UINT32_MAX ? TARRY_EDAMAGED : tr_state_apply(s, &rec, 0, &none);
 }
 
 static int load_kind(const uint8_t *bytes, size_t pages, enum tr_page_kind kind, struct tr_state *s)
@@ -793,11 +854,12 @@ static int load_kind(const uint8_t *bytes, size_t pages, enum tr_page_kind kind,
 
         for (uint64_t rows = page[8] == kind ? tr_get_le(page + 10, 2) : 0;
              rows > 0 && err == TARRY_OK; rows--) {
-            err = kind == TR_PAGE_TOPICS   ? load_topic(&r, s)
-                  : kind == TR_PAGE_BITS   ? load_bits(&r, s)
-                  : kind == TR_PAGE_COUNTS ? load_count(&r, s)
-                  : kind == TR_PAGE_CELLS  ? load_cells(&r, s)
-                                           : load_change(&r, s);
+            err = kind == TR_PAGE_TOPICS     ? load_topic(&r, s)
+                  : kind == TR_PAGE_BITS     ? load_bits(&r, s)
+                  : kind == TR_PAGE_COUNTS   ? load_count(&r, s)
+                  : kind == TR_PAGE_CELLS    ? load_cells(&r, s)
+                  : kind == TR_PAGE_POLICIES ? load_policy(&r, s)
+                                             : load_change(&r, s);
         }
         if (err != TARRY_OK) {
             return err;
@@ -812,6 +874,9 @@ int tr_checkpoint_load(const uint8_t *bytes, size_t pages, struct tr_state *s)
     uint32_t next_topic;
     int err = load_kind(bytes, pages, TR_PAGE_TOPICS, s);
 
+    if (err == TARRY_OK) {
+        err = load_kind(bytes, pages, TR_PAGE_POLICIES, s);
+    }
     if (err == TARRY_OK) {
         err = load_kind(bytes, pages, TR_PAGE_BITS, s);
     }

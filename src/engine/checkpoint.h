@@ -16,7 +16,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TR_PAGE = 8192, TR_PAGES_PIECE = 8 * TR_PAGE };
+enum {
+    TR_PAGE = 8192,
+    TR_PAGES_PIECE = 8 * TR_PAGE,
+    TR_CHECKPOINT_POLICY_HEAD = 8, /* a policy's row has at most so many bytes more than itself */
+};
 
 enum tr_page_kind {
     TR_PAGE_META,
@@ -25,6 +29,7 @@ enum tr_page_kind {
     TR_PAGE_CHANGES,
     TR_PAGE_COUNTS,
     TR_PAGE_CELLS,
+    TR_PAGE_POLICIES,
     TR_PAGE_KINDS
 };
 
@@ -84,8 +89,9 @@ void tr_freeze_rid(struct tr_freeze *f, uint64_t rid);
 void tr_freeze_cell(struct tr_freeze *f, const struct tr_topic *t, uint32_t when);
 void tr_freeze_dropped(struct tr_freeze *f, const struct tr_dropped *d, const struct tr_cell *cell);
 
-/* A topic is about to go. */
-void tr_freeze_topic(struct tr_freeze *f, const struct tr_topic *t);
+/* A topic is about to go; its policy is about to change. */
+void tr_freeze_topic(struct tr_freeze *f, struct tr_topic *t);
+void tr_freeze_policy(struct tr_freeze *f, struct tr_topic *t);
 
 /* All of it at once. */
 TR_MUST_USE int tr_checkpoint_freeze(struct tr_pages *p, struct tr_state *s,
@@ -94,6 +100,8 @@ TR_MUST_USE int tr_checkpoint_freeze(struct tr_pages *p, struct tr_state *s,
 /* Bytes that a checkpoint can need at most when there are so many more jobs, and all of them that
  * are in memory are altered. */
 uint64_t tr_checkpoint_bound(const struct tr_state *s, uint64_t more);
+/* What policies of so many bytes, their heads included, can add to that. */
+uint64_t tr_checkpoint_policies(uint64_t bytes);
 
 /* The number of pages that the first page names, or 0 when it is no page of this batch. */
 uint64_t tr_checkpoint_pages(const uint8_t *page, const uint8_t uuid[TR_UUID], uint64_t batch);

@@ -174,6 +174,8 @@ static enum tr_verdict execute(struct tr_engine *e, struct tr_req *r)
         return tr_listing_execute(e, r);
     case TR_OP_PURGE:
         return tr_purge_execute(e, r);
+    case TR_OP_POLICY:
+        return tr_policies_execute(e, r);
     case TR_OP_FORECAST:
         return tr_forecast_execute(e, r);
     case TR_OP_BULK:
@@ -803,6 +805,21 @@ void tr_engine_facts(const struct tr_engine *e, tr_fact_fn *fn, void *ctx)
         fn(ctx, &fact);
     }
     far_facts(e, fn, ctx);
+}
+
+void tr_engine_topics(const struct tr_engine *e, tr_topic_fn *fn, void *ctx)
+{
+    const struct tr_list *all = &e->state.topics.all;
+
+    for (const struct tr_list *n = all->next; n != all; n = n->next) {
+        const struct tr_topic *t = TR_CONTAINER_OF(n, struct tr_topic, link);
+        struct tr_topic_fact fact = {
+            .name = t->name, .name_len = t->name_len, .jobs = t->jobs, .policy = t->policy};
+
+        if (!t->purged && tr_topics_find(&e->state.topics, t->name, t->name_len) == t) {
+            fn(ctx, &fact);
+        }
+    }
 }
 
 static void cell_facts(const struct tr_engine *e, uint32_t number, uint32_t row, tr_cell_fn *fn,

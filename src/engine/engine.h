@@ -186,6 +186,16 @@ bool tr_engine_only_in_run(const struct tr_engine *e, uint64_t rid, uint32_t top
 
 void tr_engine_facts(const struct tr_engine *e, tr_fact_fn *fn, void *ctx);
 
+/* Every topic, the same way. */
+struct tr_topic_fact {
+    const char *name;
+    size_t name_len;
+    uint64_t jobs;                  /* live ones */
+    const struct tr_policy *policy; /* NULL: it has none */
+};
+typedef void tr_topic_fn(void *ctx, const struct tr_topic_fact *fact);
+void tr_engine_topics(const struct tr_engine *e, tr_topic_fn *fn, void *ctx);
+
 /* The cells of each topic, and those of all (number 0); see cells.h. */
 struct tr_cell_fact {
     uint32_t number;

@@ -11,6 +11,7 @@
  *     view.c      requests that only look; forecast.c how many jobs are due when
  *     read.c      bodies that are not in memory
  *     load.c      what leaves memory and what comes back
+ *     policies.c  policies of topics
  *     park.c      topics with more due jobs than memory is for
  *     refill.c    the next jobs of such a topic
  *     fetch.c     the same from run files
@@ -587,6 +588,8 @@ void tr_change_schedule(struct tr_engine *e, struct tr_job *job); /* by its dura
 void tr_change_unschedule(struct tr_engine *e, struct tr_job *job); /* out of lists and wheels */
 void tr_change_drop_topic(struct tr_engine *e,
                           struct tr_topic *t); /* if nothing needs it any more */
+/* Its name goes to the log, if it is not there: a head of bytes, a record. */
+void tr_change_log_topic(struct tr_engine *e, struct tr_topic *t);
 /* Changes what rec names. TARRY_EFULL: not now. */
 TR_MUST_USE int tr_change_revise(struct tr_engine *e, struct tr_job *job, struct tr_record *rec,
                                  bool gated);
@@ -595,6 +598,14 @@ TR_MUST_USE int tr_change_revise(struct tr_engine *e, struct tr_job *job, struct
 TR_MUST_USE int tr_change_fits(struct tr_engine *e, const struct tr_job *job,
                                struct tr_record *rec);
 void tr_change_fire_due(struct tr_engine *e);
+
+/* policies.c */
+enum tr_verdict tr_policies_execute(struct tr_engine *e, struct tr_req *r);
+/* The one who has the topic's name after a purge has its policy, too. First what it takes in the
+ * log, then that. TARRY_ENOMEM: nothing changed. */
+size_t tr_policies_log_bytes(const struct tr_topic *t);
+TR_MUST_USE int tr_policies_inherit(struct tr_engine *e, const struct tr_topic *t,
+                                    struct tr_topic *heir);
 
 /* handout.c */
 enum tr_verdict tr_handout_execute(struct tr_engine *e, struct tr_req *r);
@@ -613,6 +624,7 @@ void tr_handout_body(struct tr_engine *e, struct tr_read *read, struct tr_job *s
 
 /* view.c */
 enum tr_verdict tr_view_execute(struct tr_engine *e, struct tr_req *r);
+enum tr_verdict tr_view_topic(struct tr_engine *e, struct tr_req *r); /* STAT_TOPIC */
 void tr_view_fill(const struct tr_engine *e, const struct tr_job *job, struct tr_job_view *v);
 void tr_view_key(struct tr_job_view *v, const struct tr_extra *x); /* which it borrows */
 void tr_view_body(struct tr_engine *e, struct tr_read *read, struct tr_job *job, int status);
@@ -845,6 +857,7 @@ void tr_meta_step(struct tr_engine *e);
 void tr_meta_io_done(struct tr_engine *e, struct tr_io *io);
 /* The checkpoint files have room for so many more (R26); if not, they are made to grow. */
 bool tr_meta_room(struct tr_engine *e, uint64_t more_jobs);
+bool tr_meta_policy_room(struct tr_engine *e, uint64_t more_bytes); /* the same for policies */
 TR_MUST_USE int tr_meta_write_now(struct tr_engine *e, bool checkpoint, uint32_t flags);
 uint64_t tr_meta_oldest(const struct tr_engine *e); /* batch that both checkpoints contain */
 void tr_meta_forget(struct tr_engine *e);           /* what is frozen, or on its way to the file */

@@ -79,10 +79,9 @@ static uint64_t room(const struct tr_meta *m)
     return m->ckpt_room[0] < m->ckpt_room[1] ? m->ckpt_room[0] : m->ckpt_room[1];
 }
 
-bool tr_meta_room(struct tr_engine *e, uint64_t more_jobs)
+static bool has_room(struct tr_engine *e, uint64_t need)
 {
     struct tr_meta *m = &e->meta;
-    uint64_t need = tr_checkpoint_bound(&e->state, more_jobs);
 
     if (need + e->config.checkpoint_slack / 2 > room(m) && !m->growing && !m->grow_failed) {
         uint64_t want = need + need / 4 + e->config.checkpoint_slack;
@@ -92,6 +91,16 @@ bool tr_meta_room(struct tr_engine *e, uint64_t more_jobs)
         grow_send(e);
     }
     return need <= room(m);
+}
+
+bool tr_meta_room(struct tr_engine *e, uint64_t more_jobs)
+{
+    return has_room(e, tr_checkpoint_bound(&e->state, more_jobs));
+}
+
+bool tr_meta_policy_room(struct tr_engine *e, uint64_t more_bytes)
+{
+    return has_room(e, tr_checkpoint_bound(&e->state, 0) + tr_checkpoint_policies(more_bytes));
 }
 
 static void grow_done(struct tr_engine *e)

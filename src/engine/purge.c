@@ -8,7 +8,8 @@
  * Jobs know their topic by its number: in their record, in the index, in the table of far jobs. So
  * the topic gets another number, and what is left under the old one belongs to nobody. One record
  * says so, hence it is true of all of them or of none, whatever crash comes (I23); what is pushed
- * later is pushed under the new number. Requests know the topic by its handle, which stays.
+ * later is pushed under the new number. Requests know the topic by its handle, which stays. A
+ * policy goes over to the new number, in the same batch.
  *
  * What is left is cleared away in slices, by ordinary kills in KILLSETs that gate nobody: jobs in
  * memory, the table of far jobs, then T of each group, or its blocks if T cannot be read. When the
@@ -58,9 +59,15 @@ enum tr_verdict tr_purge_execute(struct tr_engine *e, struct tr_req *r)
     if (t->jobs == 0) {
         return tr_engine_finish(e, r, TARRY_OK);
     }
-    err = tr_log_reserve(&e->log, TR_RECORD_HEAD_MAX, 1);
+    err = tr_log_reserve(&e->log, TR_RECORD_HEAD_MAX + tr_policies_log_bytes(t), 3);
     if (err == TARRY_OK) {
         err = tr_topics_heir(&e->state.topics, t, &heir);
+    }
+    if (err == TARRY_OK) {
+        err = tr_policies_inherit(e, t, heir);
+        if (err != TARRY_OK) {
+            tr_state_remove_topic(&e->state, heir);
+        }
     }
     if (err != TARRY_OK) {
         return err == TARRY_EFULL ? TR_STALL : tr_engine_finish(e, r, err);

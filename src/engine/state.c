@@ -8,7 +8,8 @@
  *     RELOG    its record again, changes included    no bit is ever set by it (R15, R17)
  *     KILLSET  dead                                  L[rid] = 0
  *     TOPIC    a number gets its name
- *     PURGE    a number loses its name: all that it has is dead, and is killed by and by
+ *     POLICY   all of a topic's policy, as bytes; nothing given: it has none any more
+ *     PURGE    a number loses its name and policy: all that it has is dead, and is killed by and by
  *
  * Replay. A checkpoint gives L, topics and the changes of altered jobs; the log gives the jobs
  * themselves. A slot whose live records were written again (RELOG) is freed, so a job that L knows
@@ -155,6 +156,7 @@ static void count(struct tr_state *s, struct tr_topic *t, uint64_t more)
 {
     tr_tally_keep(s, t);
     t->jobs += more;
+    tr_topic_note_listed(t);
 }
 
 struct tr_slot *tr_state_slot(const struct tr_state *s, uint32_t number)
@@ -202,6 +204,7 @@ static bool leave_far(struct tr_state *s, uint64_t rid, uint64_t batch)
     t = tr_topics_by_number(&s->topics, entry.topic);
     TR_CHECK(t != NULL);
     t->jobs -= s->recount;
+    tr_topic_note_listed(t);
     *(entry.dead ? &t->dead_far : &t->far) -= 1;
     *(entry.dead ? &t->totals->dead_far : &t->totals->far) -= 1;
     slot = tr_state_slot(s, entry.slot);
@@ -275,6 +278,7 @@ static int add_job(struct tr_state *s, const struct tr_record *rec, struct tr_jo
     (*job)->topic = t;
     (*job)->extra = extra;
     t->jobs += s->recount;
+    tr_topic_note_listed(t);
     set_all(*job, rec);
     return TARRY_OK;
 }
@@ -526,7 +530,7 @@ static int apply_topic(struct tr_state *s, const struct tr_record *rec)
     int err = TARRY_OK;
 
     if (t != NULL && (t->name_len != rec->name.len || memcmp(t->name, name, t->name_len) != 0)) {
-        if (t->jobs != 0) {
+        if (tr_topic_needed(t)) {
             return TARRY_EDAMAGED;
         }
         tr_topics_remove(&s->topics, t); /* all numbers had been used: an empty one's is, again */
@@ -544,6 +548,35 @@ static int apply_topic(struct tr_state *s, const struct tr_record *rec)
     return err;
 }
 
+static void set_policy(struct tr_state *s, struct tr_topic *t, struct tr_policy *copy,
+                       size_t row_bytes)
+{
+    if (s->freeze != NULL && !TR_MUTANT(POLICY_NOT_FROZEN)) {
+        tr_freeze_policy(s->freeze, t);
+    }
+    tr_topic_set_policy(t, copy, row_bytes);
+}
+
+static int apply_policy(struct tr_state *s, const struct tr_record *rec)
+{
+    struct tr_topic *t = tr_topics_by_number(&s->topics, rec->topic);
+    struct tr_policy *copy = NULL;
+    struct tr_policy p;
+    int err = tr_policy_decode(rec->body.at, rec->body.len, &p);
+
+    if (err != TARRY_OK || t == NULL || t->purged) {
+        return err != TARRY_OK ? err : TARRY_EDAMAGED;
+    }
+    if (p.given != 0 || TR_MUTANT(POLICY_KEEPS_TOPIC)) {
+        copy = tr_topics_copy_policy(&s->topics, &p);
+        if (copy == NULL) {
+            return TARRY_ENOMEM;
+        }
+    }
+    set_policy(s, t, copy, TR_CHECKPOINT_POLICY_HEAD + rec->body.len);
+    return TARRY_OK;
+}
+
 /* Its jobs count no more. They stay alive in L until they are killed one by one: whoever finds
  * them asks for their topic. */
 static int apply_purge(struct tr_state *s, const struct tr_record *rec)
@@ -555,6 +588,7 @@ static int apply_purge(struct tr_state *s, const struct tr_record *rec)
     }
     t->purged_no = s->freeze != NULL && !TR_MUTANT(PURGE_NOT_FROZEN) ? s->jobs.freeze_no : 0;
     tr_tally_purge(s, t);
+    set_policy(s, t, NULL, 0);
     tr_topics_purge(&s->topics, t);
     return TARRY_OK;
 }
@@ -660,6 +694,8 @@ int tr_state_apply(struct tr_state *s, const struct tr_record *rec, uint64_t bat
         return apply_relog(s, rec, batch, job);
     case TR_REC_TOPIC:
         return apply_topic(s, rec);
+    case TR_REC_POLICY:
+        return apply_policy(s, rec);
     case TR_REC_PURGE:
         return apply_purge(s, rec);
     default:

@@ -121,7 +121,7 @@ uint64_t tr_state_far_rid(const struct tr_state *s, uint64_t id);
 /* Ends a topic that nothing needs. */
 void tr_state_remove_topic(struct tr_state *s, struct tr_topic *t);
 
-/* Forgets topics that have neither jobs nor holds; for the end of a replay. */
+/* Forgets topics that nothing needs; for the end of a replay. */
 void tr_state_drop_empty_topics(struct tr_state *s);
 
 bool tr_state_ok(const struct tr_state *s);

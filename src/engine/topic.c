@@ -38,7 +38,8 @@
 
 void tr_topics_init(struct tr_topics *ts, struct tr_mem *mem)
 {
-    *ts = (struct tr_topics){.mem = mem, .next_number = 1, .near_max = UINT64_MAX / 2};
+    *ts = (struct tr_topics){
+        .mem = mem, .next_number = 1, .near_max = UINT64_MAX / 2, .none = tr_policy_default()};
     tr_list_init(&ts->all);
     tr_list_init(&ts->parked);
     ts->counting = &ts->parked;
@@ -50,8 +51,41 @@ void tr_topics_init(struct tr_topics *ts, struct tr_mem *mem)
     tr_map_init(&ts->by_handle, mem);
 }
 
+/* ---- policies ---- */
+
+const struct tr_policy *tr_topic_policy(const struct tr_topic *t)
+{
+    return t->policy != NULL ? t->policy : &t->of->none;
+}
+
+struct tr_policy *tr_topics_copy_policy(struct tr_topics *ts, const struct tr_policy *p)
+{
+    struct tr_policy *copy = tr_mem_alloc(ts->mem, sizeof *copy + p->deliver_len);
+
+    if (copy != NULL) {
+        *copy = *p;
+        if (p->deliver != NULL) {
+            copy->deliver = (const char *)(copy + 1);
+            memcpy(copy + 1, p->deliver, p->deliver_len);
+        }
+    }
+    return copy;
+}
+
+void tr_topic_set_policy(struct tr_topic *t, struct tr_policy *copy, size_t row_bytes)
+{
+    if (t->policy != NULL) {
+        tr_mem_free(t->of->mem, t->policy, sizeof *t->policy + t->policy->deliver_len);
+        t->of->policy_bytes -= t->policy_row;
+    }
+    t->policy = copy;
+    t->policy_row = copy != NULL ? (uint32_t)row_bytes : 0;
+    t->of->policy_bytes += t->policy_row;
+}
+
 static void topic_free(struct tr_topics *ts, struct tr_topic *t)
 {
+    tr_topic_set_policy(t, NULL, 0);
     for (unsigned h = 0; h < TR_HEAP_COUNT; h++) {
         tr_heap_fini(&t->heaps[h]);
     }
@@ -152,14 +186,32 @@ int tr_topics_add(struct tr_topics *ts, uint32_t number, const char *name, size_
     return TARRY_OK;
 }
 
-bool tr_topic_needed(const struct tr_topic *t)
+static bool has_hold(const struct tr_topic *t)
 {
     uint64_t holds = 0;
 
     for (unsigned k = 0; k < TR_HOLD_COUNT; k++) {
         holds += t->holds[k];
     }
-    return t->jobs != 0 || holds != 0 || t->wanted != 0;
+    return holds != 0;
+}
+
+bool tr_topic_needed(const struct tr_topic *t)
+{
+    return t->jobs != 0 || t->policy != NULL || has_hold(t) || t->wanted != 0;
+}
+
+static bool is_listed(const struct tr_topic *t)
+{
+    return !t->purged && (t->jobs != 0 || has_hold(t));
+}
+
+void tr_topic_note_listed(struct tr_topic *t)
+{
+    bool listed = is_listed(t);
+
+    t->of->listed += (uint64_t)listed - t->listed;
+    t->listed = listed;
 }
 
 /* It is not found by its name any more. */
@@ -194,6 +246,7 @@ void tr_topics_remove(struct tr_topics *ts, struct tr_topic *t)
         }
     }
     ts->purged -= t->purged;
+    TR_CHECK(!t->listed);
     TR_CHECK(tr_map_take(&ts->by_number, t->number) == t);
     tr_list_remove(&t->link);
     tr_list_remove(&t->dirty);
@@ -255,6 +308,7 @@ void tr_topics_purge(struct tr_topics *ts, struct tr_topic *t)
     t->totals = &ts->gone;
     t->purged = true;
     ts->purged++;
+    tr_topic_note_listed(t);
 }
 
 int tr_topics_heir(struct tr_topics *ts, struct tr_topic *t, struct tr_topic **heir)
@@ -286,6 +340,7 @@ void tr_topics_inherit(struct tr_topics *ts, struct tr_topic *t, struct tr_topic
     t->wanted = 0;
     t->waiting = 0;
     tr_list_splice(&heir->waiters, &t->waiters);
+    tr_topic_note_listed(heir);
 }
 
 /* Handles do not stand in order once a topic was purged. */
@@ -554,6 +609,7 @@ void tr_topic_hold(struct tr_topic *t, enum tr_hold kind)
 {
     t->holds[kind]++;
     t->totals->holds[kind]++;
+    tr_topic_note_listed(t);
 }
 
 void tr_topic_unhold(struct tr_topic *t, enum tr_hold kind)
@@ -561,6 +617,7 @@ void tr_topic_unhold(struct tr_topic *t, enum tr_hold kind)
     TR_CHECK(t->holds[kind] > 0);
     t->holds[kind]--;
     t->totals->holds[kind]--;
+    tr_topic_note_listed(t);
 }
 
 /* Puts the rest of the list into the heap. */
@@ -632,6 +689,8 @@ bool tr_topics_ok(const struct tr_topics *ts)
     struct tr_totals sum = {0};
     uint64_t with_ready = 0;
     uint64_t loans = 0;
+    uint64_t listed = 0;
+    uint64_t policy_bytes = 0;
     bool ok = true;
 
     for (const struct tr_list *n = ts->all.next; n != &ts->all; n = n->next) {
@@ -641,9 +700,12 @@ bool tr_topics_ok(const struct tr_topics *ts)
             ok = ok && heap_ok(t, h);
         }
         loans += loan_of(t);
+        policy_bytes += t->policy_row;
+        ok = ok && t->listed == is_listed(t) && !(t->purged && t->policy != NULL);
         if (t->purged) {
             continue;
         }
+        listed += t->listed;
         for (unsigned s = 0; s <= TR_DEAD; s++) {
             sum.count[s] += t->count[s];
         }
@@ -665,7 +727,8 @@ bool tr_topics_ok(const struct tr_topics *ts)
     for (unsigned k = 0; k < TR_HOLD_COUNT; k++) {
         ok = ok && sum.holds[k] == all->holds[k];
     }
-    return ok && with_ready == ts->with_ready_count && loans == ts->loans && sum.far == all->far &&
+    return ok && listed == ts->listed && policy_bytes == ts->policy_bytes &&
+           with_ready == ts->with_ready_count && loans == ts->loans && sum.far == all->far &&
            sum.dead_far == all->dead_far && sum.urgent == all->urgent &&
            sum.pushed <= all->pushed && sum.deleted <= all->deleted && sum.pauses <= all->pauses;
 }

@@ -4,8 +4,9 @@
 /*
  * Topics: names, numbers, counts, and the jobs of each by state. See topic.c.
  *
- * A topic exists while it has a job, a hold or a waiter; then it is gone, and its number is used
- * again only after all others were. It is durable (a TOPIC record) from its first job on.
+ * A topic exists while it has a job, a policy, a hold or a waiter; then it is gone, and its number
+ * is used again only after all others were. It is durable (a TOPIC record) from its first job or
+ * policy on.
  */
 
 #include "base/heap.h"
@@ -16,6 +17,7 @@
 #include "engine/job.h"
 #include "engine/wheel.h"
 #include "port/request.h"
+#include "rules/policy.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -48,11 +50,15 @@ struct tr_topic {
     uint32_t handle; /* and in requests: the number that it had before its first purge */
     uint32_t name_len;
     bool purged; /* what it had is dead, though not all of it is cleared away; it has no name */
-    uint32_t purged_no; /* checkpoint that was in the making when that happened, or 0 */
-    bool logged;        /* the log or a checkpoint has its name */
-    uint64_t jobs;      /* alive, dead and far ones too */
-    uint64_t dead;      /* of those */
-    uint64_t jobs_then; /* the same when checkpoint `freeze_no` was begun */
+    uint32_t purged_no;       /* checkpoint that was in the making when that happened, or 0 */
+    bool logged;              /* the log or a checkpoint has its name */
+    bool listed;              /* it has a job or a hold, not only a policy */
+    struct tr_policy *policy; /* its own, the text that it names behind it; NULL: the default */
+    uint32_t policy_row;      /* bytes of it in a checkpoint */
+    uint32_t policy_no;       /* checkpoint in the making that has dealt with it */
+    uint64_t jobs;            /* alive, dead and far ones too */
+    uint64_t dead;            /* of those */
+    uint64_t jobs_then;       /* the same when checkpoint `freeze_no` was begun */
     uint64_t dead_then;
     uint32_t freeze_no;
     uint32_t row;           /* of cells, or 0: none yet; see tally.c */
@@ -116,7 +122,10 @@ struct tr_topics {
     struct tr_map by_name;   /* by a 64-bit hash of the name; equal hashes form a chain */
     struct tr_map by_handle; /* where that is not the number */
     uint64_t count;
-    uint64_t purged; /* of these */
+    uint64_t purged;       /* of these */
+    uint64_t listed;       /* of those that are not, with a job or a hold */
+    uint64_t policy_bytes; /* rows of all policies */
+    struct tr_policy none; /* of those that have none of their own */
     uint32_t next_number;
     struct tr_totals totals; /* of those that are not purged, */
     struct tr_totals gone;   /* and of those that are */
@@ -133,8 +142,18 @@ uint32_t tr_topics_free_number(struct tr_topics *ts);
 TR_MUST_USE int tr_topics_add(struct tr_topics *ts, uint32_t number, const char *name, size_t len,
                               struct tr_topic **topic);
 
-/* Does anything keep the topic: a job, a hold, somebody who waits? */
+/* Does anything keep the topic: a job, a policy, a hold, somebody who waits? */
 bool tr_topic_needed(const struct tr_topic *t);
+
+/* Its policy, never NULL. */
+const struct tr_policy *tr_topic_policy(const struct tr_topic *t);
+
+/* A copy of a policy, with its text, for tr_topic_set_policy, which takes it. NULL: no memory. */
+TR_MUST_USE struct tr_policy *tr_topics_copy_policy(struct tr_topics *ts,
+                                                    const struct tr_policy *p);
+void tr_topic_set_policy(struct tr_topic *t, struct tr_policy *copy, size_t row_bytes);
+
+void tr_topic_note_listed(struct tr_topic *t); /* its jobs or holds have changed */
 
 /* Ends a topic that nothing needs. */
 void tr_topics_remove(struct tr_topics *ts, struct tr_topic *topic);

@@ -132,7 +132,7 @@ static enum tr_verdict peek_first(struct tr_engine *e, struct tr_req *r)
     return show(e, r, job);
 }
 
-static enum tr_verdict stat_topic(struct tr_engine *e, struct tr_req *r)
+enum tr_verdict tr_view_topic(struct tr_engine *e, struct tr_req *r)
 {
     struct tr_topic *t = tr_topics_by_handle(&e->state.topics, r->topic);
     uint64_t overdue;
@@ -155,7 +155,9 @@ static enum tr_verdict stat_topic(struct tr_engine *e, struct tr_req *r)
                                          .deleted = t->deleted,
                                          .waiting = t->waiting,
                                          .pauses = t->pauses,
-                                         .pause_us = t->pause_us};
+                                         .pause_us = t->pause_us,
+                                         .listed = t->listed,
+                                         .policy = tr_topic_policy(t)};
     memcpy(r->out.stat.holds, t->holds, sizeof t->holds);
     if (t->pause.armed && t->pause.at_us > e->now.boot_us) {
         r->out.stat.pause_left_us = t->pause.at_us - e->now.boot_us;
@@ -183,7 +185,7 @@ static enum tr_verdict stat_all(struct tr_engine *e, struct tr_req *r)
                                          .waiting = e->wait_count,
                                          .pauses = all->pauses};
     memcpy(r->out.stat.holds, all->holds, sizeof all->holds);
-    r->out.number = e->state.topics.count - e->state.topics.purged;
+    r->out.number = e->state.topics.listed;
     return tr_engine_finish(e, r, TARRY_OK);
 }
 
@@ -195,6 +197,7 @@ static enum tr_verdict answer_topic(struct tr_engine *e, struct tr_req *r, struc
     r->out.topic = t->handle;
     r->out.name = t->name;
     r->out.name_len = t->name_len;
+    r->out.stat.listed = t->listed;
     return tr_engine_finish(e, r, TARRY_OK);
 }
 
@@ -241,7 +244,7 @@ enum tr_verdict tr_view_execute(struct tr_engine *e, struct tr_req *r)
     case TR_OP_PEEK_FIRST:
         return peek_first(e, r);
     case TR_OP_STAT_TOPIC:
-        return stat_topic(e, r);
+        return tr_view_topic(e, r);
     case TR_OP_STAT:
         return stat_all(e, r);
     case TR_OP_HOLD_TOPIC:
@@ -255,7 +258,6 @@ enum tr_verdict tr_view_execute(struct tr_engine *e, struct tr_req *r)
         return answer_topic(e, r, tr_topics_find(ts, r->name, r->name_len));
     case TR_OP_NEXT_TOPIC:
         return answer_topic(e, r, tr_topics_after(ts, r->topic));
-    case TR_OP_POLICY:
     case TR_OP_HISTORY:
     case TR_OP_ADVANCE:
     case TR_OP_BACKUP:

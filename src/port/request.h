@@ -42,12 +42,13 @@ enum tr_op {
     TR_OP_PEEK_FIRST, /* topic, state (ready, delayed or dead), order -> job with body */
     TR_OP_STAT_JOB,   /* id -> job without body, name of its topic */
     TR_OP_STAT_TOPIC, /* topic -> stat, name */
-    TR_OP_STAT,       /* -> total */
+    TR_OP_STAT,       /* -> total; number: topics that are listed */
     TR_OP_FORECAST,   /* topic (0: all), from_us, until_us, step_us -> forecast */
     TR_OP_HOLD_TOPIC, /* name, hold -> topic: makes it if need be, keeps it while held */
-    TR_OP_FIND_TOPIC, /* name -> topic; TARRY_ENOTFOUND when there is none */
+    TR_OP_FIND_TOPIC, /* name -> topic, stat.listed; TARRY_ENOTFOUND when there is none */
     TR_OP_DROP_TOPIC, /* topic, hold: undoes one HOLD_TOPIC */
-    TR_OP_NEXT_TOPIC, /* topic: the next one by number after it (0: the first) -> topic, name */
+    TR_OP_NEXT_TOPIC, /* topic: the next one by number after it (0: the first) -> topic, name,
+                         stat.listed */
     TR_OP_CLOSE,      /* holder: is gone; what it holds is ready again */
     TR_OP_BULK,       /* topic, filter, bulk, shift_us, count, dry_run, cursor -> number, passed,
                          cursor */

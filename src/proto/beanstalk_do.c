@@ -301,8 +301,13 @@ static void stat_topic(struct tr_bs_session *s)
 /* The topic was looked up by its name: on with it, by its number. */
 static void found_done(struct tr_bs_session *s)
 {
-    if (s->req.out.status != TARRY_OK) {
-        tr_bs_say_error(s, s->req.out.status);
+    int status = s->req.out.status;
+
+    if (status == TARRY_OK && !s->req.out.stat.listed) {
+        status = TARRY_ENOTFOUND; /* it has only a policy, which is nothing here */
+    }
+    if (status != TARRY_OK) {
+        tr_bs_say_error(s, status);
         return;
     }
     s->req.topic = s->req.out.topic;
@@ -360,7 +365,9 @@ static void list_all(struct tr_bs_session *s)
 static void list_all_done(struct tr_bs_session *s)
 {
     if (s->req.out.status == TARRY_OK) {
-        add_to_list(s);
+        if (s->req.out.stat.listed) {
+            add_to_list(s);
+        }
         s->req.topic = s->req.out.topic;
         s->next = list_all;
     } else if (s->req.out.status == TARRY_ENOTFOUND) { /* that was the last one */

@@ -7,17 +7,22 @@
  * All in integers: the factor is in hundredths, so each step is the delay before times a whole
  * number over 100, rounded down. Finer factors are refused. They would also make the way to max
  * long: with 1.01 it is 2,900 steps at most, a few microseconds.
+ *
+ * As bytes: varint count, then so many varints, us; or, if it is 0, varints base, max (us), factor
+ * (hundredths) and jitter (thousandths).
  */
 
 #include "rules/backoff.h"
 
+#include "base/bytes.h"
 #include "base/err.h"
 #include "base/rng.h"
 #include "base/text.h"
+#include "port/request.h"
 #include "rules/decimal.h"
 #include "rules/duration.h"
 
-#include <stdbool.h>
+#include <assert.h>
 #include <string.h>
 
 enum { FACTOR_PLACES = 2, FACTOR_ONE = 100, FACTOR_MAX = 1000 * FACTOR_ONE };
@@ -181,6 +186,65 @@ void tr_backoff_print(char out[TR_BACKOFF_TEXT], const struct tr_backoff *b)
         tr_decimal_print(jitter, b->jitter_thousandths, JITTER_PLACES);
         tr_text(out, TR_BACKOFF_TEXT, "exp(%s,%s,%s,%s)", base, factor, max, jitter);
     }
+}
+
+static_assert((TR_BACKOFF_LIST_MAX + 1) * TR_VARINT_MAX <= TR_BACKOFF_BYTES, "any list fits");
+
+bool tr_backoff_ok(const struct tr_backoff *b)
+{
+    for (unsigned i = 0; i < b->count && b->count <= TR_BACKOFF_LIST_MAX; i++) {
+        if (b->list_us[i] > TR_DELAY_MAX_US) {
+            return false;
+        }
+    }
+    if (b->count != 0) {
+        return b->count <= TR_BACKOFF_LIST_MAX;
+    }
+    return b->base_us <= b->max_us && b->max_us <= TR_DELAY_MAX_US &&
+           b->factor_hundredths >= FACTOR_ONE && b->factor_hundredths <= FACTOR_MAX &&
+           b->jitter_thousandths <= JITTER_ONE;
+}
+
+size_t tr_backoff_encode(uint8_t *out, const struct tr_backoff *b)
+{
+    size_t len = tr_put_varint(out, b->count);
+
+    TR_CHECK(b->count <= TR_BACKOFF_LIST_MAX);
+    for (unsigned i = 0; i < b->count; i++) {
+        len += tr_put_varint(out + len, b->list_us[i]);
+    }
+    if (b->count == 0) {
+        len += tr_put_varint(out + len, b->base_us);
+        len += tr_put_varint(out + len, b->max_us);
+        len += tr_put_varint(out + len, b->factor_hundredths);
+        len += tr_put_varint(out + len, b->jitter_thousandths);
+    }
+    return len;
+}
+
+static uint32_t read_u32(struct tr_reader *r)
+{
+    uint64_t v = tr_read_varint(r);
+
+    r->bad |= v > UINT32_MAX;
+    return (uint32_t)v;
+}
+
+int tr_backoff_decode(const uint8_t *p, size_t len, struct tr_backoff *b)
+{
+    struct tr_reader r = tr_reader_of(p, len);
+
+    *b = (struct tr_backoff){.count = read_u32(&r)};
+    for (unsigned i = 0; i < b->count && i < TR_BACKOFF_LIST_MAX; i++) {
+        b->list_us[i] = tr_read_varint(&r);
+    }
+    if (b->count == 0) {
+        b->base_us = tr_read_varint(&r);
+        b->max_us = tr_read_varint(&r);
+        b->factor_hundredths = read_u32(&r);
+        b->jitter_thousandths = read_u32(&r);
+    }
+    return !r.bad && tr_reader_left(&r) == 0 && tr_backoff_ok(b) ? TARRY_OK : TARRY_EDAMAGED;
 }
 
 /* a * num / den, rounded down, where only the result must fit. num and den are small. */

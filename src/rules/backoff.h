@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -36,6 +37,15 @@ TR_MUST_USE int tr_backoff_read(const char *text, size_t len, struct tr_backoff 
 
 /* Exact, and read back as the same. */
 void tr_backoff_print(char out[TR_BACKOFF_TEXT], const struct tr_backoff *b);
+
+/* As bytes, for records; out has room for TR_BACKOFF_BYTES. Gives the length. Read back from all of
+ * p. TARRY_EDAMAGED: that is none. */
+enum { TR_BACKOFF_BYTES = 400 };
+size_t tr_backoff_encode(uint8_t *out, const struct tr_backoff *b);
+TR_MUST_USE int tr_backoff_decode(const uint8_t *p, size_t len, struct tr_backoff *b);
+
+/* Is it one that could have been read from a text? */
+bool tr_backoff_ok(const struct tr_backoff *b);
 
 /* After attempt n, counted from 1. The jitter is chosen by `random`, any number, and only adds. */
 uint64_t tr_backoff_delay(const struct tr_backoff *b, uint32_t attempt, uint64_t random);

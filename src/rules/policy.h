@@ -48,8 +48,8 @@ enum tr_history { TR_HISTORY_OFF, TR_HISTORY_BRIEF, TR_HISTORY_FULL };
 enum tr_paused { TR_PAUSED_IN = 1, TR_PAUSED_OUT = 2 };
 
 enum {
-    TR_POLICY_RETRIES = 16,       /* over HTTP; over beanstalk there is no end */
-    TR_POLICY_DELIVER_MAX = 8192, /* bytes */
+    TR_POLICY_RETRIES_DEFAULT = 16, /* over HTTP; over beanstalk there is no end */
+    TR_POLICY_DELIVER_MAX = 6144,   /* bytes: with all else a policy fits a page of a checkpoint */
 };
 
 #define TR_POLICY_TTR_US UINT64_C(60000000)
@@ -82,6 +82,9 @@ struct tr_policy tr_policy_default(void);
 
 /* Those fields of `to` are as in `from` from now on, given there or not. */
 void tr_policy_change(struct tr_policy *to, const struct tr_policy *from, unsigned fields);
+
+/* Is each field within its limits? */
+bool tr_policy_ok(const struct tr_policy *p);
 
 /*
  * What is given, as bytes: for the log and the checkpoint. out has room for TR_POLICY_BYTES_MAX;

@@ -198,6 +198,13 @@ static void on_done(struct tr_req *r)
         assert_true(r->out.job.body_len <= RIG_BODY_MAX);
         memcpy(a->body, r->out.job.body, r->out.job.body_len);
     }
+    if (r->out.stat.policy != NULL) {
+        a->rig->policy = *r->out.stat.policy;
+        if (a->rig->policy.deliver != NULL) {
+            memcpy(a->rig->policy_text, a->rig->policy.deliver, a->rig->policy.deliver_len);
+            a->rig->policy.deliver = a->rig->policy_text;
+        }
+    }
     for (unsigned i = 0; i < r->out.forecast.count; i++) {
         assert_true(i < RIG_COUNTS_MAX);
         a->counts[i] = r->out.forecast.counts[i];

@@ -9,6 +9,7 @@
  */
 
 #include "engine/engine.h"
+#include "rules/policy.h"
 #include "sim/sim_disk.h"
 
 #include <stdbool.h>
@@ -38,8 +39,10 @@ struct rig {
     unsigned durable_calls;
     uint64_t closed;
     unsigned closed_calls;
-    unsigned notes[4];       /* by enum tr_notice */
-    char note[RIG_NOTE_MAX]; /* the last one that was not INFO */
+    struct tr_policy policy;                 /* the last one that was told, */
+    char policy_text[TR_POLICY_DELIVER_MAX]; /* and its text */
+    unsigned notes[4];                       /* by enum tr_notice */
+    char note[RIG_NOTE_MAX];                 /* the last one that was not INFO */
 };
 
 /* A request and its answer. It stays where it is from rig_submit until it is done. */

@@ -32,6 +32,24 @@ static void add_topic(struct tr_state *s, uint32_t number)
     t->next_dead_seq = 100 + number; /* its dead may be gone: the count goes on */
 }
 
+static void set_policy(struct tr_state *s, uint32_t number, struct tr_rng *rng)
+{
+    static const char text[TR_POLICY_DELIVER_MAX] = "somewhere";
+    struct tr_policy any = tr_policy_default();
+    struct tr_policy p = tr_policy_default();
+    uint8_t bytes[TR_POLICY_BYTES_MAX];
+    struct tr_record rec = {.type = TR_REC_POLICY, .topic = number, .body = {bytes, 0}};
+    struct tr_job *none;
+
+    any.given = TR_POLICY_BIT(TTR) | TR_POLICY_BIT(DELIVER);
+    any.ttr_us = 1 + tr_rng_below(rng, 1000);
+    any.deliver = text;
+    any.deliver_len = (size_t)tr_rng_below(rng, sizeof text);
+    tr_policy_change(&p, &any, (unsigned)tr_rng_next(rng) & TR_POLICY_ALL);
+    rec.body.len = tr_policy_encode(bytes, &p);
+    assert_int_equal(tr_state_apply(s, &rec, 1, &none), TARRY_OK);
+}
+
 static struct tr_job *push(struct tr_state *s, uint64_t rid, uint32_t topic)
 {
     struct tr_record rec = {.type = TR_REC_PUSH,
@@ -55,6 +73,9 @@ static void furnish(struct tr_state *s, struct tr_mem *mem, unsigned jobs)
     tr_state_init(s, mem);
     for (uint32_t t = 1; t <= 40; t++) {
         add_topic(s, t);
+        if (t % 4 == 0) {
+            set_policy(s, t, &rng);
+        }
     }
     for (unsigned i = 0; i < jobs; i++) {
         struct tr_job *job;
@@ -119,6 +140,17 @@ static void reload(const struct tr_pages *p, const struct tr_state *from, struct
     free(bytes);
 }
 
+static void check_same_policy(const struct tr_topic *a, const struct tr_topic *b)
+{
+    uint8_t x[TR_POLICY_BYTES_MAX];
+    uint8_t y[TR_POLICY_BYTES_MAX];
+    size_t len = tr_policy_encode(x, tr_topic_policy(a));
+
+    assert_int_equal(a->policy == NULL, b->policy == NULL);
+    assert_int_equal(tr_policy_encode(y, tr_topic_policy(b)), len);
+    assert_memory_equal(x, y, len);
+}
+
 static void check_same(const struct tr_state *a, const struct tr_state *b)
 {
     const struct tr_job *job;
@@ -132,6 +164,8 @@ static void check_same(const struct tr_state *a, const struct tr_state *b)
     for (uint32_t number = 1; number <= a->topics.count; number++) {
         assert_int_equal(tr_topics_by_number(&a->topics, number)->next_dead_seq,
                          tr_topics_by_number(&b->topics, number)->next_dead_seq);
+        check_same_policy(tr_topics_by_number(&a->topics, number),
+                          tr_topics_by_number(&b->topics, number));
     }
     while ((job = tr_jobs_next(&a->jobs, &at)) != NULL) {
         const struct tr_job *twin = tr_jobs_by_rid(&b->jobs, job->rid);
@@ -204,7 +238,9 @@ static void change(struct tr_state *s, struct tr_rng *rng)
     struct tr_job *same;
     struct tr_kill kill;
 
-    if (t != NULL && !tr_topic_needed(t)) {
+    if (t != NULL && tr_rng_below(rng, 3) == 0) {
+        set_policy(s, t->number, rng);
+    } else if (t != NULL && !tr_topic_needed(t)) {
         tr_state_remove_topic(s, t);
     }
     if (job == NULL) {

@@ -176,7 +176,7 @@ static void test_state_dead_order_goes_on(void **state)
 static void test_state_unknown_records(void **state)
 {
     struct bench b;
-    struct tr_record rec = {.type = TR_REC_POLICY, .topic = 1};
+    struct tr_record rec = {.type = TR_REC_SCHED, .topic = 1};
     struct tr_job *job;
 
     (void)state;

@@ -1,0 +1,132 @@
+/*
+ * Policies of topics.
+ *
+ *     TR_OP_POLICY --> what is given now, changed --> POLICY record, all of it --> topic->policy
+ *
+ * A record has the whole policy, so that the newest one is right whatever came before, and the
+ * checkpoint has it as the same bytes. A topic without one has no memory for it; what is set back
+ * to its default leaves nothing behind, and the topic may go.
+ *
+ * A purge gives the topic another number. In the same batch the new number gets its name and the
+ * policy, so a crash leaves all of it or nothing.
+ */
+
+#include "base/err.h"
+#include "base/mutant.h"
+#include "engine/inner.h"
+
+#include <string.h>
+
+static int apply(struct tr_engine *e, struct tr_topic *t, struct tr_record *rec)
+{
+    struct tr_job *none;
+
+    rec->type = TR_REC_POLICY;
+    rec->topic = t->number;
+    return tr_state_apply(&e->state, rec, e->log.open.no, &none);
+}
+
+static void log_it(struct tr_engine *e, struct tr_topic *t, const struct tr_record *rec)
+{
+    tr_change_log_topic(e, t);
+    tr_log_append(&e->log, rec, tr_engine_base(e), true);
+    tr_engine_touch_log(e);
+}
+
+/* ---- a change ---- */
+
+/* What has to be there for a policy of so many bytes. TARRY_EFULL: not yet. */
+static int make_room(struct tr_engine *e, const struct tr_topic *t, size_t len)
+{
+    size_t row = TR_CHECKPOINT_POLICY_HEAD + len;
+
+    if (row > t->policy_row) {
+        if (!tr_mem_room(e->mem, sizeof(struct tr_policy) + len)) {
+            return TARRY_ENOMEM;
+        }
+        if (!tr_meta_policy_room(e, row)) {
+            e->refusing = true;
+            return tr_space_hope(e) ? TARRY_EFULL : TARRY_ENOSPC;
+        }
+    }
+    return tr_log_reserve(&e->log, len + (size_t)2 * TR_RECORD_HEAD_MAX, 2);
+}
+
+static int change(struct tr_engine *e, struct tr_topic *t, const struct tr_req *r)
+{
+    struct tr_policy next = *tr_topic_policy(t);
+    uint8_t bytes[TR_POLICY_BYTES_MAX];
+    uint8_t now[TR_POLICY_BYTES_MAX];
+    struct tr_record rec = {.body = {bytes, 0}};
+    size_t now_len = tr_policy_encode(now, &next);
+    int err;
+
+    if (r->policy == NULL || (r->fields & ~TR_POLICY_ALL) != 0) {
+        return TARRY_EINVAL;
+    }
+    tr_policy_change(&next, r->policy, r->fields);
+    if (!tr_policy_ok(&next)) {
+        return TARRY_EINVAL;
+    }
+    rec.body.len = tr_policy_encode(bytes, &next);
+    if (rec.body.len == now_len && memcmp(bytes, now, now_len) == 0) {
+        return TARRY_OK;
+    }
+    err = make_room(e, t, rec.body.len);
+    if (err == TARRY_OK) {
+        err = apply(e, t, &rec);
+    }
+    if (err == TARRY_OK) {
+        log_it(e, t, &rec);
+    }
+    return err;
+}
+
+enum tr_verdict tr_policies_execute(struct tr_engine *e, struct tr_req *r)
+{
+    struct tr_topic *t = tr_topics_by_handle(&e->state.topics, r->topic);
+    uint32_t handle = r->topic;
+    enum tr_verdict verdict;
+    int err;
+
+    if (t == NULL) {
+        return tr_engine_finish(e, r, TARRY_ENOTFOUND);
+    }
+    if (t->parked && !tr_park_counted(e)) {
+        return TR_STALL; /* what the answer needs comes first: then it cannot fail any more */
+    }
+    err = change(e, t, r);
+    if (err != TARRY_OK) {
+        return err == TARRY_EFULL ? TR_STALL : tr_engine_finish(e, r, err);
+    }
+    verdict = tr_view_topic(e, r);
+    t = tr_topics_by_handle(&e->state.topics, handle); /* `done` may have let it go */
+    if (t != NULL) {
+        tr_change_drop_topic(e, t);
+    }
+    return verdict;
+}
+
+/* ---- a purge ---- */
+
+size_t tr_policies_log_bytes(const struct tr_topic *t)
+{
+    return t->policy != NULL ? t->policy_row + (size_t)2 * TR_RECORD_HEAD_MAX : 0;
+}
+
+int tr_policies_inherit(struct tr_engine *e, const struct tr_topic *t, struct tr_topic *heir)
+{
+    uint8_t bytes[TR_POLICY_BYTES_MAX];
+    struct tr_record rec = {.body = {bytes, 0}};
+    int err;
+
+    if (t->policy == NULL) {
+        return TARRY_OK;
+    }
+    rec.body.len = tr_policy_encode(bytes, t->policy);
+    err = apply(e, heir, &rec);
+    if (err == TARRY_OK && !TR_MUTANT(POLICY_LOST_IN_PURGE)) {
+        log_it(e, heir, &rec);
+    }
+    return err;
+}

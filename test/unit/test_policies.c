@@ -1,0 +1,296 @@
+/* Policies of topics in the engine: kept over restarts, checkpoints and purges. */
+
+#include "base/err.h"
+#include "test/unit/rig.h"
+#include "test/unit/wire.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define HOUR (3600 * RIG_SECOND)
+
+static int set(struct rig *rig, uint32_t t, const struct tr_policy *p, unsigned fields)
+{
+    struct ask a = rig_ask(TR_OP_POLICY);
+
+    a.req.topic = t;
+    a.req.policy = p;
+    a.req.fields = fields;
+    return rig_do(rig, &a);
+}
+
+/* A ttr of so many seconds, and a text. */
+static void set_ttr(struct rig *rig, uint32_t t, uint64_t seconds)
+{
+    struct tr_policy p = tr_policy_default();
+
+    p.given = TR_POLICY_BIT(TTR) | TR_POLICY_BIT(DELIVER);
+    p.ttr_us = seconds * RIG_SECOND;
+    p.deliver = "{\"type\":\"webhook\"}";
+    p.deliver_len = strlen(p.deliver);
+    assert_int_equal(set(rig, t, &p, p.given), TARRY_OK);
+    assert_int_equal(rig->policy.ttr_us, seconds * RIG_SECOND);
+}
+
+static int find(struct rig *rig, const char *name, uint32_t *t)
+{
+    struct ask a = rig_ask(TR_OP_FIND_TOPIC);
+    int err;
+
+    a.req.name = name;
+    a.req.name_len = strlen(name);
+    err = rig_do(rig, &a);
+    *t = a.req.out.topic;
+    return err;
+}
+
+static void drop(struct rig *rig, uint32_t t)
+{
+    struct ask a = rig_ask(TR_OP_DROP_TOPIC);
+
+    a.req.topic = t;
+    a.req.hold = TR_HOLD_USE;
+    assert_int_equal(rig_do(rig, &a), TARRY_OK);
+}
+
+static void purge(struct rig *rig, uint32_t t)
+{
+    struct ask a = rig_ask(TR_OP_PURGE);
+
+    a.req.topic = t;
+    assert_int_equal(rig_do(rig, &a), TARRY_OK);
+}
+
+static void assert_ttr(struct rig *rig, const char *name, uint64_t seconds)
+{
+    uint32_t t;
+
+    assert_int_equal(find(rig, name, &t), TARRY_OK);
+    (void)rig_stat(rig, t);
+    assert_int_equal(rig->policy.given, TR_POLICY_BIT(TTR) | TR_POLICY_BIT(DELIVER));
+    assert_int_equal(rig->policy.ttr_us, seconds * RIG_SECOND);
+    assert_int_equal(rig->policy.deliver_len, 18);
+    assert_memory_equal(rig->policy.deliver, "{\"type\":\"webhook\"}", 18);
+}
+
+static void test_policies_default(void **state)
+{
+    struct rig rig;
+
+    (void)state;
+    rig_init(&rig);
+    rig_open(&rig);
+    assert_true(rig_stat(&rig, rig_hold(&rig, "t")).listed);
+    assert_int_equal(rig.policy.given, 0);
+    assert_int_equal(rig.policy.ttr_us, TR_POLICY_TTR_US);
+    rig_fini(&rig);
+}
+
+static void test_policies_survive(void **state)
+{
+    struct rig rig;
+    uint32_t t;
+
+    (void)state;
+    rig_init(&rig);
+    rig_open(&rig);
+    t = rig_hold(&rig, "t");
+    set_ttr(&rig, t, 5);
+    rig_power_cut(&rig); /* from the log */
+    rig_open(&rig);
+    assert_ttr(&rig, "t", 5);
+    rig_close(&rig); /* from the checkpoint */
+    rig_open(&rig);
+    assert_ttr(&rig, "t", 5);
+    assert_int_equal(find(&rig, "t", &t), TARRY_OK);
+    set_ttr(&rig, t, 6);
+    rig_kill(&rig);
+    rig_open(&rig);
+    assert_ttr(&rig, "t", 6);
+    rig_pass(&rig, 2 * rig.config.checkpoint_us); /* its slot may be used again by now */
+    rig_power_cut(&rig);
+    rig_open(&rig);
+    assert_ttr(&rig, "t", 6);
+    rig_fini(&rig);
+}
+
+/* It is there, but beanstalk does not see it. */
+static void test_policies_keep_a_topic(void **state)
+{
+    struct tr_policy none = tr_policy_default();
+    struct rig rig;
+    uint32_t t;
+
+    (void)state;
+    rig_init(&rig);
+    rig_open(&rig);
+    t = rig_hold(&rig, "t");
+    set_ttr(&rig, t, 5);
+    drop(&rig, t);
+    assert_int_equal(find(&rig, "t", &t), TARRY_OK);
+    assert_false(rig_stat(&rig, t).listed);
+
+    uint64_t id = rig_push(&rig, t, 0);
+
+    assert_true(rig_stat(&rig, t).listed);
+    rig_power_cut(&rig);
+    rig_open(&rig);
+    assert_int_equal(find(&rig, "t", &t), TARRY_OK);
+    assert_true(rig_stat(&rig, t).listed);
+    assert_int_equal(rig_with(&rig, TR_OP_DELETE, id, 0), TARRY_OK);
+    assert_false(rig_stat(&rig, t).listed);
+    assert_int_equal(set(&rig, t, &none, TR_POLICY_BIT(TTR)), TARRY_OK);
+    assert_int_equal(rig.policy.given, TR_POLICY_BIT(DELIVER));
+    assert_int_equal(set(&rig, t, &none, TR_POLICY_BIT(DELIVER)), TARRY_OK);
+    assert_int_equal(rig.policy.given, 0);
+    assert_int_equal(find(&rig, "t", &t), TARRY_ENOTFOUND);
+    rig_power_cut(&rig);
+    rig_open(&rig);
+    assert_int_equal(find(&rig, "t", &t), TARRY_ENOTFOUND);
+    rig_fini(&rig);
+}
+
+static void test_policies_purge(void **state)
+{
+    struct rig rig;
+    uint32_t t;
+
+    (void)state;
+    rig_init(&rig);
+    rig_open(&rig);
+    t = rig_hold(&rig, "t");
+    set_ttr(&rig, t, 5);
+    (void)rig_push(&rig, t, HOUR);
+    purge(&rig, t);
+    assert_ttr(&rig, "t", 5);
+    (void)rig_push(&rig, t, HOUR);
+    purge(&rig, t);
+    rig_power_cut(&rig);
+    rig_open(&rig);
+    assert_ttr(&rig, "t", 5);
+    rig_close(&rig);
+    rig_open(&rig);
+    assert_ttr(&rig, "t", 5);
+    rig_fini(&rig);
+}
+
+static void test_policies_refused(void **state)
+{
+    struct tr_policy p = tr_policy_default();
+    struct rig rig;
+    uint32_t t;
+
+    (void)state;
+    rig_init(&rig);
+    rig_open(&rig);
+    t = rig_hold(&rig, "t");
+    p.given = TR_POLICY_BIT(TTR);
+    p.ttr_us = 0;
+    assert_int_equal(set(&rig, t, &p, p.given), TARRY_EINVAL);
+    assert_int_equal(set(&rig, t, NULL, p.given), TARRY_EINVAL);
+    p.ttr_us = 1;
+    assert_int_equal(set(&rig, t, &p, TR_POLICY_ALL + 1), TARRY_EINVAL);
+    assert_int_equal(set(&rig, t + 1, &p, p.given), TARRY_ENOTFOUND);
+    assert_int_equal(set(&rig, t, &p, 0), TARRY_OK); /* nothing is named: nothing changes */
+    assert_int_equal(rig.policy.given, 0);
+    rig_fini(&rig);
+}
+
+/* Whichever allocation fails: all of it, or nothing. */
+static void test_policies_without_memory(void **state)
+{
+    (void)state;
+    for (uint64_t n = 1;; n++) {
+        struct tr_policy p = tr_policy_default();
+        struct rig rig;
+        uint32_t t;
+        bool reached;
+        int err;
+
+        rig_init(&rig);
+        rig_open(&rig);
+        t = rig_hold(&rig, "t");
+        set_ttr(&rig, t, 5);
+        (void)rig_push(&rig, t, 0);
+        p.given = TR_POLICY_BIT(TTR);
+        p.ttr_us = 6 * RIG_SECOND;
+        rig.mem.fail_at = rig.mem.calls + n;
+        if (n % 2 == 0) {
+            struct ask a = rig_ask(TR_OP_PURGE);
+
+            rig.mem.fail_at = rig.mem.calls + n / 2;
+            a.req.topic = t;
+            err = rig_do(&rig, &a);
+        } else {
+            rig.mem.fail_at = rig.mem.calls + n / 2 + 1;
+            err = set(&rig, t, &p, p.given);
+        }
+        reached = rig.mem.calls >= rig.mem.fail_at;
+        rig.mem.fail_at = 0;
+        assert_true(err == TARRY_OK || (err == TARRY_ENOMEM && reached));
+        assert_ttr(&rig, "t", n % 2 != 0 && err == TARRY_OK ? 6 : 5);
+        assert_int_equal(rig_stat(&rig, t).ready, n % 2 == 0 && err == TARRY_OK ? 0 : 1);
+        assert_true(tr_engine_ok(rig.e));
+        rig_power_cut(&rig);
+        rig_open(&rig);
+        assert_ttr(&rig, "t", n % 2 != 0 && err == TARRY_OK ? 6 : 5);
+        rig_fini(&rig);
+        if (!reached && n > 20) {
+            break;
+        }
+        assert_true(n < 200);
+    }
+}
+
+static bool heard(struct wire *w, const char *line, const char *reply)
+{
+    bool same;
+
+    wire_send(w, 0, line, strlen(line));
+    wire_settle(w);
+    same = w->clients[0].got_len == strlen(reply) &&
+           memcmp(w->clients[0].got, reply, strlen(reply)) == 0;
+    wire_drop(w, 0, w->clients[0].got_len);
+    return same;
+}
+
+static void test_policies_beanstalk_does_not_list(void **state)
+{
+    struct wire w;
+    uint32_t t;
+
+    (void)state;
+    wire_init(&w);
+    wire_open(&w);
+    t = rig_hold(&w.rig, "quiet");
+    set_ttr(&w.rig, t, 5);
+    assert_true(heard(&w, "list-tubes\r\n", "OK 22\r\n---\n- default\n- quiet\n\r\n"));
+    drop(&w.rig, t);
+    assert_true(heard(&w, "list-tubes\r\n", "OK 14\r\n---\n- default\n\r\n"));
+    assert_true(heard(&w, "stats-tube quiet\r\n", "NOT_FOUND\r\n"));
+    assert_true(heard(&w, "pause-tube quiet 1\r\n", "NOT_FOUND\r\n"));
+    wire_send(&w, 0, "stats\r\n", 7);
+    wire_settle(&w);
+    assert_non_null(strstr((char *)w.clients[0].got, "current-tubes: 1\n"));
+    wire_fini(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_policies_default),
+        cmocka_unit_test(test_policies_survive),
+        cmocka_unit_test(test_policies_keep_a_topic),
+        cmocka_unit_test(test_policies_purge),
+        cmocka_unit_test(test_policies_refused),
+        cmocka_unit_test(test_policies_without_memory),
+        cmocka_unit_test(test_policies_beanstalk_does_not_list),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
