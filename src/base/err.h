@@ -24,7 +24,8 @@
     X(-16, TARRY_EPAUSED, "the topic takes no jobs: it is paused")                                 \
     X(-17, TARRY_EQUOTA, "the topic has as much as its policy allows")                             \
     X(-18, TARRY_EUNSUPPORTED, "this engine cannot do that")                                       \
-    X(-19, TARRY_EREADONLY, "the store is open for reading only")
+    X(-19, TARRY_EREADONLY, "the store is open for reading only")                                  \
+    X(-20, TARRY_ECLOSED, "the store is being closed")
 
 enum tarry_err {
     TARRY_OK = 0,
@@ -33,8 +34,9 @@ enum tarry_err {
 #undef X
 };
 
-/* A sentence for people, and the code's own name. Both for any number, known or not. */
-const char *tarry_strerror(int err);
-const char *tarry_errname(int err);
+/* A sentence for people, and the code's own name. Both for any number, known or not. Users of the
+ * library may call them, too. */
+__attribute__((visibility("default"))) const char *tarry_strerror(int err);
+__attribute__((visibility("default"))) const char *tarry_errname(int err);
 
 #endif

@@ -1,0 +1,365 @@
+#ifndef TARRY_H
+#define TARRY_H
+
+/*
+ * libtarry: the embedded engine of tarry, without the server, for programs in C.
+ *
+ * A store is a folder. One process has it open at a time, and any number of its threads may call
+ * at once: a thread of the library does the work, the callers wait for it. Jobs are handed out when
+ * they are due, at least once, never before.
+ *
+ * A call that gives TARRY_OK has done what it says, and (with TARRY_SYNC_ALWAYS) neither kill -9
+ * nor a power cut takes it back. Any other answer is one of the codes below, all negative, and then
+ * nothing has changed. After TARRY_EIO every call gives TARRY_EIO: close the store and open it
+ * again.
+ *
+ * All times are microseconds. Moments count from 1970 in UTC, as the clock of the system does.
+ *
+ * Structs that a caller fills begin as their INIT says and are changed from there, so that a
+ * program keeps working when a later version of the library has more fields.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TARRY_API __attribute__((visibility("default")))
+
+/* ---- Codes ---- */
+
+#ifndef TR_BASE_ERR_H /* within tarry itself the list is there */
+/* What a call may give. */
+enum tarry_err {
+    TARRY_OK = 0,
+    TARRY_EIO = -1,           /* the disk failed: nothing works until the store is opened again */
+    TARRY_EDAMAGED = -2,      /* the store is damaged, or the record of this job is */
+    TARRY_EFULL = -3,         /* a limit is reached: the body is too long */
+    TARRY_ENOTFOUND = -4,     /* there is no such job, topic or folder */
+    TARRY_ESTATE = -5,        /* the job is in another state, which the result tells */
+    TARRY_ENOMEM = -6,        /* no memory, or the limit of options is reached */
+    TARRY_ENOSPC = -7,        /* the disk is full: pushes are refused, the rest goes on */
+    TARRY_ETIMEOUT = -8,      /* no job came in time */
+    TARRY_ELOCKED = -9,       /* the store is open already, perhaps in the parent of this process */
+    TARRY_EVERSION = -10,     /* the store was written by a newer version */
+    TARRY_EINVAL = -11,       /* an argument makes no sense */
+    TARRY_EDRAINING = -12,    /* no new jobs are taken */
+    TARRY_EPERM = -13,        /* permission was denied */
+    TARRY_ESOON = -14,        /* not given by the library */
+    TARRY_EEXISTS = -15,      /* there is a job with that key, which the result tells */
+    TARRY_EPAUSED = -16,      /* the topic takes no jobs: it is paused */
+    TARRY_EQUOTA = -17,       /* the topic has as much as its policy allows */
+    TARRY_EUNSUPPORTED = -18, /* this version of the library cannot do that */
+    TARRY_EREADONLY = -19,    /* the store is open for reading only */
+    TARRY_ECLOSED = -20       /* another thread is closing the store */
+};
+#endif
+
+/* A sentence for people, and the code's own name. Both for any number. */
+TARRY_API const char *tarry_strerror(int err);
+TARRY_API const char *tarry_errname(int err);
+
+/* The version of the library, such as "0.1.0". */
+TARRY_API const char *tarry_version(void);
+
+/* ---- Times ---- */
+
+#define TARRY_MS UINT64_C(1000)
+#define TARRY_SECOND (1000 * TARRY_MS)
+#define TARRY_MINUTE (60 * TARRY_SECOND)
+#define TARRY_HOUR (60 * TARRY_MINUTE)
+#define TARRY_DAY (24 * TARRY_HOUR)
+
+/* As the time-out of a reserve: wait as long as it takes. */
+#define TARRY_FOREVER UINT64_MAX
+
+/* The longest delay: 137 years. Longer ones are refused with TARRY_EINVAL. */
+#define TARRY_DELAY_MAX (137 * 365 * TARRY_DAY)
+
+/* ---- Opening and closing ---- */
+
+/* An open store. */
+struct tarry;
+
+/* When a change counts as durable. */
+enum tarry_sync {
+    TARRY_SYNC_ALWAYS,   /* after a sync of the disk; many threads share one */
+    TARRY_SYNC_INTERVAL, /* at once; synced every 50 ms, which a power cut may take back */
+    TARRY_SYNC_NEVER     /* at once; synced when the kernel likes */
+};
+
+enum tarry_note {
+    TARRY_NOTE_INFO,
+    TARRY_NOTE_WARNING,
+    TARRY_NOTE_DAMAGE, /* what is damaged, by name */
+    TARRY_NOTE_FATAL   /* why nothing works any more */
+};
+
+struct tarry_options {
+    size_t size;           /* set by TARRY_OPTIONS_INIT */
+    enum tarry_sync sync;  /* TARRY_SYNC_ALWAYS */
+    uint64_t memory_bytes; /* limit for the engine, 0: none; beyond it pushes are refused */
+    size_t body_max;       /* longest body, 1 MiB; at most 8 MiB */
+    /* Hears what an operator should know, as whole sentences. It is called by a thread of the
+     * library, or from inside tarry_open and tarry_close, and may not call the library. */
+    void (*note)(void *ctx, enum tarry_note kind, const char *text);
+    void *note_ctx;
+};
+
+#define TARRY_OPTIONS_INIT                                                                         \
+    {                                                                                              \
+        sizeof(struct tarry_options), TARRY_SYNC_ALWAYS, 0, 1 << 20, NULL, NULL                    \
+    }
+
+/*
+ * Opens the store in the folder dir, and makes it if it is not there (its parent must be). NULL as
+ * options: as TARRY_OPTIONS_INIT. On failure *t is NULL. TARRY_ELOCKED, TARRY_EVERSION,
+ * TARRY_EDAMAGED (options.note hears what), TARRY_ENOTFOUND, TARRY_EPERM, TARRY_ENOSPC,
+ * TARRY_ENOMEM, TARRY_EIO.
+ */
+TARRY_API int tarry_open(struct tarry **t, const char *dir, const struct tarry_options *options);
+
+/*
+ * Closes the store. Threads that wait in tarry_reserve come back with TARRY_ECLOSED; other calls
+ * are finished first. Jobs that are still reserved are ready at the next opening. Whatever it
+ * gives, t is gone; NULL is fine. In a child made by fork it does nothing and gives TARRY_ELOCKED.
+ */
+TARRY_API int tarry_close(struct tarry *t);
+
+/* ---- Jobs ---- */
+
+enum tarry_state {
+    TARRY_DELAYED = 1, /* not due yet */
+    TARRY_READY,       /* due, and nobody has it */
+    TARRY_RESERVED,    /* somebody has it */
+    TARRY_DEAD         /* put aside: buried */
+};
+
+/* A job as the library gives it; free it with tarry_job_free. */
+struct tarry_job {
+    uint64_t id;    /* 1 to 2^53, never used twice in a store */
+    uint64_t lease; /* of this hand-out; 0 if it was only looked at */
+    const char *topic;
+    const char *key;  /* or NULL */
+    const void *body; /* a 0 follows, so that text may be used as it is */
+    size_t body_len;
+    enum tarry_state state;
+    uint32_t priority;
+    uint64_t due_us;
+    uint64_t created_us;
+    uint64_t late_us;  /* how long after its due time it was made ready */
+    uint64_t ttr_us;   /* how long it may be reserved */
+    uint64_t left_us;  /* until it is due, or goes back */
+    uint32_t attempts; /* how often it was handed out */
+    uint32_t timeouts;
+    uint32_t releases;
+    uint32_t buries;
+    uint32_t kicks;
+};
+
+/* job may be NULL. */
+TARRY_API void tarry_job_free(struct tarry_job *job);
+
+/* Names a job: by its id, or by its topic and key. */
+struct tarry_which {
+    uint64_t id; /* 0: by key */
+    const char *topic;
+    const char *key;
+};
+
+static inline struct tarry_which tarry_by_id(uint64_t id)
+{
+    struct tarry_which which = {id, NULL, NULL};
+
+    return which;
+}
+
+static inline struct tarry_which tarry_by_key(const char *topic, const char *key)
+{
+    struct tarry_which which = {0, topic, key};
+
+    return which;
+}
+
+/*
+ * What a call found or did. Also filled with TARRY_ESTATE and TARRY_EEXISTS: then it tells which
+ * job was in the way, and its state. Who does not want to know passes NULL.
+ */
+struct tarry_result {
+    size_t size; /* set by TARRY_RESULT_INIT */
+    uint64_t id;
+    enum tarry_state state; /* as it is now; of a cancelled one: as it was */
+    uint64_t due_us;
+    bool existed; /* push: there was a job with that key */
+};
+
+#define TARRY_RESULT_INIT                                                                          \
+    {                                                                                              \
+        sizeof(struct tarry_result), 0, (enum tarry_state)0, 0, false                              \
+    }
+
+/* ---- Producing ---- */
+
+/* When a live job of the topic, dead ones included, has the key of a new one. */
+enum tarry_conflict {
+    TARRY_REPLACE, /* it gets the new body, due time and fields, and keeps its id; a dead one lives
+                      again; TARRY_ESTATE if it is reserved */
+    TARRY_KEEP,    /* it stays as it is, and is the answer */
+    TARRY_ERROR    /* TARRY_EEXISTS */
+};
+
+struct tarry_push {
+    size_t size;       /* set by TARRY_PUSH_INIT */
+    const char *topic; /* 1 to 200 of A-Za-z0-9-+/;.$_() and not beginning with '-' */
+    const void *body;  /* any bytes */
+    size_t body_len;
+    uint64_t delay_us; /* due so long from now; 0: now */
+    uint64_t at_us;    /* or due at this moment, if it is not 0; the past means now */
+    const char *key;   /* or NULL; 1 to 255 bytes of UTF-8 without control characters */
+    enum tarry_conflict conflict;
+    uint32_t priority; /* smaller first, 1024 */
+    uint64_t ttr_us;   /* 60 s: how long a consumer may hold it before it goes back */
+};
+
+#define TARRY_PUSH_INIT                                                                            \
+    {                                                                                              \
+        sizeof(struct tarry_push), NULL, NULL, 0, 0, 0, NULL, TARRY_REPLACE, 1024,                 \
+            60 * TARRY_SECOND                                                                      \
+    }
+
+/* A new job. TARRY_EINVAL, TARRY_EFULL (the body), TARRY_ENOSPC, TARRY_ENOMEM, TARRY_EEXISTS,
+ * TARRY_ESTATE. */
+TARRY_API int tarry_push(struct tarry *t, const struct tarry_push *push,
+                         struct tarry_result *result);
+
+/*
+ * The job is gone for good. Success means that it will not be handed out any more. TARRY_ENOTFOUND:
+ * there is none; TARRY_ESTATE: it is reserved, so it may be too late; with force it is cancelled
+ * all the same, and who holds it cannot ack it.
+ */
+TARRY_API int tarry_cancel(struct tarry *t, struct tarry_which which, bool force,
+                           struct tarry_result *result);
+
+/* Due so long from now instead; also for a ready job. TARRY_ENOTFOUND; TARRY_ESTATE: it is reserved
+ * or dead. */
+TARRY_API int tarry_reschedule(struct tarry *t, struct tarry_which which, uint64_t delay_us,
+                               struct tarry_result *result);
+
+/* Which fields of struct tarry_change count. */
+enum tarry_field {
+    TARRY_FIELD_DUE = 1,
+    TARRY_FIELD_PRIORITY = 2,
+    TARRY_FIELD_TTR = 4,
+    TARRY_FIELD_BODY = 8
+};
+
+struct tarry_change {
+    size_t size;       /* set by TARRY_CHANGE_INIT */
+    unsigned fields;   /* enum tarry_field, one or more */
+    uint64_t delay_us; /* TARRY_FIELD_DUE, as for a push */
+    uint64_t at_us;
+    uint32_t priority;
+    uint64_t ttr_us;
+    const void *body;
+    size_t body_len;
+};
+
+#define TARRY_CHANGE_INIT                                                                          \
+    {                                                                                              \
+        sizeof(struct tarry_change), 0, 0, 0, 0, 0, NULL, 0                                        \
+    }
+
+/* Changes a delayed or ready job, which keeps its id. As tarry_reschedule, and TARRY_EINVAL,
+ * TARRY_EFULL, TARRY_ENOSPC, TARRY_ENOMEM. */
+TARRY_API int tarry_change(struct tarry *t, struct tarry_which which,
+                           const struct tarry_change *change, struct tarry_result *result);
+
+/* A delayed job is due now. TARRY_ESTATE: it is not delayed. */
+TARRY_API int tarry_fire(struct tarry *t, struct tarry_which which, struct tarry_result *result);
+
+/* A dead or delayed job is due now. TARRY_ESTATE: it is ready or reserved. */
+TARRY_API int tarry_kick(struct tarry *t, struct tarry_which which, struct tarry_result *result);
+
+/* The same for up to `most` dead jobs of a topic or, if it has none, delayed ones. *count, which
+ * may be NULL, tells how many. */
+TARRY_API int tarry_kick_topic(struct tarry *t, const char *topic, uint64_t most, uint64_t *count);
+
+/* ---- Looking ---- */
+
+/* The job, its body too. It is not reserved by that. TARRY_ENOTFOUND. */
+TARRY_API int tarry_find(struct tarry *t, struct tarry_which which, struct tarry_job **job);
+
+/* The first job of a topic that is delayed, ready or dead. TARRY_ENOTFOUND: there is none. */
+TARRY_API int tarry_peek(struct tarry *t, const char *topic, enum tarry_state state,
+                         struct tarry_job **job);
+
+struct tarry_stats {
+    size_t size; /* set by TARRY_STATS_INIT */
+    uint64_t topics;
+    uint64_t delayed;
+    uint64_t ready;
+    uint64_t reserved;
+    uint64_t dead;
+    uint64_t waiting; /* threads that wait in tarry_reserve */
+    uint64_t pushed;  /* since the store was opened, as those below */
+    uint64_t deleted; /* acked or cancelled */
+};
+
+#define TARRY_STATS_INIT                                                                           \
+    {                                                                                              \
+        sizeof(struct tarry_stats), 0, 0, 0, 0, 0, 0, 0, 0                                         \
+    }
+
+/* Counts of a topic, or of all with NULL. TARRY_ENOTFOUND: there is no such topic. */
+TARRY_API int tarry_stats(struct tarry *t, const char *topic, struct tarry_stats *stats);
+
+/* ---- Consuming ---- */
+
+struct tarry_reserve {
+    size_t size;               /* set by TARRY_RESERVE_INIT */
+    const char *topic;         /* from one topic, */
+    const char *const *topics; /* or, if that is NULL, from any of these */
+    size_t topic_count;        /* at most 10000 */
+    uint64_t wait_us;          /* for a job to come; 0: not at all; TARRY_FOREVER */
+};
+
+#define TARRY_RESERVE_INIT                                                                         \
+    {                                                                                              \
+        sizeof(struct tarry_reserve), NULL, NULL, 0, 0                                             \
+    }
+
+/*
+ * The first ready job, by priority, due time and order of arrival. The caller holds it for ttr_us,
+ * during which nobody else gets it, and has to ack, release or bury it; else it goes back.
+ * TARRY_ETIMEOUT: none came in time. TARRY_ECLOSED: another thread closes the store.
+ *
+ * A lease ends with the process: after a crash all reserved jobs are ready.
+ */
+TARRY_API int tarry_reserve(struct tarry *t, const struct tarry_reserve *reserve,
+                            struct tarry_job **job);
+
+/*
+ * What may be done with a job that is held: of `job` only id and lease are looked at. TARRY_ESTATE:
+ * the lease is lost, since it ran out, and nothing happened; TARRY_ENOTFOUND: the job is gone.
+ */
+
+/* It is done, and gone. */
+TARRY_API int tarry_ack(struct tarry *t, const struct tarry_job *job);
+
+/* It goes back, to be handed out again after delay_us. */
+TARRY_API int tarry_release(struct tarry *t, const struct tarry_job *job, uint64_t delay_us);
+
+/* It is put aside until somebody kicks or cancels it. */
+TARRY_API int tarry_bury(struct tarry *t, const struct tarry_job *job);
+
+/* The lease begins anew, for ttr_us; 0: as long as before. */
+TARRY_API int tarry_touch(struct tarry *t, const struct tarry_job *job, uint64_t ttr_us);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
