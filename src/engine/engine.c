@@ -853,10 +853,22 @@ bool tr_engine_cells(const struct tr_engine *e, tr_cell_fn *fn, void *ctx)
     return whole;
 }
 
+/* Do the runs count those that have their record in one? `others`: those that do not. */
+static bool runs_ok(const struct tr_engine *e, uint64_t others)
+{
+    uint64_t live = 0;
+
+    for (uint32_t i = 0; i < TR_GROUPS_MAX; i++) {
+        live += e->groups.table[i] != NULL ? tr_group_live(e->groups.table[i]) : 0;
+    }
+    return live + others == e->state.jobs.alive.members;
+}
+
 bool tr_engine_ok(const struct tr_engine *e)
 {
     const struct tr_job *job;
     uint64_t live = 0;
+    uint64_t unplaced = 0;
     size_t at = 0;
 
     while ((job = tr_jobs_next(&e->state.jobs, &at)) != NULL) {
@@ -865,8 +877,12 @@ bool tr_engine_ok(const struct tr_engine *e)
             return false;
         }
         live += job->slot != NULL && job->slot->number < TR_MANIFEST_SLOTS_MAX;
+        unplaced += job->slot == NULL;
     }
     live += e->state.jobs.far.count - e->state.jobs.far.located;
+    if (!runs_ok(e, live + unplaced)) {
+        return false;
+    }
     for (const struct tr_list *n = e->state.topics.all.next; n != &e->state.topics.all;
          n = n->next) {
         const struct tr_topic *t = TR_CONTAINER_OF(n, struct tr_topic, link);

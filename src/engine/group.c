@@ -101,6 +101,52 @@ uint64_t tr_group_bytes(const struct tr_group *g)
     return bytes;
 }
 
+uint64_t tr_group_live(const struct tr_group *g)
+{
+    return g->runs[TR_GROUP_LIVE].live + g->runs[TR_GROUP_DEAD].live;
+}
+
+/* Of its live records. They are made smaller or larger by a little when they are copied. */
+static uint64_t record_bytes(const struct tr_group *g)
+{
+    uint64_t most = (uint64_t)g->is.bytes[TR_GROUP_LIVE] + g->is.bytes[TR_GROUP_DEAD];
+    uint64_t bytes = g->runs[TR_GROUP_LIVE].live_bytes + g->runs[TR_GROUP_DEAD].live_bytes;
+
+    bytes = bytes > UINT64_MAX / 2 ? 0 : bytes;
+    return bytes < most ? bytes : most;
+}
+
+uint64_t tr_group_live_bytes(const struct tr_group *g)
+{
+    uint64_t jobs = tr_group_jobs(g);
+    uint64_t live = tr_group_live(g);
+
+    return live == 0   ? 0
+           : jobs == 0 ? tr_group_bytes(g)
+                       : record_bytes(g) + (uint64_t)g->is.bytes[TR_GROUP_SIDE] * live / jobs;
+}
+
+void tr_group_set_live(struct tr_group *g, uint64_t live)
+{
+    uint64_t jobs = tr_group_jobs(g);
+    uint64_t bytes = (uint64_t)g->is.bytes[TR_GROUP_LIVE] + g->is.bytes[TR_GROUP_DEAD];
+    uint64_t mean = g->is.mean != 0 || jobs == 0 ? g->is.mean : bytes / jobs;
+
+    g->runs[TR_GROUP_LIVE].live = live;
+    g->runs[TR_GROUP_LIVE].live_bytes = live * mean;
+    g->runs[TR_GROUP_DEAD].live = 0;
+    g->runs[TR_GROUP_DEAD].live_bytes = 0;
+}
+
+struct tr_manifest_group tr_group_described(const struct tr_group *g)
+{
+    struct tr_manifest_group is = g->is;
+    uint64_t live = tr_group_live(g);
+
+    is.mean = live != 0 ? (uint32_t)(record_bytes(g) / live) : 0;
+    return is;
+}
+
 void tr_group_free(struct tr_groups *gs, struct tr_group *g)
 {
     for (uint32_t i = 0; i < gs->count; i++) {
@@ -213,7 +259,6 @@ int tr_group_take_footer(struct tr_group *g, unsigned run, const struct tr_run_o
     }
     if (err == TARRY_OK) {
         g->bytes[run] = buf;
-        g->runs[run].live = g->footers[run].stat.jobs; /* or fewer */
     }
     return err;
 }

@@ -42,7 +42,7 @@ struct tr_group {
     uint32_t longest;     /* block of both, bytes */
     uint32_t next_block;  /* of the live run: in those before it nothing is left to load */
     unsigned readers;     /* of the sidecar */
-    uint64_t alive;       /* of the rids that it covers, when they were last counted, or fewer */
+    uint64_t alive;       /* of the rids that it covers, when they were last counted */
     bool leaving;         /* nobody begins to read it: the next manifest is without it, */
     bool replaced;        /* or this one is: it goes when the last one has left it */
     bool merging;         /* it is an input of the merge under way */
@@ -81,6 +81,17 @@ struct tr_group *tr_groups_find(const struct tr_groups *gs, uint64_t rid);
 /* Jobs that its files have; bytes of those files. */
 uint64_t tr_group_jobs(const struct tr_group *g);
 uint64_t tr_group_bytes(const struct tr_group *g);
+
+/*
+ * Jobs that are alive and have their record in it, and bytes of its files that these make up. The
+ * runs' counters say so (live, live_bytes), as those of slots do, but only both of them together.
+ * The count is exact. Bytes are, until a start: then they are reckoned from the mean (is.mean).
+ */
+uint64_t tr_group_live(const struct tr_group *g);
+uint64_t tr_group_live_bytes(const struct tr_group *g);
+void tr_group_set_live(struct tr_group *g, uint64_t live); /* at a start */
+/* What a manifest is to say of it. */
+struct tr_manifest_group tr_group_described(const struct tr_group *g);
 
 /* The run with this number, from TR_MANIFEST_SLOTS_MAX on. */
 struct tr_slot *tr_groups_run(const struct tr_groups *gs, uint32_t number);

@@ -9,7 +9,8 @@
  *     112  twice: u64 batch, u64 pages           144  u32 slots, u32 groups
  *     152  u64 next rid
  *     160  a slot: u32 number, u32 0, u64 segment, u64 nonce, u64 first batch, u64 last batch
- *          then a group: u64 number, u64 first rid, u64 last rid, thrice u32 bytes of a file, u32 0
+ *          then a group: u64 number, u64 first rid, u64 last rid, thrice u32 bytes of a file,
+ *          u32 mean bytes of a live record when this was written, or 0
  *
  * A manifest with groups has the incompatible feature 1.
  *
@@ -41,6 +42,7 @@ static void encode_groups(uint8_t *p, const struct tr_manifest *m)
         for (size_t k = 0; k < TR_GROUP_FILES; k++) {
             tr_put_le(p + 24 + 4 * k, m->groups[i].bytes[k], 4);
         }
+        tr_put_le(p + 36, m->groups[i].mean, 4);
     }
 }
 
@@ -115,6 +117,7 @@ static int decode_groups(const uint8_t *p, struct tr_manifest *m)
         for (size_t k = 0; k < TR_GROUP_FILES; k++) {
             g->bytes[k] = (uint32_t)tr_get_le(p + 24 + 4 * k, 4);
         }
+        g->mean = (uint32_t)tr_get_le(p + 36, 4);
         if (g->no == 0 || g->rid_first <= last || g->rid_last < g->rid_first ||
             g->bytes[TR_GROUP_FILES - 1] == 0) {
             return TARRY_EDAMAGED;

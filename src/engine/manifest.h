@@ -38,6 +38,7 @@ struct tr_manifest_group {
     uint64_t rid_first; /* what it covers */
     uint64_t rid_last;
     uint32_t bytes[TR_GROUP_FILES]; /* 0: there is none */
+    uint32_t mean; /* bytes of a record in it that was alive, about; 0: not known */
 };
 
 struct tr_manifest {

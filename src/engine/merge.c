@@ -1,20 +1,21 @@
 /*
  * Merging: neighbouring groups become one, without what has died.
  *
- *     look      counts who is alive in a group, one group a turn (retire.c)
- *     choose    a group of which less than half is alive, with neighbours like it; or, when there
- *               are too many groups, the neighbours that are joined most cheaply
+ *     look      at how much of a group is alive, one group a turn (retire.c)
+ *     choose    a group of whose bytes less than half is alive, with neighbours like it; or, when
+ *               there are too many groups, the neighbours that are joined most cheaply
  *     rids      in slices: who of their range is alive and has its record in them
  *     copy      the runs side by side in their order, some blocks at a time (merge_make.c)
  *     write     sidecar, syncs, DIRSYNC, manifest, all like a promotion (promote.c)
  *     switch    the new group stands in the order in place of the old ones; jobs in memory get
  *               their new places; entries of the table that name an old run are forgotten
  *
- * One merge or promotion is under way at a time. Who is alive is asked of L, so nothing can be
- * counted wrong; that the dead are dead is durable before the manifest is written (R24). What is
- * copied is the record as it is: a job that was altered stays altered. Who dies, changes, comes or
- * goes while the merge is under way does so as ever: the old files are there until the new manifest
- * is durable, nobody has a place in them, and nobody reads them (R10; retire.c).
+ * One merge or promotion is under way at a time. Counters say when to merge (group.h); who is alive
+ * is asked of L, so that nothing can be lost by a wrong count. That the dead are dead is durable
+ * before the manifest is written (R24). What is copied is the record as it is: a job that was
+ * altered stays altered. Who dies, changes, comes or goes while the merge is under way does so as
+ * ever: the old files are there until the new manifest is durable, nobody has a place in them, and
+ * nobody reads them (R10; retire.c).
  *
  * It does not go round and round: what is written again is less than what goes, or there are fewer
  * groups after it. When nothing happens, all groups are looked at once more, and after each merge;
@@ -40,25 +41,19 @@ enum {
 
 /* ---- choosing ---- */
 
-static uint64_t alive(const struct tr_group *g)
-{
-    uint64_t jobs = tr_group_jobs(g);
-
-    return g->alive < jobs ? g->alive : jobs;
-}
-
 static bool can_be_taken(const struct tr_group *g)
 {
     return !g->leaving && !g->hollow && !g->stuck;
 }
 
+/* Less than half of its bytes is of use. */
 static bool is_low(const struct tr_engine *e, const struct tr_group *g)
 {
-    uint64_t jobs = tr_group_jobs(g);
-    uint64_t dead = jobs - alive(g);
+    uint64_t bytes = tr_group_bytes(g);
+    uint64_t live = tr_group_live_bytes(g);
 
-    return can_be_taken(g) && 2 * dead > jobs &&
-           (e->space.idle || tr_group_bytes(g) / jobs * dead >= e->config.merge_waste);
+    return can_be_taken(g) && 2 * live < bytes && tr_group_live(g) < tr_group_jobs(g) &&
+           (e->space.idle || bytes - live >= e->config.merge_waste);
 }
 
 void tr_merge_look(struct tr_engine *e, struct tr_group *g)
@@ -79,7 +74,7 @@ struct size {
 
 static void add(struct size *s, const struct tr_group *g)
 {
-    s->jobs += alive(g);
+    s->jobs += tr_group_live(g);
     s->bytes += tr_group_bytes(g);
     s->longest += g->longest > STREAM_BYTES ? g->longest : STREAM_BYTES;
 }
@@ -217,6 +212,19 @@ static bool in_run(const struct tr_engine *e, uint64_t rid)
     return entry == NULL || (entry->located && !TR_MUTANT(MERGE_DROPS_LOCATED));
 }
 
+/* Of its inputs; only what it changes by means something. */
+static uint64_t live_bytes(const struct tr_promote *p)
+{
+    uint64_t bytes = 0;
+
+    for (unsigned i = 0; i < p->input_count; i++) {
+        for (unsigned k = 0; k < TR_GROUP_RUNS; k++) {
+            bytes += p->inputs[i]->runs[k].live_bytes;
+        }
+    }
+    return bytes;
+}
+
 static bool make_streams(struct tr_engine *e)
 {
     struct tr_promote *p = &e->promote;
@@ -262,6 +270,7 @@ void tr_merge_rids(struct tr_engine *e)
     }
     p->batch = e->log.open.no - tr_log_open_empty(&e->log); /* those that died did so up to here */
     p->batch = TR_MUTANT(MERGE_UNSYNCED) ? 0 : p->batch;
+    p->bytes_then = live_bytes(p);
     if (p->taken.members == 0) {
         for (unsigned i = 0; i < p->input_count; i++) {
             p->inputs[i]->hollow = true; /* retire.c */
@@ -421,6 +430,21 @@ static bool switch_entries(struct tr_engine *e)
     return true;
 }
 
+/* Nobody has a place in the old ones: the new one counts all that they did. Those who died since
+ * they were chosen are those by whom the old ones have become fewer. */
+static void switch_counts(struct tr_promote *p)
+{
+    struct tr_slot *run = &p->group->runs[TR_GROUP_LIVE];
+
+    run->live_bytes += p->bytes_copied + live_bytes(p) - p->bytes_then;
+    for (unsigned i = 0; i < p->input_count; i++) {
+        for (unsigned k = 0; k < TR_GROUP_RUNS; k++) {
+            run->live += p->inputs[i]->runs[k].live;
+            p->inputs[i]->runs[k].live = 0;
+        }
+    }
+}
+
 bool tr_merge_switch(struct tr_engine *e)
 {
     struct tr_promote *p = &e->promote;
@@ -439,6 +463,7 @@ bool tr_merge_switch(struct tr_engine *e)
         p->waits = switch_entries(e) && e->load.reads != 0;
         return false;
     }
+    switch_counts(p);
     return true;
 }
 

@@ -100,6 +100,7 @@ static int copy(struct tr_promote *p, const struct tr_record *rec)
     err = tr_run_add(&p->writer, rec, &place);
     if (err == TARRY_OK) {
         tr_promote_note(p, rec, place);
+        p->bytes_copied += tr_place_len(place);
         (void)tr_bitmap_clear(&p->taken, rec->rid);
     }
     return err;

@@ -487,7 +487,7 @@ void tr_promote_list(const struct tr_engine *e, struct tr_manifest *next)
             g = g == p->inputs[0] ? p->group : NULL; /* in place of all of them */
         }
         if (g != NULL && (g != e->retire.group || !e->retire.ready)) {
-            next->groups[next->group_count++] = g->is;
+            next->groups[next->group_count++] = tr_group_described(g);
         }
     }
     if (offers && !p->merge && p->group != NULL) {
@@ -523,6 +523,8 @@ static bool switch_far(struct tr_engine *e, const struct tr_chosen *c)
         return false;
     }
     tr_state_far_to_run(&e->state, c->rid);
+    p->group->runs[TR_GROUP_LIVE].live++;
+    p->group->runs[TR_GROUP_LIVE].live_bytes += c->len;
     return true;
 }
 

@@ -117,6 +117,8 @@ struct tr_promote {
     unsigned input_count;
     struct tr_bitmap taken; /* rids that are to be copied */
     uint64_t at_rid;
+    uint64_t bytes_then;   /* live ones of the inputs when these were chosen, */
+    uint64_t bytes_copied; /* and those of their copies */
     struct tr_stream streams[TR_MERGE_INPUTS];
     struct tr_stream *hungry; /* nothing that was read of it is left */
     bool waits;               /* for entries of the table that are being loaded */

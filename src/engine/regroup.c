@@ -646,6 +646,42 @@ int tr_regroup_cells(struct tr_engine *e)
     return err;
 }
 
+/* How many of each group are alive and in it: the others were met in slots. */
+static void count_live(struct tr_engine *e)
+{
+    const struct tr_jobs *js = &e->state.jobs;
+    const struct tr_job *job;
+    struct tr_group *g;
+    size_t at = 0;
+
+    for (uint32_t i = 0; i < e->groups.count; i++) {
+        g = e->groups.order[i];
+        g->alive = tr_bitmap_count(&js->alive, g->is.rid_first, g->is.rid_last);
+    }
+    while ((job = tr_jobs_next(js, &at)) != NULL) {
+        g = job->slot == NULL || job->slot->number < TR_MANIFEST_SLOTS_MAX
+                ? tr_groups_find(&e->groups, job->rid)
+                : NULL;
+        if (g != NULL) {
+            g->alive--;
+        }
+    }
+    for (const struct tr_list *n = js->far.all.next; n != &js->far.all; n = n->next) {
+        const struct tr_far_page *page = TR_CONTAINER_OF(n, struct tr_far_page, link);
+
+        for (unsigned i = 0; i < page->count && page->first <= e->groups.covered; i++) {
+            g = page->entries[i].located ? NULL
+                                         : tr_groups_find(&e->groups, tr_far_page_rid(page, i));
+            if (g != NULL) {
+                g->alive--;
+            }
+        }
+    }
+    for (uint32_t i = 0; i < e->groups.count; i++) {
+        tr_group_set_live(e->groups.order[i], e->groups.order[i]->alive);
+    }
+}
+
 void tr_regroup_count(struct tr_engine *e)
 {
     struct tr_jobs *js = &e->state.jobs;
@@ -676,4 +712,5 @@ void tr_regroup_count(struct tr_engine *e)
         job->topic->dead += e->state.redead && job->dead_seq != 0;
     }
     e->state.redead = false;
+    count_live(e);
 }

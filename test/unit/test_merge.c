@@ -202,6 +202,74 @@ static void test_merge_read_error(void **state)
     rig_fini(&rig);
 }
 
+/* Jobs of a lease that outlives connections stay in their slots: they do not keep a group. */
+static void test_merge_strays_do_not_count(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    uint32_t held = rig_hold(&rig, "held");
+
+    (void)state;
+    for (unsigned i = 0; i < 100; i++) {
+        struct ask take = rig_ask(TR_OP_RESERVE);
+
+        (void)rig_push_body(&rig, held, 0, 1000);
+        take.req.topics = &held;
+        take.req.topic_count = 1;
+        take.req.ttr_us = 10 * HOUR;
+        assert_int_equal(rig_do(&rig, &take), TARRY_OK);
+        (void)rig_push_body(&rig, t, HOUR, 1000);
+    }
+    rig_pass(&rig, 100 * RIG_SECOND);
+    assert_true(stat(&rig).groups != 0);
+    assert_true(stat(&rig).runs >= 50);
+    for (unsigned id = 2; id <= 200; id += 2) {
+        assert_int_equal(rig_with(&rig, TR_OP_DELETE, id, 0), TARRY_OK);
+    }
+    rig_pass(&rig, 100 * RIG_SECOND);
+    assert_int_equal(stat(&rig).jobs, 100);
+    assert_int_equal(stat(&rig).groups, 0);
+    rig_power_cut(&rig);
+    rig_open(&rig);
+    assert_int_equal(stat(&rig).jobs, 100);
+    rig_fini(&rig);
+}
+
+/* Many short jobs live, few long ones have died: it is their bytes that count, after a start too.
+ */
+static void bytes_follow(bool restart)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    uint64_t before;
+
+    for (unsigned i = 0; i < 300; i++) {
+        (void)rig_push_body(&rig, t, HOUR + i * RIG_SECOND, i % 5 == 0 ? 10000 : 20);
+    }
+    rig_pass(&rig, 100 * RIG_SECOND);
+    before = group_bytes(&rig);
+    assert_true(before > 400 * 1000);
+    for (unsigned id = 1; id <= 300; id += 5) {
+        assert_int_equal(rig_with(&rig, TR_OP_DELETE, id, 0), TARRY_OK);
+    }
+    if (restart) {
+        rig_close(&rig);
+        rig_open(&rig);
+    }
+    (void)rig_push(&rig, t, HOUR);
+    rig_pass(&rig, 100 * RIG_SECOND);
+    assert_int_equal(stat(&rig).jobs, 241);
+    assert_true(group_bytes(&rig) < before / 4);
+    rig_fini(&rig);
+}
+
+static void test_merge_bytes(void **state)
+{
+    (void)state;
+    bytes_follow(false);
+    bytes_follow(true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -210,6 +278,8 @@ int main(void)
         cmocka_unit_test(test_merge_few_groups),
         cmocka_unit_test(test_merge_crash_anywhere),
         cmocka_unit_test(test_merge_read_error),
+        cmocka_unit_test(test_merge_strays_do_not_count),
+        cmocka_unit_test(test_merge_bytes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
