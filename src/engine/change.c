@@ -101,6 +101,7 @@ static int move(struct tr_engine *e, struct tr_job *job, const struct tr_record 
     struct tr_job *same;
     int err;
 
+    next.slot = NULL; /* a copy, which no slot is to count */
     tr_state_set_fields(&next, rec);
     tr_state_describe(&next, TR_REC_MOVE, &mv);
     mv.mask |= TR_FIELD(OLD) | TR_FIELD(ID);

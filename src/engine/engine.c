@@ -869,6 +869,7 @@ bool tr_engine_ok(const struct tr_engine *e)
     const struct tr_job *job;
     uint64_t live = 0;
     uint64_t unplaced = 0;
+    uint64_t dead = 0;
     size_t at = 0;
 
     while ((job = tr_jobs_next(&e->state.jobs, &at)) != NULL) {
@@ -878,6 +879,8 @@ bool tr_engine_ok(const struct tr_engine *e)
         }
         live += job->slot != NULL && job->slot->number < TR_MANIFEST_SLOTS_MAX;
         unplaced += job->slot == NULL;
+        dead +=
+            job->slot != NULL && job->slot->number < TR_MANIFEST_SLOTS_MAX && job->dead_seq != 0;
     }
     live += e->state.jobs.far.count - e->state.jobs.far.located;
     if (!runs_ok(e, live + unplaced)) {
@@ -893,7 +896,8 @@ bool tr_engine_ok(const struct tr_engine *e)
     }
     for (uint32_t i = 0; i < e->log.slots_max; i++) {
         live -= e->log.slots[i].live;
+        dead -= e->log.slots[i].dead;
     }
-    return live == 0 && tr_handout_ok(e) && tr_state_ok(&e->state) && tr_wheel_ok(&e->due) &&
-           tr_wheel_ok(&e->leases);
+    return live == 0 && dead == 0 && tr_handout_ok(e) && tr_state_ok(&e->state) &&
+           tr_wheel_ok(&e->due) && tr_wheel_ok(&e->leases);
 }

@@ -317,6 +317,7 @@ void tr_job_place(struct tr_job *job, struct tr_slot *slot, uint64_t off, uint32
     tr_list_append(&slot->jobs, &job->in_slot);
     slot->live++;
     slot->live_bytes += len;
+    slot->dead += job->dead_seq != 0;
 }
 
 void tr_job_unplace(struct tr_job *job, uint64_t batch)
@@ -329,6 +330,7 @@ void tr_job_unplace(struct tr_job *job, uint64_t batch)
     tr_list_remove(&job->in_slot);
     slot->live--;
     slot->live_bytes -= job->record_len;
+    slot->dead -= job->dead_seq != 0;
     if (slot->emptied_by < batch) {
         slot->emptied_by = batch;
     }

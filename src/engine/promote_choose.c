@@ -49,13 +49,17 @@ static struct tr_slot *next_victim(const struct tr_engine *e)
     return best;
 }
 
-/* How many there are. */
-static uint32_t victims(const struct tr_engine *e)
+/* How many there are, and how many dead jobs, which would leave memory, are in them. */
+static uint32_t victims(const struct tr_engine *e, uint64_t *dead)
 {
     uint32_t n = 0;
 
+    *dead = 0;
     for (uint32_t i = 0; i < e->log.slots_max; i++) {
-        n += can_be_taken(e, &e->log.slots[i]);
+        if (can_be_taken(e, &e->log.slots[i])) {
+            *dead += e->log.slots[i].dead;
+            n++;
+        }
     }
     return n;
 }
@@ -77,9 +81,9 @@ bool tr_promote_pressed(const struct tr_engine *e)
 
 bool tr_promote_wanted(const struct tr_engine *e)
 {
-    uint64_t far = e->state.jobs.far.count - e->state.jobs.far.located +
-                   e->state.topics.totals.count[TR_DEAD]; /* which leave memory, too, then */
+    uint64_t far = e->state.jobs.far.count - e->state.jobs.far.located;
     uint32_t used = slots_in_use(e);
+    uint64_t dead;
 
     if (e->config.promote_slots == 0 || used == 0 ||
         e->groups.count + GROUPS_SPARE >= TR_GROUPS_MAX || e->space.victim != NULL ||
@@ -87,8 +91,9 @@ bool tr_promote_wanted(const struct tr_engine *e)
         (e->no_counts && e->meta.made < 2)) { /* a start would not know whose they are */
         return false;
     }
-    return (far > e->config.far_max + e->promote.strays && victims(e) >= e->config.promote_slots) ||
-           used > e->log.slots_max / 4 * 3 || (e->space.idle && used >= 2);
+    return used > e->log.slots_max / 4 * 3 || (e->space.idle && used >= 2) ||
+           (victims(e, &dead) >= e->config.promote_slots &&
+            far + dead > e->config.far_max + e->promote.strays);
 }
 
 void tr_promote_begin(struct tr_engine *e)

@@ -40,7 +40,8 @@ struct tr_slot {
     uint64_t live;       /* jobs whose record is here, */
     uint64_t far;        /* and those of them that are not in memory */
     uint64_t live_bytes;
-    struct tr_list jobs; /* the others */
+    struct tr_list jobs; /* the others, */
+    uint64_t dead;       /* and how many of them are dead */
     unsigned readers;    /* reads in flight: the file stays open */
     bool raw;            /* its blocks are reserved but were never written: slow to sync; */
     bool filling;        /* they are being written: it is free, but not to be used now */

@@ -82,6 +82,9 @@ static void move_key(struct tr_state *s, uint64_t old, const struct tr_record *r
 
 static void set_dead(struct tr_job *job, const struct tr_record *rec)
 {
+    if (job->slot != NULL) {
+        job->slot->dead += (rec->dead.seq != 0) - (uint64_t)(job->dead_seq != 0);
+    }
     job->dead_seq = rec->dead.seq;
     job->dead_at_us = rec->dead.at_us;
     job->dead_reason = rec->dead.reason;
