@@ -672,7 +672,8 @@ bool tr_load_show_far(const struct tr_engine *e, struct tr_req *r);
 TR_MUST_USE int tr_load_first(struct tr_engine *e, struct tr_topic *t, struct tr_job **job);
 bool tr_load_may_go(const struct tr_job *job); /* its record says all of it */
 bool tr_load_far(const struct tr_engine *e, const struct tr_job *job); /* need not be in memory */
-void tr_load_send_far(struct tr_engine *e, struct tr_job *job);        /* if it need not be */
+/* If it need not be. False: there is no memory for that; it stands last in its list now. */
+bool tr_load_send_far(struct tr_engine *e, struct tr_job *job);
 /* Its record has its place. True: it left memory. */
 bool tr_load_placed(struct tr_engine *e, struct tr_job *job);
 /* A record has come. TARRY_ENOTFOUND: it is not the one any more. */

@@ -106,7 +106,7 @@ static void visits(struct tr_engine *e, struct tr_job *job)
     }
 }
 
-void tr_load_send_far(struct tr_engine *e, struct tr_job *job)
+bool tr_load_send_far(struct tr_engine *e, struct tr_job *job)
 {
     bool scheduled = job->state != 0;
     struct tr_edge at = {job->due_us, job->id};
@@ -118,10 +118,10 @@ void tr_load_send_far(struct tr_engine *e, struct tr_job *job)
         } else {
             tr_deaths_send(e, job);
         }
-        return;
+        return true;
     }
     if (!tr_load_far(e, job)) {
-        return;
+        return true;
     }
     if (scheduled) {
         tr_change_unschedule(e, job);
@@ -132,9 +132,9 @@ void tr_load_send_far(struct tr_engine *e, struct tr_job *job)
     tr_listing_leaves(e, job);
     if (tr_state_send_far(&e->state, job) != TARRY_OK) {
         if (scheduled) {
-            tr_change_schedule(e, job); /* no memory: it stays */
+            tr_change_schedule(e, job); /* it stays */
         }
-        return;
+        return false;
     }
     e->load.sent++;
     if (at.due_us >= e->load.horizon_us) {
@@ -142,12 +142,13 @@ void tr_load_send_far(struct tr_engine *e, struct tr_job *job)
     } else {
         tr_park_note(e, t, at);
     }
+    return true;
 }
 
 bool tr_load_placed(struct tr_engine *e, struct tr_job *job)
 {
     if (tr_load_far(e, job)) {
-        tr_load_send_far(e, job);
+        (void)tr_load_send_far(e, job);
         return true;
     }
     if (is_pulled(e, job) || behind_front(e, job)) {
@@ -176,7 +177,7 @@ static void send_visitors(struct tr_engine *e)
         if (behind_front(e, job)) {
             e->load.front_topic = 0; /* from now on not all of them are here */
         }
-        tr_load_send_far(e, job);
+        (void)tr_load_send_far(e, job);
     }
 }
 

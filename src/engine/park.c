@@ -18,7 +18,8 @@
  * Crowded. Jobs that come before the edge stay in memory, or they would be late. When they fill the
  * quota the edge comes nearer, half of the way to now, and what lies behind it is sent away, in
  * slices; also after a sweep, which loads in no order. When the edge is past, there is nothing left
- * to send but jobs that were released or lie in the past: they stay.
+ * to send but jobs that were released or lie in the past: they stay. So do all if there is no
+ * memory to send one; the next one that gets its place crowds the topic again.
  *
  * Counts. How many of a topic's far jobs are due is not known, since nothing looks at them. Who
  * asks for statistics of a parked topic has them counted, at most once a second: those in slots one
@@ -50,6 +51,7 @@ static struct tr_edge edge_of(const struct tr_job *job)
 static void crowd(struct tr_engine *e, struct tr_topic *t)
 {
     t->crowded = true;
+    t->stayed = false;
     if (tr_list_empty(&t->in_crowd)) {
         tr_list_append(&e->state.topics.crowded, &t->in_crowd);
     }
@@ -123,6 +125,8 @@ void tr_park_placed(struct tr_engine *e, const struct tr_job *job)
     }
     if (!t->parked) {
         park(e, t, edge_of(job));
+    } else if (t->stayed) {
+        crowd(e, t);
     } else if (!t->crowded && tr_edge_before(edge_of(job), t->edge)) {
         if (!come_nearer(e, t) && tr_topic_near(t) > tr_topic_quota(t)) {
             tr_park_set_edge(e, t, edge_of(job));
@@ -198,8 +202,8 @@ void tr_park_begin(struct tr_engine *e)
 
 /* ---- crowds ---- */
 
-/* A slice of what is to leave. False: there is more. */
-static bool leave(struct tr_engine *e, struct tr_topic *t)
+/* A slice of what is to leave. TARRY_EFULL: there is more; TARRY_ENOMEM: nothing can. */
+static int leave(struct tr_engine *e, struct tr_topic *t)
 {
     if (t->leaving == NULL) {
         t->leaving_ready = false;
@@ -212,14 +216,17 @@ static bool leave(struct tr_engine *e, struct tr_topic *t)
             struct tr_job *job = TR_CONTAINER_OF(t->leaving, struct tr_job, link);
 
             if (!tr_engine_charge(e, LEAVE_UNITS)) {
-                return false;
+                return TARRY_EFULL;
             }
             t->leaving = t->leaving->next;
-            tr_load_send_far(e, job);
+            if (!tr_load_send_far(e, job)) {
+                t->leaving = NULL;
+                return TARRY_ENOMEM;
+            }
         }
         if (t->leaving_ready) {
             t->leaving = NULL;
-            return true;
+            return TARRY_OK;
         }
         t->leaving_ready = true;
         t->leaving = t->by_state[TR_READY].next;
@@ -352,14 +359,16 @@ void tr_park_step(struct tr_engine *e)
 
     while (!tr_list_empty(head) && !e->load.sweeping && e->work > 0) {
         struct tr_topic *t = TR_CONTAINER_OF(head->next, struct tr_topic, in_crowd);
+        int err = leave(e, t);
 
-        if (!leave(e, t)) {
+        if (err == TARRY_EFULL) {
             return;
         }
-        if (tr_topic_full(t, 0) && come_nearer(e, t)) {
+        if (err == TARRY_OK && tr_topic_full(t, 0) && come_nearer(e, t)) {
             continue;
         }
         t->crowded = false;
+        t->stayed = err == TARRY_ENOMEM;
         tr_list_remove(&t->in_crowd);
         tr_topic_note_need(t);
     }

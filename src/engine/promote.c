@@ -548,7 +548,7 @@ static bool switch_one(struct tr_engine *e, const struct tr_chosen *c)
         tr_job_place(job, run, c->off, c->len);
         if (c->change != 0) {
             tr_state_absorb(&e->state, job, &p->changes[c->change - 1]);
-            tr_load_send_far(e, job);
+            (void)tr_load_send_far(e, job);
         }
     }
     return true;

@@ -513,6 +513,7 @@ void tr_topic_unpark(struct tr_topic *t)
     t->overdue = 0;
     t->parked = false;
     t->crowded = false;
+    t->stayed = false;
     t->leaving = NULL;
     tr_list_remove(&t->in_parked);
     tr_list_remove(&t->in_crowd);

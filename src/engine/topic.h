@@ -86,6 +86,7 @@ struct tr_topic {
     uint64_t slots_due;                   /* being counted: those whose records are in slots, */
     uint64_t slots;                       /* and all far ones in slots */
     bool crowded;                         /* those behind the edge are to leave memory: */
+    bool stayed;                          /* there was no memory for that; */
     bool leaving_ready;                   /* ready ones now, delayed ones before; */
     struct tr_list *leaving;              /* next of these, or NULL: not begun */
     struct tr_list in_crowd;              /* of topics->crowded */

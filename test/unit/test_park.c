@@ -235,6 +235,36 @@ static void test_park_states(void **state)
     rig_fini(&rig);
 }
 
+/* There is no memory to send a crowd away with: it stays, and the engine comes to rest. */
+static void test_park_no_memory(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    struct ask *pushes = calloc(JOBS, sizeof *pushes);
+
+    (void)state;
+    assert_non_null(pushes);
+    for (unsigned i = 0; i < JOBS; i++) {
+        pushes[i] = rig_ask(TR_OP_PUSH);
+        pushes[i].req.topic = t;
+        pushes[i].req.delay_us = (30 + i % 20) * RIG_SECOND;
+        rig_submit(&rig, &pushes[i]);
+    }
+    rig.mem.limit_bytes = rig.mem.used_bytes;
+    (void)rig_settle(&rig);
+    for (unsigned i = 0; i < JOBS; i++) {
+        assert_int_equal(pushes[i].req.out.status, TARRY_OK);
+    }
+    assert_int_equal(near(&rig), JOBS);
+    rig.mem.limit_bytes = 0;
+    (void)rig_push(&rig, t, 30 * RIG_SECOND);
+    assert_true(near(&rig) < 2 * MOST);
+    rig_pass(&rig, 60 * RIG_SECOND);
+    assert_int_equal(rig_engine_stat(&rig).jobs, JOBS + 1);
+    free(pushes);
+    rig_fini(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -245,6 +275,7 @@ int main(void)
         cmocka_unit_test(test_park_sleeps),
         cmocka_unit_test(test_park_nothing_means_nothing),
         cmocka_unit_test(test_park_states),
+        cmocka_unit_test(test_park_no_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
