@@ -476,10 +476,12 @@ struct tr_refill {
     struct tr_fetch_read page;
     uint64_t group_rid; /* groups up to this rid have been looked through */
     struct tr_refill_span spans[TR_REFILL_SPANS];
-    bool cut;          /* no memory or no room: the rest is for later */
-    bool stale;        /* some were elsewhere by then, */
-    unsigned vain;     /* and so were all, so many times */
-    uint64_t retry_at; /* boot: no sooner than this */
+    bool cut;           /* no memory or no room: the rest is for later */
+    bool stale;         /* some were elsewhere by then, */
+    unsigned vain;      /* and so were all, so many times */
+    uint64_t retry_at;  /* boot: no sooner than this, */
+    uint64_t used_then; /* unless less memory is in use than this */
+    unsigned failures;  /* in a row */
     uint64_t made;
 };
 
@@ -717,6 +719,7 @@ TR_MUST_USE int tr_refill_init(struct tr_engine *e);
 void tr_refill_fini(struct tr_engine *e);
 void tr_refill_note(struct tr_engine *e, struct tr_edge far); /* one of its topic that is left */
 void tr_refill_step(struct tr_engine *e);
+bool tr_refill_may_begin(const struct tr_engine *e); /* the last one did not fail just now */
 bool tr_refill_owns(const struct tr_engine *e, const struct tr_io *io);
 void tr_refill_io_done(struct tr_engine *e, struct tr_io *io);
 uint64_t tr_refill_next(const struct tr_engine *e);

@@ -383,5 +383,5 @@ bool tr_park_coming(const struct tr_engine *e, const struct tr_topic *t)
 {
     return t != NULL && (e->refill.topic == t->number ||
                          (t->parked && t->edge.due_us <= e->clock.t_us &&
-                          !tr_list_empty(&t->in_need) && e->refill.retry_at <= e->now.boot_us));
+                          !tr_list_empty(&t->in_need) && tr_refill_may_begin(e)));
 }

@@ -32,7 +32,8 @@ enum {
     BYTES_MAX = 32 << 20,
     TAKE_UNITS = 2,
     PAGE_UNITS = 32,
-    RETRY_US = 10000,
+    RETRY_US = 10000, /* after a failure, then twice as long, and so on: */
+    FAILURES_MAX = 12,
     BAD_US = 60000000
 };
 
@@ -92,6 +93,26 @@ static bool get_items(struct tr_engine *e, uint64_t want)
     return false;
 }
 
+/*
+ * Not now. Memory that is given back is noticed at once; that it is to be had without that, seldom:
+ * an engine whose memory is full does not wake up to find it full.
+ */
+static void try_later(struct tr_engine *e)
+{
+    struct tr_refill *r = &e->refill;
+
+    r->retry_at = e->now.boot_us + ((uint64_t)RETRY_US << r->failures);
+    r->failures += r->failures < FAILURES_MAX;
+    r->used_then = e->mem->used_bytes;
+}
+
+bool tr_refill_may_begin(const struct tr_engine *e)
+{
+    const struct tr_refill *r = &e->refill;
+
+    return r->retry_at <= e->now.boot_us || e->mem->used_bytes < r->used_then;
+}
+
 static void begin(struct tr_engine *e, struct tr_topic *t)
 {
     struct tr_refill *r = &e->refill;
@@ -105,7 +126,7 @@ static void begin(struct tr_engine *e, struct tr_topic *t)
     }
     want = want > tr_topic_near(t) ? want - tr_topic_near(t) : quota / 8 + 1;
     if (!get_items(e, want < WANT_MAX ? want : WANT_MAX)) {
-        r->retry_at = e->now.boot_us + RETRY_US;
+        try_later(e);
         return;
     }
     tr_list_remove(&t->in_need);
@@ -136,11 +157,13 @@ static void end(struct tr_engine *e)
         tr_park_note(e, t, r->from); /* they are all looked for again */
     }
     r->vain = r->stale && r->loaded == 0 ? r->vain + 1 : 0;
-    if (r->cut || r->vain > VAIN_MAX) {
-        r->retry_at = e->now.boot_us + RETRY_US;
-    }
     tr_far_walk_end(&r->walk);
     drop_items(e);
+    r->failures = r->loaded != 0 || !r->cut ? 0 : r->failures;
+    r->used_then = 0;
+    if (r->cut || r->vain > VAIN_MAX) {
+        try_later(e);
+    }
     r->topic = 0;
     r->made++;
     e->moved = true;
@@ -633,7 +656,7 @@ void tr_refill_step(struct tr_engine *e)
     struct tr_refill *r = &e->refill;
     struct tr_list *hungry = &e->state.topics.hungry;
 
-    if (r->topic == 0 && !tr_list_empty(hungry) && r->retry_at <= e->now.boot_us &&
+    if (r->topic == 0 && !tr_list_empty(hungry) && tr_refill_may_begin(e) &&
         !TR_MUTANT(NO_REFILL)) {
         begin(e, TR_CONTAINER_OF(hungry->next, struct tr_topic, in_need));
     }
@@ -663,7 +686,7 @@ uint64_t tr_refill_next(const struct tr_engine *e)
     if (r->topic == 0) {
         bool hungry = !tr_list_empty(&e->state.topics.hungry);
 
-        return !hungry ? TR_NEVER : r->retry_at > e->now.boot_us ? r->retry_at : e->now.boot_us;
+        return !hungry ? TR_NEVER : tr_refill_may_begin(e) ? e->now.boot_us : r->retry_at;
     }
     for (unsigned i = 0; i < TR_REFILL_SPANS; i++) {
         if (r->spans[i].taking) {

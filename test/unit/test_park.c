@@ -265,6 +265,42 @@ static void test_park_no_memory(void **state)
     rig_fini(&rig);
 }
 
+/* Memory is full, and far jobs are due: the engine looks again, but less and less often. */
+static void test_park_seldom_looks(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    unsigned turns = 0;
+
+    (void)state;
+    for (unsigned i = 0; i < JOBS; i++) {
+        (void)rig_push(&rig, t, 0);
+    }
+    rig_pass(&rig, 200 * RIG_SECOND);
+    for (unsigned i = 0; i < MIN; i++) { /* ready ones stand in a heap, which takes memory */
+        assert_int_equal(rig_with(&rig, TR_OP_DELETE, rig_reserve(&rig, t, ME), ME), TARRY_OK);
+    }
+    rig_pass(&rig, 10 * RIG_SECOND);
+    rig.mem.limit_bytes = 1; /* nothing can be had */
+    for (unsigned i = 0; i < JOBS && near(&rig) != 0; i++) {
+        assert_int_equal(rig_with(&rig, TR_OP_DELETE, MIN + 1 + i, 0), TARRY_OK);
+    }
+    rig_pass(&rig, 60 * RIG_SECOND);
+    for (uint64_t end = rig.now.boot_us + 100 * RIG_SECOND; rig.now.boot_us < end; turns++) {
+        uint64_t next = rig_settle(&rig);
+
+        next = next < end ? next : end;
+        rig.now.wall_us += next - rig.now.boot_us;
+        rig.now.boot_us = next;
+    }
+    assert_true(turns < 500); /* a checkpoint is tried each second */
+    rig.mem.limit_bytes = 0;
+    rig_pass(&rig, 60 * RIG_SECOND);
+    assert_true(drain(&rig, t) > JOBS / 2);
+    assert_int_equal(rig_engine_stat(&rig).jobs, 0);
+    rig_fini(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -276,6 +312,7 @@ int main(void)
         cmocka_unit_test(test_park_nothing_means_nothing),
         cmocka_unit_test(test_park_states),
         cmocka_unit_test(test_park_no_memory),
+        cmocka_unit_test(test_park_seldom_looks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
