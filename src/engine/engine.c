@@ -692,10 +692,8 @@ void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s)
         .seg_newest = e->log.seg_no,
         .slot_bytes = e->log.slot_bytes,
     };
-    for (const struct tr_list *n = ts->all.next; ts->purged != 0 && n != &ts->all; n = n->next) {
-        const struct tr_topic *t = TR_CONTAINER_OF(n, struct tr_topic, link);
-
-        s->purged += t->purged ? t->jobs : 0;
+    for (const struct tr_list *n = ts->being_purged.next; n != &ts->being_purged; n = n->next) {
+        s->purged += TR_CONTAINER_OF(n, struct tr_topic, in_purged)->jobs;
     }
     s->jobs -= s->purged;
     for (uint32_t i = 0; i < e->log.slots_max; i++) {

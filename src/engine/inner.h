@@ -378,8 +378,8 @@ enum tr_purge_step { TR_PURGE_MEMORY, TR_PURGE_SLOTS, TR_PURGE_RUNS };
 
 /* What a purge left is cleared away; see purge.c. */
 struct tr_purge {
-    uint32_t topic; /* by number, or 0: none is chosen; */
-    uint32_t last;  /* the one before */
+    uint32_t topic; /* by number, or 0: none is chosen */
+    uint64_t round; /* through all of them */
     enum tr_purge_step step;
     size_t at;              /* MEMORY: reserved jobs are looked for among all */
     struct tr_far_walk far; /* SLOTS */

@@ -59,6 +59,9 @@ enum tr_verdict tr_purge_execute(struct tr_engine *e, struct tr_req *r)
     if (t->jobs == 0) {
         return tr_engine_finish(e, r, TARRY_OK);
     }
+    if (t->row != 0 && e->state.drop_count == TR_TALLY_DROPS) {
+        return TR_STALL; /* cells of those before it are being dropped, in slices */
+    }
     err = tr_log_reserve(&e->log, TR_RECORD_HEAD_MAX + tr_policies_log_bytes(t), 3);
     if (err == TARRY_OK) {
         err = tr_topics_heir(&e->state.topics, t, &heir);
@@ -260,24 +263,26 @@ static void end(struct tr_engine *e)
     p->at = 0;
 }
 
-/* The next one that is purged, the one after the last if it could not be cleared. */
+/* The next one that is purged, if it has not had its turn in this round. */
 static bool begin(struct tr_engine *e)
 {
     struct tr_purge *p = &e->purge;
-    const struct tr_topics *ts = &e->state.topics;
+    struct tr_list *list = &e->state.topics.being_purged;
+    struct tr_topic *t =
+        tr_list_empty(list) ? NULL : TR_CONTAINER_OF(list->next, struct tr_topic, in_purged);
 
-    for (const struct tr_list *n = ts->all.next; n != &ts->all && p->topic == 0; n = n->next) {
-        const struct tr_topic *t = TR_CONTAINER_OF(n, struct tr_topic, link);
-
-        p->topic = t->purged && t->number > p->last ? t->number : 0;
+    if (t != NULL && t->purge_round <= p->round) {
+        t->purge_round = p->round + 1;
+        tr_list_remove(&t->in_purged);
+        tr_list_append(list, &t->in_purged);
+        p->topic = t->number;
+        return true;
     }
-    p->last = p->topic;
-    if (p->topic == 0) { /* all have had their turn */
-        p->retry_at = e->now.boot_us + (p->killed != 0 ? 0 : p->skipped ? BAD_US : RETRY_US);
-        p->killed = 0;
-        p->skipped = false;
-    }
-    return p->topic != 0;
+    p->round++;
+    p->retry_at = e->now.boot_us + (p->killed != 0 ? 0 : p->skipped ? BAD_US : RETRY_US);
+    p->killed = 0;
+    p->skipped = false;
+    return false;
 }
 
 static int clear(struct tr_engine *e)

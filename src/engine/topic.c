@@ -41,6 +41,8 @@ void tr_topics_init(struct tr_topics *ts, struct tr_mem *mem)
     *ts = (struct tr_topics){
         .mem = mem, .next_number = 1, .near_max = UINT64_MAX / 2, .none = tr_policy_default()};
     tr_list_init(&ts->all);
+    tr_list_init(&ts->in_order);
+    tr_list_init(&ts->being_purged);
     tr_list_init(&ts->parked);
     ts->counting = &ts->parked;
     tr_list_init(&ts->crowded);
@@ -138,6 +140,12 @@ static void insert_by_number(struct tr_topics *ts, struct tr_topic *t)
         after = after->prev;
     }
     tr_list_append(after->next, &t->link);
+    after = ts->in_order.prev;
+    while (after != &ts->in_order &&
+           TR_CONTAINER_OF(after, struct tr_topic, by_handle)->handle > t->handle) {
+        after = after->prev;
+    }
+    tr_list_append(after->next, &t->by_handle);
 }
 
 int tr_topics_add(struct tr_topics *ts, uint32_t number, const char *name, size_t len,
@@ -176,6 +184,7 @@ int tr_topics_add(struct tr_topics *ts, uint32_t number, const char *name, size_
     tr_list_init(&t->in_parked);
     tr_list_init(&t->in_crowd);
     tr_list_init(&t->in_need);
+    tr_list_init(&t->in_purged);
     insert_by_number(ts, t);
     t->same_hash = tr_map_find(&ts->by_name, name_hash(name, len));
     TR_CHECK(tr_map_put(&ts->by_name, name_hash(name, len), t) == TARRY_OK);
@@ -249,6 +258,8 @@ void tr_topics_remove(struct tr_topics *ts, struct tr_topic *t)
     TR_CHECK(!t->listed);
     TR_CHECK(tr_map_take(&ts->by_number, t->number) == t);
     tr_list_remove(&t->link);
+    tr_list_remove(&t->by_handle);
+    tr_list_remove(&t->in_purged);
     tr_list_remove(&t->dirty);
     tr_topic_unpark(t);
     ts->count--;
@@ -309,6 +320,7 @@ void tr_topics_purge(struct tr_topics *ts, struct tr_topic *t)
     t->purged = true;
     ts->purged++;
     tr_topic_note_listed(t);
+    tr_list_append(&ts->being_purged, &t->in_purged);
 }
 
 int tr_topics_heir(struct tr_topics *ts, struct tr_topic *t, struct tr_topic **heir)
@@ -323,6 +335,8 @@ void tr_topics_inherit(struct tr_topics *ts, struct tr_topic *t, struct tr_topic
 {
     TR_CHECK(t->purged);
     heir->handle = t->handle;
+    tr_list_remove(&heir->by_handle);
+    tr_list_append(t->by_handle.next, &heir->by_handle); /* behind t */
     TR_CHECK(tr_map_put(&ts->by_handle, heir->handle, heir) ==
              TARRY_OK); /* perhaps in place of t */
     memcpy(heir->holds, t->holds, sizeof heir->holds);
@@ -343,34 +357,17 @@ void tr_topics_inherit(struct tr_topics *ts, struct tr_topic *t, struct tr_topic
     tr_topic_note_listed(heir);
 }
 
-/* Handles do not stand in order once a topic was purged. */
-static struct tr_topic *least_after(const struct tr_topics *ts, uint32_t after)
-{
-    struct tr_topic *best = NULL;
-
-    for (const struct tr_list *n = ts->all.next; n != &ts->all; n = n->next) {
-        struct tr_topic *t = TR_CONTAINER_OF(n, struct tr_topic, link);
-
-        if (!t->purged && t->handle > after && (best == NULL || t->handle < best->handle)) {
-            best = t;
-        }
-    }
-    return best;
-}
-
 struct tr_topic *tr_topics_after(const struct tr_topics *ts, uint32_t after)
 {
-    if (ts->purged != 0 || tr_map_count(&ts->by_handle) != 0) {
-        return least_after(ts, after);
-    }
+    const struct tr_topic *t = tr_map_find(&ts->by_handle, after);
+    const struct tr_list *n;
 
-    struct tr_topic *t = tr_topics_by_number(ts, after);
-    const struct tr_list *n = t != NULL ? &t->link : &ts->all;
+    t = t != NULL ? t : tr_topics_by_number(ts, after);
+    n = t != NULL && t->handle == after ? &t->by_handle : &ts->in_order;
+    for (n = n->next; n != &ts->in_order; n = n->next) {
+        struct tr_topic *next = TR_CONTAINER_OF(n, struct tr_topic, by_handle);
 
-    for (n = n->next; n != &ts->all; n = n->next) {
-        struct tr_topic *next = TR_CONTAINER_OF(n, struct tr_topic, link);
-
-        if (next->number > after) {
+        if (next->handle > after && !next->purged) {
             return next;
         }
     }

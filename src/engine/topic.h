@@ -97,9 +97,12 @@ struct tr_topic {
     struct tr_list *walk;                 /* a list stands here in one of by_state; or NULL */
     struct tr_list waiters;               /* struct tr_waiter, first come first */
     struct tr_list dirty;                 /* in the list of topics to be served */
-    struct tr_list link;                  /* of all topics */
-    struct tr_list with_ready;            /* of those with a ready job */
-    struct tr_topic *same_hash;           /* next topic whose name has the same hash */
+    struct tr_list link;                  /* of all topics, by number */
+    struct tr_list by_handle;   /* the same by handle; a purged one stands before its heir */
+    struct tr_list in_purged;   /* of those that are purged */
+    uint64_t purge_round;       /* before which it was last cleared; see purge.c */
+    struct tr_list with_ready;  /* of those with a ready job */
+    struct tr_topic *same_hash; /* next topic whose name has the same hash */
     struct tr_totals *totals;
     struct tr_topics *of;
     char name[TR_TOPIC_NAME_MAX];
@@ -107,18 +110,20 @@ struct tr_topic {
 
 struct tr_topics {
     struct tr_mem *mem;
-    struct tr_list all;        /* by number */
-    struct tr_list with_ready; /* those with a ready job, in no order, */
-    uint64_t with_ready_count; /* and how many they are */
-    struct tr_list crowded;    /* parked ones with too many jobs in memory, */
-    struct tr_list hungry;     /* and with few, first come first */
-    struct tr_list parked;     /* topics, */
-    uint64_t parked_count;     /* and how many they are */
-    struct tr_list *counting;  /* the next one whose overdue jobs are counted */
-    uint64_t overdue;          /* of all of them */
-    uint64_t near_min;         /* delayed and ready jobs that each may have in memory */
-    uint64_t near_max;         /* and what all of them together may have beyond that: the pool; */
-    uint64_t loans;            /* so much of it is used */
+    struct tr_list all;          /* by number, */
+    struct tr_list in_order;     /* by handle, */
+    struct tr_list being_purged; /* and those that are purged, the next one first */
+    struct tr_list with_ready;   /* those with a ready job, in no order, */
+    uint64_t with_ready_count;   /* and how many they are */
+    struct tr_list crowded;      /* parked ones with too many jobs in memory, */
+    struct tr_list hungry;       /* and with few, first come first */
+    struct tr_list parked;       /* topics, */
+    uint64_t parked_count;       /* and how many they are */
+    struct tr_list *counting;    /* the next one whose overdue jobs are counted */
+    uint64_t overdue;            /* of all of them */
+    uint64_t near_min;           /* delayed and ready jobs that each may have in memory */
+    uint64_t near_max;           /* and what all of them together may have beyond that: the pool; */
+    uint64_t loans;              /* so much of it is used */
     struct tr_map by_number;
     struct tr_map by_name;   /* by a 64-bit hash of the name; equal hashes form a chain */
     struct tr_map by_handle; /* where that is not the number */

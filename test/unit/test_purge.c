@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,6 +48,47 @@ static void fill(struct rig *rig, uint32_t t, unsigned count)
         (void)rig_push_body(rig, t, HOUR + (i * 7919 % count) * RIG_SECOND, 1000);
     }
     rig_pass(rig, RIG_SECOND);
+}
+
+/* Many topics are purged in one go: none of the calls has much to do. */
+static void test_purge_many_topics(void **state)
+{
+    enum { TOPICS = 20 };
+    struct ask *purges = calloc(TOPICS, sizeof *purges);
+    struct rig rig;
+    uint32_t first = start(&rig);
+    unsigned done = 0;
+
+    (void)state;
+    assert_non_null(purges);
+    for (unsigned i = 0; i < TOPICS; i++) {
+        char name[8];
+        uint32_t t;
+
+        (void)snprintf(name, sizeof name, "t%u", i);
+        t = i == 0 ? first : rig_hold(&rig, name);
+        purges[i] = rig_ask(TR_OP_PURGE);
+        purges[i].req.topic = t;
+        for (unsigned k = 0; k < 5; k++) {
+            (void)rig_push(&rig, t, k * HOUR);
+        }
+    }
+    for (unsigned i = 0; i < TOPICS; i++) {
+        rig_submit(&rig, &purges[i]);
+        done += purges[i].done != 0;
+    }
+    assert_int_equal(done, 16); /* the others wait until cells of these have gone */
+    (void)rig_settle(&rig);
+    for (unsigned i = 0; i < TOPICS; i++) {
+        assert_true(purges[i].done != 0);
+        assert_int_equal(purges[i].req.out.status, TARRY_OK);
+        assert_int_equal(purges[i].req.out.number, 5);
+    }
+    rig_pass(&rig, RIG_SECOND);
+    assert_int_equal(stat(&rig).jobs, 0);
+    assert_int_equal(stat(&rig).purged, 0);
+    free(purges);
+    rig_fini(&rig);
 }
 
 static void test_purge_every_state(void **state)
@@ -203,9 +245,8 @@ static void test_purge_survives_crashes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_purge_every_state),
-        cmocka_unit_test(test_purge_keeps_the_topic),
-        cmocka_unit_test(test_purge_clears_away),
+        cmocka_unit_test(test_purge_every_state),      cmocka_unit_test(test_purge_many_topics),
+        cmocka_unit_test(test_purge_keeps_the_topic),  cmocka_unit_test(test_purge_clears_away),
         cmocka_unit_test(test_purge_survives_crashes),
     };
 

@@ -183,11 +183,61 @@ static void test_topic_first_against_model(void **state)
     run_model(2, true);
 }
 
+/* Who was purged stands where he stood, under another number. */
+static void test_topic_order_after_purges(void **state)
+{
+    enum { COUNT = 50 };
+    struct tr_mem mem;
+    struct tr_topics ts;
+    struct tr_topic *t;
+    struct tr_topic *heir;
+    uint32_t handle = 0;
+
+    (void)state;
+    tr_mem_init(&mem, 0);
+    tr_topics_init(&ts, &mem);
+    for (uint32_t i = 1; i <= COUNT; i++) {
+        char name[16];
+
+        assert_int_equal(
+            tr_topics_add(&ts, i, name, (size_t)snprintf(name, sizeof name, "t%u", i), &t),
+            TARRY_OK);
+    }
+    for (uint32_t round = 2; round <= 4; round++) { /* some more than once */
+        for (uint32_t i = round; i <= COUNT; i += round) {
+            t = tr_topics_by_handle(&ts, i);
+            assert_int_equal(tr_topics_heir(&ts, t, &heir), TARRY_OK);
+            tr_topics_purge(&ts, t);
+            tr_topics_inherit(&ts, t, heir);
+        }
+    }
+    tr_topics_remove(&ts, tr_topics_by_handle(&ts, 7));
+    tr_topics_remove(&ts, tr_topics_by_handle(&ts, 8)); /* an heir */
+    assert_int_equal(tr_topics_after(&ts, 6)->handle, 9);
+    assert_int_equal(tr_topics_after(&ts, 7)->handle, 9);
+    assert_int_equal(tr_topics_after(&ts, 8)->handle, 9);
+    for (uint32_t i = 1; i <= COUNT; i++) {
+        if (i == 7 || i == 8) {
+            continue;
+        }
+        t = tr_topics_after(&ts, handle);
+        assert_non_null(t);
+        handle = t->handle;
+        assert_int_equal(handle, i);
+        assert_false(t->purged);
+        assert_ptr_equal(t, tr_topics_by_handle(&ts, handle));
+    }
+    assert_null(tr_topics_after(&ts, handle));
+    tr_topics_fini(&ts);
+    assert_int_equal(mem.used_bytes, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_topic_names),
         cmocka_unit_test(test_topic_many_are_found_and_walked),
+        cmocka_unit_test(test_topic_order_after_purges),
         cmocka_unit_test(test_topic_first_against_model),
     };
 
