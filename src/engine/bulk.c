@@ -9,6 +9,9 @@
  * comes later: from slots to runs or into memory, from runs into memory; and what is in memory and
  * was not met is kept there (tr_bulk_keeps). So each job is met, and changed once at most.
  *
+ * A job that is counted but stays what it is, by a dry run or because this change means nothing to
+ * it, may be met again when it comes into memory or its group is merged: those are noted (`met`).
+ *
  * A far job is cancelled where it is: topic, due and cell, which the KILLSET wants, are in the
  * table or in the index. For a shift or a kick it is brought back, LOADS at a time, so that memory
  * is bounded. Reserved jobs are passed over.
@@ -61,7 +64,8 @@ static bool due_fits(const struct tr_bulk *b, uint64_t due_us)
 /* Is it one of those that it is about, and not changed yet? */
 static bool is_old(const struct tr_bulk *b, const struct tr_job *job)
 {
-    return (job->rid < b->before && job->bulk != b->mark) || TR_MUTANT(BULK_MEETS_OWN);
+    return (job->rid < b->before && job->bulk != b->mark && !tr_bitmap_test(&b->met, job->rid)) ||
+           TR_MUTANT(BULK_MEETS_OWN);
 }
 
 bool tr_bulk_keeps(const struct tr_engine *e, const struct tr_job *job)
@@ -81,6 +85,23 @@ static bool count(struct tr_bulk *b)
     b->more = b->done == limit_of(b);
     b->done += !b->more;
     return !b->more;
+}
+
+/* A dry run has met this one. */
+static int count_only(struct tr_bulk *b, uint64_t rid)
+{
+    int err = tr_bitmap_set(&b->met, rid);
+
+    return err == TARRY_OK && !count(b) ? TARRY_EFULL : err;
+}
+
+/* It cannot be changed like that. */
+static int pass_over(struct tr_bulk *b, uint64_t rid)
+{
+    int err = tr_bitmap_set(&b->met, rid);
+
+    b->passed += err == TARRY_OK;
+    return err;
 }
 
 static void tell(struct tr_engine *e, const struct tr_job_view *v)
@@ -139,20 +160,17 @@ static int change(struct tr_engine *e, struct tr_job *job)
         return TARRY_OK;
     }
     if (!can(b, state)) {
-        b->passed++;
-        job->bulk = b->mark; /* one that was loaded is met again */
-        return TARRY_OK;
+        return pass_over(b, job->rid);
     }
     if (!tr_engine_charge(e, CHANGE_UNITS)) {
         return TARRY_EFULL;
     }
+    if (b->dry_run) {
+        return count_only(b, job->rid);
+    }
     err = tr_log_reserve(&e->log, TR_RECORD_HEAD_MAX, 1);
     if (err != TARRY_OK || !count(b)) {
         return err != TARRY_OK ? err : TARRY_EFULL;
-    }
-    if (b->dry_run) {
-        job->bulk = b->mark;
-        return TARRY_OK;
     }
     if (b->what == TR_BULK_CANCEL) {
         struct tr_kill kill = tr_tally_kill(job);
@@ -200,26 +218,26 @@ static int change_far(struct tr_engine *e, uint64_t rid, const struct tr_far_ent
                                   b->what == TR_BULK_SHIFT);
     int err;
 
-    if (rid >= b->before || !far_fits(e, entry)) {
+    if (rid >= b->before || !far_fits(e, entry) || tr_bitmap_test(&b->met, rid)) {
         return TARRY_OK;
     }
     if (!unsure && !can(b, v.state)) {
-        b->passed++;
-        return TARRY_OK;
+        return pass_over(b, rid);
     }
     if (unsure || (!b->dry_run && b->what != TR_BULK_CANCEL)) {
         b->load[b->loads++] = rid; /* counted when it has come */
         return TARRY_OK;
     }
+    if (b->dry_run) {
+        return count_only(b, rid);
+    }
     err = tr_log_reserve(&e->log, TR_RECORD_HEAD_MAX, 1);
     if (err != TARRY_OK || !count(b)) {
         return err != TARRY_OK ? err : TARRY_EFULL;
     }
-    if (!b->dry_run) {
-        (void)tr_engine_charge(e, CHANGE_UNITS);
-        tell(e, &v);
-        log_kill(e, &kill);
-    }
+    (void)tr_engine_charge(e, CHANGE_UNITS);
+    tell(e, &v);
+    log_kill(e, &kill);
     return TARRY_OK;
 }
 
@@ -381,6 +399,9 @@ static void stop(struct tr_engine *e)
 {
     tr_far_walk_end(&e->bulk.far);
     tr_walk_end(&e->bulk.walk);
+    if (e->bulk.on) {
+        tr_bitmap_fini(&e->bulk.met);
+    }
     e->bulk.on = false;
     e->moved = true;
 }
@@ -515,6 +536,7 @@ enum tr_verdict tr_bulk_execute(struct tr_engine *e, struct tr_req *r)
                           .topic = t->number,
                           .page = UINT64_MAX,
                           .walk = walk};
+    tr_bitmap_init(&b->met, e->mem);
     tr_far_walk_begin(&e->state.jobs.far, &b->far);
     tr_bulk_step(e);
     return TR_WAITS;

@@ -356,9 +356,10 @@ struct tr_bulk {
     int64_t shift_us;
     uint64_t count; /* at most */
     bool dry_run;
-    uint64_t before; /* rids below this one, */
-    uint64_t mark;   /* and without this mark */
-    uint64_t marks;  /* given so far */
+    uint64_t before;      /* rids below this one, */
+    uint64_t mark;        /* and without this mark */
+    uint64_t marks;       /* given so far */
+    struct tr_bitmap met; /* rids that were counted, and stay what they are */
     uint32_t topic;
     unsigned step;                /* enum tr_bulk_step */
     struct tr_far_walk far;       /* SLOTS */

@@ -185,12 +185,48 @@ static void test_bulk_goes_on_alone(void **state)
     rig_fini(&rig);
 }
 
+/* Jobs that come into memory while a dry run counts are counted once. */
+static void test_bulk_dry_run_counts_once(void **state)
+{
+    enum { JOBS = 400, LOOKS = 40 };
+    struct ask *looks = calloc(LOOKS, sizeof *looks);
+    struct rig rig;
+    uint32_t t;
+    struct ask a;
+
+    (void)state;
+    assert_non_null(looks);
+    rig_init(&rig);
+    rig.config.near_us = 60 * RIG_SECOND;
+    rig.config.far_max = 50;
+    rig.config.promote_slots = 2;
+    rig.config.slice = 60;
+    rig_open(&rig);
+    t = rig_hold(&rig, "t");
+    fill(&rig, t, JOBS);
+    a = bulk(t, TR_BULK_CANCEL);
+    a.req.dry_run = true;
+    rig_submit(&rig, &a);
+    for (unsigned i = 0; i < LOOKS; i++) {
+        looks[i] = rig_ask(TR_OP_STAT_JOB);
+        looks[i].req.id = 1 + i * JOBS / LOOKS;
+        rig_submit(&rig, &looks[i]);
+        (void)rig_turn(&rig);
+        (void)rig.step(rig.step_ctx);
+    }
+    (void)rig_settle(&rig);
+    assert_true(a.done != 0);
+    assert_int_equal(a.req.out.number, JOBS);
+    free(looks);
+    rig_fini(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bulk_refuses),       cmocka_unit_test(test_bulk_cancels),
         cmocka_unit_test(test_bulk_shifts_once),   cmocka_unit_test(test_bulk_kicks),
-        cmocka_unit_test(test_bulk_goes_on_alone),
+        cmocka_unit_test(test_bulk_goes_on_alone), cmocka_unit_test(test_bulk_dry_run_counts_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
