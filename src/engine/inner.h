@@ -134,7 +134,8 @@ struct tr_meta {
     struct tr_io grow_io;
     uint64_t grow_bytes;
     uint64_t made;
-    uint64_t retry_at; /* boot: no checkpoint is begun before */
+    uint64_t retry_at; /* boot: no checkpoint is begun before, */
+    unsigned failures; /* since so many in a row came to nothing */
     bool failing;      /* the last checkpoint could not be written */
     bool spoiled[2];   /* a sync of this file failed since the first page was written */
 };

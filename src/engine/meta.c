@@ -25,7 +25,7 @@
 
 #include <string.h>
 
-enum { RETRY_US = 50000 };
+enum { RETRY_US = 50000, FAILURES_MAX = 7 };
 
 uint64_t tr_meta_oldest(const struct tr_engine *e)
 {
@@ -206,6 +206,7 @@ static void adopt(struct tr_engine *e)
     }
     if (m->with_pages) {
         m->failing = false;
+        m->failures = 0;
         m->made++;
         tr_pages_fini(&m->pages);
     }
@@ -296,6 +297,15 @@ static void send_pages(struct tr_engine *e)
                            .piece_count = count});
 }
 
+/* The next try, and each time twice as much later. */
+static void try_later(struct tr_engine *e)
+{
+    struct tr_meta *m = &e->meta;
+
+    m->retry_at = e->now.boot_us + ((uint64_t)RETRY_US << m->failures);
+    m->failures += m->failures < FAILURES_MAX;
+}
+
 /* R9: nothing of it counts; the next one is written in full. */
 static void give_up_pages(struct tr_engine *e)
 {
@@ -305,7 +315,7 @@ static void give_up_pages(struct tr_engine *e)
     m->with_pages = false;
     m->want_checkpoint = true;
     m->step = TR_META_IDLE;
-    m->retry_at = e->now.boot_us + RETRY_US;
+    try_later(e);
     if (!m->failing) {
         tr_engine_note(e, TR_NOTE_WARNING,
                        "A checkpoint could not be written; it is tried again until it can.");
@@ -335,7 +345,7 @@ static void begin_checkpoint(struct tr_engine *e)
         return;
     }
     if (tr_freeze_begin(&m->freeze, &m->pages, &e->state, e->log.uuid, batch) != TARRY_OK) {
-        m->retry_at = e->now.boot_us + RETRY_US;
+        try_later(e);
         return;
     }
     m->retry_at = 0;
@@ -364,7 +374,7 @@ void tr_meta_freeze(struct tr_engine *e)
         m->frozen = true;
     } else if (err != TARRY_EFULL) {
         m->want_checkpoint = true;
-        m->retry_at = e->now.boot_us + RETRY_US;
+        try_later(e);
     }
 }
 
