@@ -354,7 +354,8 @@ static enum tr_verdict push(struct tr_engine *e, struct tr_req *r)
     if (e->draining) {
         return tr_engine_finish(e, r, TARRY_EDRAINING);
     }
-    r->out.existed = false; /* an earlier try may have found it */
+    r->out.existed = false;               /* an earlier try may have found one, */
+    r->out.job = (struct tr_job_view){0}; /* which may be gone by now */
     if (r->key_len != 0) {
         err = tr_lookup_key(e, t, key_of(r), &job);
         if (err == TARRY_OK) {

@@ -248,6 +248,9 @@ void tr_load_done(struct tr_engine *e, const struct tr_read *read, int status)
     if (status == TARRY_OK) {
         status = tr_fetch_decode(e, read->rid, read->buf, &rec);
         status = status == TARRY_OK ? tr_load_take(e, read->rid, &rec) : status;
+        if (status != TARRY_OK && entry->dead) {
+            entry->due_us = TR_NEVER; /* it is far as before, and no sweep is to look for it */
+        }
         if (status == TARRY_EDAMAGED || status == TARRY_EVERSION) {
             tr_engine_note(e, TR_NOTE_DAMAGE, "The record of rid %" PRIu64 " does not fit its job.",
                            read->rid);

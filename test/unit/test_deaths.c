@@ -1,6 +1,7 @@
 /* Dead jobs leave memory, and the first of them is found again. */
 
 #include "base/err.h"
+#include "engine/inner.h"
 #include "test/unit/rig.h"
 
 #include <setjmp.h>
@@ -132,6 +133,40 @@ static void test_deaths_by_id(void **state)
     rig_fini(&rig);
 }
 
+/* A dead job for which there was no memory when its record had come is far as before: due never. */
+static void test_deaths_no_memory(void **state)
+{
+    uint64_t ids[DEAD];
+    struct rig rig;
+    struct ask look = rig_ask(TR_OP_STAT_JOB);
+    const struct tr_far_entry *entry;
+
+    (void)state;
+    (void)start(&rig, ids);
+    look.req.id = ids[0];
+    rig_submit(&rig, &look);
+    for (unsigned i = 0; i < 100 && rig.e->load.reads == 0; i++) {
+        (void)rig_turn(&rig);
+        if (rig.e->load.reads == 0) {
+            (void)rig.step(rig.step_ctx);
+        }
+    }
+    assert_int_equal(rig.e->load.reads, 1);
+    rig.mem.limit_bytes = rig.mem.used_bytes;
+    while (rig.step(rig.step_ctx)) {
+    }
+    assert_int_equal(rig.e->load.reads, 0);
+    entry = tr_far_find(&rig.e->state.jobs.far, tr_far_rid(&rig.e->state.jobs.far, ids[0]));
+    assert_non_null(entry);
+    assert_true(entry->dead);
+    assert_int_equal(entry->due_us, UINT64_MAX);
+    rig.mem.limit_bytes = 0;
+    (void)rig_settle(&rig);
+    assert_true(look.done != 0);
+    assert_int_equal(look.req.out.status, TARRY_OK);
+    rig_fini(&rig);
+}
+
 /* Dead ones whose record is in a live run are no reason for a promotion: none can take them. */
 static void test_deaths_no_reason(void **state)
 {
@@ -173,10 +208,9 @@ static void test_deaths_no_reason(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_deaths_leave_memory),
-        cmocka_unit_test(test_deaths_come_in_order),
-        cmocka_unit_test(test_deaths_by_id),
-        cmocka_unit_test(test_deaths_no_reason),
+        cmocka_unit_test(test_deaths_leave_memory), cmocka_unit_test(test_deaths_come_in_order),
+        cmocka_unit_test(test_deaths_by_id),        cmocka_unit_test(test_deaths_no_reason),
+        cmocka_unit_test(test_deaths_no_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
