@@ -516,7 +516,7 @@ static uint64_t next_turn(const struct tr_engine *e)
     if (e->failed) {
         return TR_NEVER;
     }
-    if (e->work == 0 || e->placing || e->trimming || e->state.keys.tidying ||
+    if (e->work == 0 || e->cut || e->placing || e->trimming || e->state.keys.tidying ||
         tr_promote_goes_on(e) || tr_listing_goes_on(e) || tr_deaths_goes_on(e) ||
         e->meta.freeze.state != NULL || (e->moved && e->stalled_first != NULL)) {
         return e->now.boot_us;
@@ -551,6 +551,17 @@ static uint64_t next_turn(const struct tr_engine *e)
     return min(at, e->space.retry_at);
 }
 
+/* Who could take a whole slice gets half of what is left: the rest is for everything else. */
+static void half(struct tr_engine *e, void (*step)(struct tr_engine *e))
+{
+    unsigned rest = e->work / 2;
+
+    e->work -= rest;
+    step(e);
+    e->cut = e->cut || e->work == 0;
+    e->work += rest;
+}
+
 uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
 {
     set_now(e, now);
@@ -561,15 +572,16 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
     e->blocked = false;
     e->leases_blocked = false;
     e->moved = false;
+    e->cut = false;
     e->work = e->config.slice;
     tr_engine_place(e);
     tr_meta_freeze(e);
     tr_change_fire_due(e);
     tr_handout_expire(e);
-    tr_load_step(e);
-    tr_listing_step(e);
-    tr_forecast_step(e);
-    tr_deaths_step(e);
+    half(e, tr_load_step);
+    half(e, tr_listing_step);
+    half(e, tr_forecast_step);
+    half(e, tr_deaths_step);
     run_stalled(e);
     tr_handout_serve(e);
     tr_lookup_tidy(e);

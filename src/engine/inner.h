@@ -538,6 +538,7 @@ struct tr_engine {
     uint64_t rid_limit; /* rids below it are promised by a durable manifest (R18) */
     uint64_t told_durable;
     unsigned work; /* units left in this slice */
+    bool cut;      /* somebody wanted more than his half of it */
     uint64_t work_max;
     uint64_t replayed;
     bool placing;        /* the batch in log.flight is written, and its records get their places */

@@ -315,16 +315,14 @@ static int clear(struct tr_engine *e)
 void tr_purge_step(struct tr_engine *e)
 {
     struct tr_purge *p = &e->purge;
-    unsigned rest;
+    unsigned rest = e->work / 2; /* half of the slice is for everything else */
+    bool clears;
 
     p->waits = false;
-    if (!tr_tally_drop(&e->state, &e->work) || e->state.topics.purged == 0 ||
-        p->retry_at > e->now.boot_us || e->work == 0) {
-        return;
-    }
-    rest = e->work / 2; /* half of the slice is for everything else */
     e->work -= rest;
-    while (e->work != 0 && (p->topic != 0 || begin(e))) {
+    clears = tr_tally_drop(&e->state, &e->work) && e->state.topics.purged != 0 &&
+             p->retry_at <= e->now.boot_us;
+    while (clears && e->work != 0 && (p->topic != 0 || begin(e))) {
         int err = clear(e);
 
         if (err == TARRY_EFULL) { /* for a page, for its next slice, or for the log */

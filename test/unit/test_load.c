@@ -1,6 +1,7 @@
 /* Jobs that leave memory and come back, on the simulated disk. */
 
 #include "base/err.h"
+#include "engine/inner.h"
 #include "test/unit/rig.h"
 
 #include <setjmp.h>
@@ -334,6 +335,38 @@ static void test_load_error_of_another_topic(void **state)
     rig_fini(&rig);
 }
 
+/* A search through very many far jobs leaves half of each slice to others. */
+static void test_load_search_leaves_half(void **state)
+{
+    struct rig rig;
+    struct ask peek = rig_ask(TR_OP_PEEK_FIRST);
+    uint32_t t;
+    unsigned turns;
+
+    (void)state;
+    rig_init(&rig);
+    rig.config.near_us = 60 * RIG_SECOND;
+    rig.config.slice = 40;
+    rig.config.slots_max = 256;
+    rig_open(&rig);
+    t = rig_hold(&rig, "t");
+    for (unsigned i = 0; i < 2000; i++) {
+        (void)rig_push(&rig, t, (3600 + i) * RIG_SECOND);
+    }
+    peek.req.topic = t;
+    peek.req.state = TR_DELAYED;
+    rig_submit(&rig, &peek);
+    for (turns = 0; turns < 1000 && tr_far_walking(&rig.e->load.pull); turns++) {
+        (void)rig_turn(&rig);
+        assert_true(tr_engine_work(rig.e) <= 30);
+    }
+    assert_in_range(turns, 5, 999);
+    (void)rig_settle(&rig);
+    assert_true(peek.done != 0);
+    assert_int_equal(peek.req.out.job.id, 1);
+    rig_fini(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -347,6 +380,7 @@ int main(void)
         cmocka_unit_test(test_load_damage_is_told_and_tried_again),
         cmocka_unit_test(test_load_clock_steps),
         cmocka_unit_test(test_load_leaves_after_a_search),
+        cmocka_unit_test(test_load_search_leaves_half),
         cmocka_unit_test(test_load_error_of_another_topic),
     };
 
