@@ -327,13 +327,11 @@ static int in_slots(struct tr_engine *e)
 
 static int in_run(struct tr_engine *e, const struct tr_side_job *job)
 {
-    const struct tr_jobs *js = &e->state.jobs;
-    const struct tr_far_entry *known = tr_far_find(&js->far, job->rid);
+    const struct tr_far_entry *known = tr_far_find(&e->state.jobs.far, job->rid);
     struct tr_far_entry entry = tr_fetch_entry(e->bulk.walk.group, job);
     int err = TARRY_OK;
 
-    if (!tr_bitmap_test(&js->alive, job->rid) || tr_jobs_by_rid(js, job->rid) != NULL ||
-        (known != NULL && !known->located) || job->rid >= e->bulk.before ||
+    if (!tr_state_in_run(&e->state, job->rid) || job->rid >= e->bulk.before ||
         TR_MUTANT(BULK_NO_RUNS)) {
         return TARRY_OK;
     }

@@ -738,11 +738,9 @@ void tr_engine_groups(const struct tr_engine *e, tr_group_fn *fn, void *ctx)
 
 bool tr_engine_only_in_run(const struct tr_engine *e, uint64_t rid, uint32_t topic)
 {
-    const struct tr_far_entry *entry = tr_far_find(&e->state.jobs.far, rid);
     const struct tr_topic *t = tr_topics_by_number(&e->state.topics, topic);
 
-    return t != NULL && !t->purged && tr_bitmap_test(&e->state.jobs.alive, rid) &&
-           tr_jobs_by_rid(&e->state.jobs, rid) == NULL && (entry == NULL || entry->located);
+    return t != NULL && !t->purged && tr_state_in_run(&e->state, rid);
 }
 
 static void far_facts(const struct tr_engine *e, tr_fact_fn *fn, void *ctx)

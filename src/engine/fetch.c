@@ -49,15 +49,6 @@ void tr_fetch_report(struct tr_engine *e, const struct tr_group *g, enum tr_grou
     }
 }
 
-/* Is this live rid known only to its run? */
-static bool only_in_run(const struct tr_engine *e, uint64_t rid)
-{
-    const struct tr_jobs *js = &e->state.jobs;
-
-    return tr_bitmap_test(&js->alive, rid) && tr_jobs_by_rid(js, rid) == NULL &&
-           tr_far_find(&js->far, rid) == NULL;
-}
-
 struct tr_far_entry tr_fetch_entry(const struct tr_group *g, const struct tr_side_job *job)
 {
     return (struct tr_far_entry){
@@ -242,7 +233,8 @@ static void seek_done(struct tr_engine *e, struct tr_fetch_read *r)
     uint32_t at;
     int err;
 
-    if (!only_in_run(e, r->rid) || e->failed) {
+    if (!tr_state_in_run(&e->state, r->rid) || tr_far_find(&e->state.jobs.far, r->rid) != NULL ||
+        e->failed) {
         return;
     }
     err = tr_fetch_view(e, r, &v);
@@ -375,8 +367,7 @@ static int take_record(struct tr_engine *e, const struct tr_record *rec, uint64_
     struct tr_edge at = {.due_us = rec->due_us};
     int err = TARRY_OK;
 
-    if (!tr_bitmap_test(&e->state.jobs.alive, rec->rid) ||
-        tr_jobs_by_rid(&e->state.jobs, rec->rid) != NULL || (known != NULL && !known->located)) {
+    if (!tr_state_in_run(&e->state, rec->rid)) {
         return TARRY_OK;
     }
     if (rec->due_us >= e->load.sweep_us) {
@@ -595,13 +586,6 @@ void tr_fetch_left(struct tr_engine *e, const struct tr_job *job)
 
 /* ---- the first of a topic ---- */
 
-static bool is_located(const struct tr_engine *e, uint64_t rid)
-{
-    const struct tr_far_entry *entry = tr_far_find(&e->state.jobs.far, rid);
-
-    return entry != NULL && entry->located;
-}
-
 /* Takes what the page has of the topic. True: that was all of it in this group. */
 static bool pull_page(struct tr_engine *e, const struct tr_fetch_read *r,
                       const struct tr_side_view *v)
@@ -617,7 +601,7 @@ static bool pull_page(struct tr_engine *e, const struct tr_fetch_read *r,
             row.job.dead_seq != 0) {
             return true;
         }
-        if (!only_in_run(e, row.job.rid) && !is_located(e, row.job.rid)) {
+        if (!tr_state_in_run(&e->state, row.job.rid)) {
             continue;
         }
         id = tr_far_moved_id(&e->state.jobs.far, row.job.rid);

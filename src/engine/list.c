@@ -276,16 +276,6 @@ static bool find_in_slots(struct tr_engine *e)
     return true;
 }
 
-/* Is it alive, and known to nobody but its run? */
-static bool only_in_run(const struct tr_engine *e, uint64_t rid)
-{
-    const struct tr_jobs *js = &e->state.jobs;
-    const struct tr_far_entry *entry = tr_far_find(&js->far, rid);
-
-    return tr_bitmap_test(&js->alive, rid) && tr_jobs_by_rid(js, rid) == NULL &&
-           (entry == NULL || entry->located);
-}
-
 /* Has enough of the group been seen, when this entry is the next? */
 static bool enough(struct tr_engine *e, const struct tr_side_job *job)
 {
@@ -342,7 +332,7 @@ static bool find_in_runs(struct tr_engine *e)
         }
         if (enough(e, &job)) {
             tr_walk_skip(&l->walk);
-        } else if (only_in_run(e, job.rid) && !TR_MUTANT(LIST_NO_RUNS)) {
+        } else if (tr_state_in_run(&e->state, job.rid) && !TR_MUTANT(LIST_NO_RUNS)) {
             uint64_t id = tr_far_moved_id(&e->state.jobs.far, job.rid);
             bool dead = job.dead_seq != 0;
             struct tr_listed found = {.key = {.dead = dead,

@@ -167,6 +167,14 @@ struct tr_slot *tr_state_slot(const struct tr_state *s, uint32_t number)
     return number < TR_MANIFEST_SLOTS_MAX ? &s->slots[number] : tr_groups_run(s->groups, number);
 }
 
+bool tr_state_in_run(const struct tr_state *s, uint64_t rid)
+{
+    const struct tr_far_entry *entry = tr_far_find(&s->jobs.far, rid);
+
+    return tr_bitmap_test(&s->jobs.alive, rid) && tr_jobs_by_rid(&s->jobs, rid) == NULL &&
+           (entry == NULL || entry->located);
+}
+
 void tr_state_far_to_run(struct tr_state *s, uint64_t rid)
 {
     const struct tr_far_entry *entry = tr_far_find(&s->jobs.far, rid);

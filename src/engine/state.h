@@ -60,6 +60,9 @@ struct tr_state {
     struct tr_groups *groups; /* or here */
 };
 
+/* Is this rid alive, and its job, which is not in memory, in a run? */
+bool tr_state_in_run(const struct tr_state *s, uint64_t rid);
+
 struct tr_slot *tr_state_slot(const struct tr_state *s, uint32_t number);
 
 void tr_state_init(struct tr_state *s, struct tr_mem *mem);
