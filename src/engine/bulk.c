@@ -115,18 +115,6 @@ static void tell(struct tr_engine *e, const struct tr_job_view *v)
     }
 }
 
-static void log_kill(struct tr_engine *e, const struct tr_kill *kill)
-{
-    struct tr_topic *t = topic(e);
-
-    tr_log_kill(&e->log, *kill, TR_WHY_CANCELLED, tr_engine_base(e), true);
-    TR_CHECK(tr_state_kill(&e->state, kill, e->log.open.no));
-    t->deleted++;
-    t->totals->deleted++;
-    tr_engine_touch_log(e);
-    tr_change_drop_topic(e, t);
-}
-
 static int change_due(struct tr_engine *e, struct tr_job *job)
 {
     struct tr_record rec = {.mask = TR_FIELD(DUE), .due_us = e->clock.t_us};
@@ -178,7 +166,7 @@ static int change(struct tr_engine *e, struct tr_job *job)
         tr_view_fill(e, job, &v);
         tell(e, &v);
         tr_change_unschedule(e, job);
-        log_kill(e, &kill);
+        tr_change_kill(e, &kill, TR_WHY_CANCELLED);
         return TARRY_OK;
     }
     err = change_due(e, job);
@@ -237,7 +225,7 @@ static int change_far(struct tr_engine *e, uint64_t rid, const struct tr_far_ent
     }
     (void)tr_engine_charge(e, CHANGE_UNITS);
     tell(e, &v);
-    log_kill(e, &kill);
+    tr_change_kill(e, &kill, TR_WHY_CANCELLED);
     return TARRY_OK;
 }
 

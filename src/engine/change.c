@@ -412,24 +412,31 @@ static enum tr_verdict find(struct tr_engine *e, struct tr_req *r, bool held_onl
     return TR_DONE;
 }
 
+void tr_change_kill(struct tr_engine *e, const struct tr_kill *kill, enum tr_why why)
+{
+    struct tr_topic *t = tr_topics_by_number(&e->state.topics, kill->topic);
+
+    tr_log_kill(&e->log, *kill, (uint8_t)why, tr_engine_base(e), !t->purged);
+    TR_CHECK(tr_state_kill(&e->state, kill, e->log.open.no));
+    if (!t->purged) {
+        t->deleted++;
+        t->totals->deleted++;
+    }
+    tr_engine_touch_log(e);
+    tr_change_drop_topic(e, t);
+}
+
 /* A far job need not come back to die. */
 static enum tr_verdict delete_far(struct tr_engine *e, struct tr_req *r, uint64_t rid)
 {
-    const struct tr_far_entry *entry = tr_far_find(&e->state.jobs.far, rid);
-    struct tr_topic *t = tr_topics_by_number(&e->state.topics, entry->topic);
-    struct tr_kill kill = tr_tally_far(rid, entry);
+    struct tr_kill kill = tr_tally_far(rid, tr_far_find(&e->state.jobs.far, rid));
     int err = tr_log_reserve(&e->log, TR_RECORD_HEAD_MAX, 1);
 
     if (err != TARRY_OK) {
         return end(e, r, err);
     }
     (void)tr_load_show_far(e, r);
-    tr_log_kill(&e->log, kill, TR_WHY_CANCELLED, tr_engine_base(e), true);
-    TR_CHECK(tr_state_kill(&e->state, &kill, e->log.open.no));
-    t->deleted++;
-    t->totals->deleted++;
-    tr_engine_touch_log(e);
-    tr_change_drop_topic(e, t);
+    tr_change_kill(e, &kill, TR_WHY_CANCELLED);
     return tr_engine_finish(e, r, TARRY_OK);
 }
 
@@ -464,16 +471,10 @@ static enum tr_verdict delete_job(struct tr_engine *e, struct tr_req *r)
     r->out.job.key = NULL; /* it dies with the job */
     r->out.job.key_len = 0;
 
-    struct tr_topic *t = job->topic;
     struct tr_kill kill = tr_tally_kill(job);
 
-    tr_log_kill(&e->log, kill, held ? TR_WHY_ACKED : TR_WHY_CANCELLED, tr_engine_base(e), true);
     tr_change_unschedule(e, job);
-    TR_CHECK(tr_state_kill(&e->state, &kill, e->log.open.no));
-    t->deleted++;
-    t->totals->deleted++;
-    tr_engine_touch_log(e);
-    tr_change_drop_topic(e, t);
+    tr_change_kill(e, &kill, held ? TR_WHY_ACKED : TR_WHY_CANCELLED);
     return tr_engine_finish(e, r, TARRY_OK);
 }
 

@@ -595,6 +595,9 @@ void tr_change_drop_topic(struct tr_engine *e,
                           struct tr_topic *t); /* if nothing needs it any more */
 /* Its name goes to the log, if it is not there: a head of bytes, a record. */
 void tr_change_log_topic(struct tr_engine *e, struct tr_topic *t);
+/* The job, near or far and in no list, is dead; the log has room for it. Its topic may be gone,
+ * too, after that. What a purge left gates nobody, and is not counted as deleted. */
+void tr_change_kill(struct tr_engine *e, const struct tr_kill *kill, enum tr_why why);
 /* Changes what rec names. TARRY_EFULL: not now. */
 TR_MUST_USE int tr_change_revise(struct tr_engine *e, struct tr_job *job, struct tr_record *rec,
                                  bool gated);

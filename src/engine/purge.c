@@ -97,16 +97,13 @@ enum tr_verdict tr_purge_execute(struct tr_engine *e, struct tr_req *r)
 /* ---- clearing away ---- */
 
 /* TARRY_EFULL: not now. The topic may be gone after it. */
-static int kill(struct tr_engine *e, struct tr_topic *t, const struct tr_kill *kill)
+static int kill(struct tr_engine *e, const struct tr_kill *kill)
 {
     int err = tr_log_reserve(&e->log, 0, 1);
 
     if (err == TARRY_OK) {
-        tr_log_kill(&e->log, *kill, TR_WHY_CANCELLED, tr_engine_base(e), false);
-        TR_CHECK(tr_state_kill(&e->state, kill, e->log.open.no));
+        tr_change_kill(e, kill, TR_WHY_CANCELLED);
         (void)tr_engine_charge(e, KILL_UNITS);
-        tr_engine_touch_log(e);
-        tr_change_drop_topic(e, t);
         e->purge.killed++;
     }
     return err;
@@ -119,7 +116,7 @@ static int kill_job(struct tr_engine *e, struct tr_job *job)
 
     if (err == TARRY_OK) {
         tr_change_unschedule(e, job);
-        err = kill(e, job->topic, &k);
+        err = kill(e, &k);
     }
     return err;
 }
@@ -195,7 +192,7 @@ static int clear_slots(struct tr_engine *e)
             return TARRY_EFULL;
         }
         if (purged_in(e, page, &k) != 0) {
-            err = kill(e, topic(e), &k);
+            err = kill(e, &k);
         } else {
             tr_far_walk_on(far, &p->far);
         }
@@ -225,7 +222,7 @@ static int kill_in_run(struct tr_engine *e, const struct tr_side_job *job)
     if (err == TARRY_OK && tr_far_find(&js->far, job->rid) == NULL) {
         err = tr_state_locate(&e->state, job->rid, &entry);
     }
-    return err == TARRY_OK ? kill(e, topic(e), &k) : err;
+    return err == TARRY_OK ? kill(e, &k) : err;
 }
 
 static int clear_runs(struct tr_engine *e)
