@@ -166,7 +166,7 @@ static bool run(struct bench *b, unsigned run_no, unsigned i)
         b->got_len[i] += len;
     }
     tr_output_drop(&s->out, len);
-    return taken > 0 || len > 0 || tr_bs_want(s) == TR_BS_WANT_TURN;
+    return taken > 0 || len > 0 || tr_bs_want(s) == TR_WANT_TURN;
 }
 
 static void settle(struct bench *b, unsigned run_no)

@@ -123,6 +123,11 @@ long tr_sock_write(struct tr_sock *s, const uint8_t *bytes, size_t len)
     return n;
 }
 
+void tr_sock_end(struct tr_sock *s)
+{
+    (void)shutdown(s->fd, SHUT_WR); /* if it fails, the connection is broken and will tell so */
+}
+
 void tr_sock_close(struct tr_sock *s)
 {
     s->call = NULL;

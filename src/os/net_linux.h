@@ -64,6 +64,9 @@ void tr_sock_watch(struct tr_sock *s, unsigned events, tr_sock_event_fn *call, v
 long tr_sock_read(struct tr_sock *s, uint8_t *buf, size_t len);
 long tr_sock_write(struct tr_sock *s, const uint8_t *bytes, size_t len);
 
+/* We send no more; the other side may. */
+void tr_sock_end(struct tr_sock *s);
+
 /* No event is told any more. */
 void tr_sock_close(struct tr_sock *s);
 

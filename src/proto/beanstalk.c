@@ -369,18 +369,18 @@ static size_t take(struct tr_bs_session *s, const uint8_t *bytes, size_t len)
 
 /* ---- the session ---- */
 
-enum tr_bs_want tr_bs_want(const struct tr_bs_session *s)
+enum tr_want tr_bs_want(const struct tr_bs_session *s)
 {
     if (s->asked) {
-        return TR_BS_WANT_ANSWER;
+        return TR_WANT_ANSWER;
     }
     if (s->next != NULL || s->tired) {
-        return TR_BS_WANT_TURN;
+        return TR_WANT_TURN;
     }
     if (s->quitting || s->out.broken) {
-        return TR_BS_WANT_CLOSE;
+        return TR_WANT_CLOSE;
     }
-    return tr_output_len(&s->out) >= s->port->output_max ? TR_BS_WANT_DRAIN : TR_BS_WANT_INPUT;
+    return tr_output_len(&s->out) >= s->port->output_max ? TR_WANT_DRAIN : TR_WANT_INPUT;
 }
 
 size_t tr_bs_feed(struct tr_bs_session *s, const uint8_t *bytes, size_t len, struct tr_now now)
@@ -391,14 +391,14 @@ size_t tr_bs_feed(struct tr_bs_session *s, const uint8_t *bytes, size_t len, str
     s->running = true;
     s->tired = false;
     for (s->cost = 0; s->cost < SHARE; s->cost += STEP) {
-        enum tr_bs_want want = tr_bs_want(s);
+        enum tr_want want = tr_bs_want(s);
 
-        if (want == TR_BS_WANT_TURN) {
+        if (want == TR_WANT_TURN) {
             tr_bs_step_fn *next = s->next;
 
             s->next = NULL;
             next(s);
-        } else if (want == TR_BS_WANT_INPUT && at < len && !s->closing) {
+        } else if (want == TR_WANT_INPUT && at < len && !s->closing) {
             enum tr_bs_input input = s->input;
             size_t taken = take(s, bytes + at, len - at);
 
@@ -462,3 +462,68 @@ bool tr_bs_gone(const struct tr_bs_session *s)
 {
     return s->gone;
 }
+
+/* ---- as a table ---- */
+
+static void table_open(void *session, void *port, uint64_t number, struct tr_now now)
+{
+    tr_bs_open(session, port, number, now);
+}
+
+static size_t table_feed(void *session, const uint8_t *bytes, size_t len, struct tr_now now)
+{
+    return tr_bs_feed(session, bytes, len, now);
+}
+
+static enum tr_want table_want(const void *session)
+{
+    return tr_bs_want(session);
+}
+
+static struct tr_output *table_out(void *session)
+{
+    return &((struct tr_bs_session *)session)->out;
+}
+
+static void table_half_close(void *session, struct tr_now now)
+{
+    tr_bs_half_close(session, now);
+}
+
+/* Who only waits is closed first, or would be given the jobs of the others. */
+static bool table_stop(void *session, struct tr_now now)
+{
+    const struct tr_bs_session *s = session;
+
+    (void)now;
+    return s->asked && s->req.op == TR_OP_RESERVE;
+}
+
+static void table_close(void *session, struct tr_now now)
+{
+    tr_bs_close(session, now);
+}
+
+static bool table_gone(const void *session)
+{
+    return tr_bs_gone(session);
+}
+
+static void table_fini(void *session)
+{
+    tr_bs_fini(session);
+}
+
+const struct tr_proto tr_bs_proto = {
+    .name = "beanstalk",
+    .size = sizeof(struct tr_bs_session),
+    .open = table_open,
+    .feed = table_feed,
+    .want = table_want,
+    .out = table_out,
+    .half_close = table_half_close,
+    .stop = table_stop,
+    .close = table_close,
+    .gone = table_gone,
+    .fini = table_fini,
+};

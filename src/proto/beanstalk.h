@@ -14,6 +14,7 @@
 #include "port/queue.h"
 #include "proto/beanstalk_line.h"
 #include "proto/output.h"
+#include "proto/session.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -59,14 +60,6 @@ struct tr_bs_port {
     uint64_t sessions_ever;
     uint64_t producers;
     uint64_t workers;
-};
-
-enum tr_bs_want {
-    TR_BS_WANT_INPUT,
-    TR_BS_WANT_ANSWER, /* the queue has not answered yet */
-    TR_BS_WANT_DRAIN,  /* too much is to be sent */
-    TR_BS_WANT_TURN,   /* it has had its share: feed again after the others */
-    TR_BS_WANT_CLOSE,  /* the client wants to go, or cannot be served: send the rest and close */
 };
 
 enum tr_bs_input { TR_BS_LINE, TR_BS_LONG_LINE, TR_BS_BODY, TR_BS_SKIP };
@@ -130,7 +123,7 @@ void tr_bs_open(struct tr_bs_session *s, struct tr_bs_port *port, uint64_t numbe
 /* Takes what it can of these bytes and says how many; the rest is to be given again. */
 size_t tr_bs_feed(struct tr_bs_session *s, const uint8_t *bytes, size_t len, struct tr_now now);
 
-enum tr_bs_want tr_bs_want(const struct tr_bs_session *s);
+enum tr_want tr_bs_want(const struct tr_bs_session *s);
 
 /* The client sends no more: a wait for a job is over. What it sent before is still executed. */
 void tr_bs_half_close(struct tr_bs_session *s, struct tr_now now);
@@ -145,5 +138,8 @@ bool tr_bs_gone(const struct tr_bs_session *s);
 
 /* Gives the memory back without a word to the queue, which must be gone. */
 void tr_bs_fini(struct tr_bs_session *s);
+
+/* The same as a table: its sessions are struct tr_bs_session, its port struct tr_bs_port. */
+extern const struct tr_proto tr_bs_proto;
 
 #endif

@@ -21,7 +21,12 @@
  *
  * The other side may stop sending and still read: it gets its answers, then the connection is
  * closed. A connection whose session is not yet rid of its jobs stays, without a socket, until it
- * is.
+ * is. One of a protocol that lingers is only half closed by us: what the client still sends is
+ * dropped until it closes too, or its last patience is over, since closing a socket with unread
+ * bytes may take back the reply that was sent last.
+ *
+ * Patience: of each kind there is one length for all, so whoever comes to it goes to the end of
+ * the list of his kind, and the first of each list is the next whose time is over.
  *
  * There are never more connections than count_max, or the store would find no descriptor for its
  * own files; new clients then wait in the kernel's backlog.
@@ -32,6 +37,8 @@
 #include "base/err.h"
 #include "os/clock_linux.h"
 
+#include <stdalign.h>
+#include <stddef.h>
 #include <string.h>
 
 enum {
@@ -39,23 +46,38 @@ enum {
     RETRY_US = 1000000,     /* after which descriptors are asked for again */
     SENDS_MIN = 64,         /* in a round, however slow the machine is */
     OUTPUT_MAX = 256 << 10, /* bytes to send, beyond which no command is read */
+    LATE_MAX = 64,          /* whose patience is over, in a round */
+    LAST_US = 2000000,      /* for the client to close, too */
 };
 
 struct conn {
-    struct tr_bs_session session;
     struct tr_conns *conns;
-    struct tr_sock *sock; /* NULL: closed */
+    const struct tr_proto *proto;
+    struct tr_output *out; /* of the session */
+    struct tr_sock *sock;  /* NULL: closed */
     struct tr_list all;
     struct tr_list working; /* of conns->work, or none */
     struct tr_list sending; /* of unsent or gated, or none */
     uint8_t *pending;       /* read, not yet taken by the session */
     size_t pending_len;
     size_t pending_room;
+    struct tr_list patient; /* of conns->patient[patience], or none */
+    enum tr_patience patience;
+    uint64_t since_us; /* boot time since which it is */
+    uint64_t request;  /* for which */
+    bool active;       /* bytes came or went since */
+    bool lingers;      /* all was said; we wait for the other side to close */
     bool readable;
     bool dead;    /* nobody is there any more, but what had arrived can still be read */
     bool ended;   /* the other side sends no more, and all it sent was read */
     bool blocked; /* the socket took less than there was */
+    alignas(max_align_t) unsigned char session[];
 };
+
+static enum tr_want want_of(const struct conn *c)
+{
+    return c->proto->want(c->session);
+}
 
 /* ---- lists and memory ---- */
 
@@ -84,8 +106,10 @@ static void drop_pending(struct conn *c)
 /* Somebody went: there may be a place again. */
 static void let_in(struct tr_conns *cs)
 {
-    if (cs->listener != NULL && cs->count < cs->count_max) {
-        tr_listener_resume(cs->listener);
+    for (unsigned i = 0; i < TR_PORTS && cs->count < cs->count_max; i++) {
+        if (cs->doors[i].listener != NULL) {
+            tr_listener_resume(cs->doors[i].listener);
+        }
     }
     cs->told_full &= cs->count > cs->count_max / 8 * 7; /* or it would be told again and again */
 }
@@ -97,8 +121,9 @@ static void conn_free(struct conn *c)
     tr_list_remove(&c->all);
     tr_list_remove(&c->working);
     tr_list_remove(&c->sending);
+    tr_list_remove(&c->patient);
     drop_pending(c);
-    tr_mem_free(cs->mem, c, sizeof *c);
+    tr_mem_free(cs->mem, c, sizeof *c + c->proto->size);
     cs->count--;
     let_in(cs);
 }
@@ -106,9 +131,9 @@ static void conn_free(struct conn *c)
 /* The session is being closed: c is freed when it has nothing left. */
 static void go_on_closing(struct conn *c)
 {
-    if (tr_bs_gone(&c->session)) {
+    if (c->proto->gone(c->session)) {
         conn_free(c);
-    } else if (tr_bs_want(&c->session) == TR_BS_WANT_TURN) {
+    } else if (want_of(c) == TR_WANT_TURN) {
         put_to_work(c);
     }
 }
@@ -122,8 +147,9 @@ static void conn_close(struct conn *c, struct tr_now now)
     c->sock = NULL;
     cs->turn_wanted = true;
     tr_list_remove(&c->sending);
+    tr_list_remove(&c->patient);
     drop_pending(c);
-    tr_bs_close(&c->session, now);
+    c->proto->close(c->session, now);
     go_on_closing(c);
     let_in(cs);
 }
@@ -133,18 +159,18 @@ static void conn_close(struct conn *c, struct tr_now now)
 /* It will send nothing more that we would execute, and has all its answers. */
 static bool finished(const struct conn *c)
 {
-    enum tr_bs_want want = tr_bs_want(&c->session);
+    enum tr_want want = want_of(c);
 
-    if (c->session.out.broken) {
+    if (c->out->broken) {
         return true;
     }
-    if (tr_output_len(&c->session.out) > 0) {
+    if (tr_output_len(c->out) > 0) {
         return false;
     }
-    if (want == TR_BS_WANT_INPUT) { /* on the list: it has not been given all that was read */
+    if (want == TR_WANT_INPUT) { /* on the list: it has not been given all that was read */
         return c->ended && tr_list_empty(&c->working);
     }
-    return want == TR_BS_WANT_CLOSE;
+    return want == TR_WANT_CLOSE;
 }
 
 static bool can_read(const struct conn *c)
@@ -154,28 +180,71 @@ static bool can_read(const struct conn *c)
 
 static void on_event(void *ctx, unsigned events);
 
+/* Notes since when we wait for the other side, and for what. */
+static void be_patient(struct conn *c, struct tr_now now)
+{
+    enum tr_patience patience = TR_PATIENCE_LAST;
+    uint64_t request = 0;
+    bool anew;
+
+    if (c->proto->patience == NULL) {
+        return;
+    }
+    if (!c->lingers) {
+        patience = c->proto->patience(c->session, &request);
+    }
+    anew = patience != c->patience || request != c->request ||
+           (patience == TR_PATIENCE_IDLE && c->active);
+    c->active = false;
+    if (!anew) {
+        return;
+    }
+    c->patience = patience;
+    c->request = request;
+    c->since_us = now.boot_us;
+    tr_list_remove(&c->patient);
+    if (patience != TR_PATIENCE_ENDLESS) {
+        tr_list_append(&c->conns->patient[patience], &c->patient);
+    }
+}
+
+/* All was said. The connection ends here, or when the other side has read it. */
+static void finish(struct conn *c, struct tr_now now)
+{
+    if (!c->proto->lingers || c->ended || c->dead || c->out->broken || c->conns->stopping) {
+        conn_close(c, now);
+        return;
+    }
+    c->lingers = true;
+    drop_pending(c);
+    be_patient(c, now);
+    tr_sock_end(c->sock);
+    tr_sock_watch(c->sock, TR_SOCK_READ, on_event, c);
+}
+
 /* Puts the connection where its state wants it. It may be closed and freed by this. */
 static void settle(struct conn *c, struct tr_now now)
 {
     struct tr_conns *cs = c->conns;
-    enum tr_bs_want want = tr_bs_want(&c->session);
+    enum tr_want want = want_of(c);
     unsigned events = c->blocked ? TR_SOCK_WRITE : 0;
     const uint8_t *bytes;
 
     if (finished(c)) {
-        conn_close(c, now);
+        finish(c, now);
         return;
     }
-    if (want == TR_BS_WANT_TURN) {
+    be_patient(c, now);
+    if (want == TR_WANT_TURN) {
         put_to_work(c);
     }
-    if (tr_output_len(&c->session.out) > 0 && !c->blocked) {
-        bool ready = tr_output_ready(&c->session.out, cs->durable, &bytes) > 0;
+    if (tr_output_len(c->out) > 0 && !c->blocked) {
+        bool ready = tr_output_ready(c->out, cs->durable, &bytes) > 0;
 
         tr_list_remove(&c->sending);
         tr_list_append(ready ? &cs->unsent : &cs->gated, &c->sending);
     }
-    if (can_read(c) && want != TR_BS_WANT_CLOSE && want != TR_BS_WANT_DRAIN) {
+    if (can_read(c) && want != TR_WANT_CLOSE && want != TR_WANT_DRAIN) {
         events |= TR_SOCK_READ;
     }
     tr_sock_watch(c->sock, events, on_event, c);
@@ -194,9 +263,13 @@ static void on_event(void *ctx, unsigned events)
     if ((events & (TR_SOCK_WRITE | TR_SOCK_HANGUP)) == 0) {
         return; /* nothing more, as it may be told again in every round until its turn comes */
     }
+    if (c->lingers) { /* what it sent before is read first */
+        put_to_work(c);
+        return;
+    }
     now = tr_clock_linux_now();
     if ((events & TR_SOCK_HANGUP) != 0) {
-        tr_bs_half_close(&c->session, now);
+        c->proto->half_close(c->session, now);
     }
     c->blocked &= (events & TR_SOCK_WRITE) == 0;
     settle(c, now);
@@ -233,7 +306,7 @@ static bool keep(struct conn *c, const uint8_t *bytes, size_t len)
 /* False: no memory. */
 static bool feed(struct conn *c, const uint8_t *bytes, size_t len, struct tr_now now)
 {
-    size_t taken = tr_bs_feed(&c->session, bytes, len, now);
+    size_t taken = c->proto->feed(c->session, bytes, len, now);
 
     return keep(c, bytes + taken, len - taken);
 }
@@ -255,9 +328,20 @@ static bool read_some(struct conn *c, struct tr_now now)
         return false;
     } else if (n == 0) {
         c->ended = true;
-        tr_bs_half_close(&c->session, now);
+        c->proto->half_close(c->session, now);
     }
+    c->active |= n > 0;
     return feed(c, buf, have + (size_t)n, now);
+}
+
+/* Nothing of what still comes counts; the end of it does. */
+static void linger(struct conn *c, struct tr_now now)
+{
+    long n = tr_sock_read(c->sock, c->conns->buf, TR_CONN_READ_MAX);
+
+    if (n == 0 || n == TR_SOCK_BROKEN) {
+        conn_close(c, now);
+    }
 }
 
 /* One go for a connection. */
@@ -268,8 +352,12 @@ static void work(struct conn *c, struct tr_now now)
 
     c->readable = false; /* if there is more, it is told again */
     if (c->sock == NULL) {
-        (void)tr_bs_feed(&c->session, NULL, 0, now);
+        (void)c->proto->feed(c->session, NULL, 0, now);
         go_on_closing(c);
+        return;
+    }
+    if (c->lingers) {
+        linger(c, now);
         return;
     }
     if (reads) {
@@ -277,7 +365,7 @@ static void work(struct conn *c, struct tr_now now)
     } else if (ok && c->pending_len > 0) {
         ok = feed(c, c->pending, c->pending_len, now);
     } else if (ok) {
-        (void)tr_bs_feed(&c->session, NULL, 0, now);
+        (void)c->proto->feed(c->session, NULL, 0, now);
     }
     if (ok) {
         settle(c, now);
@@ -307,22 +395,29 @@ void tr_conns_work(struct tr_conns *cs, uint64_t most_us)
     put_back(&cs->work, &once);
 }
 
-static void on_woken(void *ctx, struct tr_bs_session *s)
+static void woken(void *session)
+{
+    put_to_work((struct conn *)(void *)((unsigned char *)session - offsetof(struct conn, session)));
+}
+
+static void on_beanstalk_woken(void *ctx, struct tr_bs_session *s)
 {
     (void)ctx;
-    put_to_work(TR_CONTAINER_OF(s, struct conn, session));
+    woken(s);
 }
 
 /* ---- coming ---- */
 
-static void check_full(struct tr_conns *cs)
+static void check_full(struct tr_conns *cs, struct tr_listener *l)
 {
     bool full = cs->count >= cs->count_max;
 
-    if (full) {
-        tr_listener_pause(cs->listener);
+    for (unsigned i = 0; full && i < TR_PORTS; i++) {
+        if (cs->doors[i].listener != NULL) {
+            tr_listener_pause(cs->doors[i].listener);
+        }
     }
-    if ((full || tr_listener_paused(cs->listener)) && !cs->told_full) {
+    if ((full || tr_listener_paused(l)) && !cs->told_full) {
         cs->told_full = true;
         cs->full(cs->ctx, "the limit of open files (ulimit -n) is reached: new connections wait "
                           "until others are closed");
@@ -331,23 +426,28 @@ static void check_full(struct tr_conns *cs)
 
 static void on_accepted(void *ctx, struct tr_sock *sock)
 {
-    struct tr_conns *cs = ctx;
+    struct tr_door *door = ctx;
+    struct tr_conns *cs = door->conns;
     struct tr_now now = tr_clock_linux_now();
-    struct conn *c = sock != NULL ? tr_mem_alloc(cs->mem, sizeof *c) : NULL;
+    struct conn *c = sock != NULL ? tr_mem_alloc(cs->mem, sizeof *c + door->proto->size) : NULL;
 
     if (c != NULL) {
         c->conns = cs;
+        c->proto = door->proto;
+        c->out = door->proto->out(c->session);
         c->sock = sock;
+        c->patience = TR_PATIENCE_ENDLESS;
         tr_list_append(&cs->all, &c->all);
         tr_list_init(&c->working);
         tr_list_init(&c->sending);
+        tr_list_init(&c->patient);
         cs->count++;
-        tr_bs_open(&c->session, &cs->port, cs->next_number++, now);
+        c->proto->open(c->session, door->port, cs->next_number++, now);
         settle(c, now);
     } else if (sock != NULL) {
         tr_sock_close(sock);
     }
-    check_full(cs);
+    check_full(cs, door->listener);
 }
 
 void tr_conns_init(struct tr_conns *cs, struct tr_mem *mem)
@@ -355,34 +455,96 @@ void tr_conns_init(struct tr_conns *cs, struct tr_mem *mem)
     cs->mem = mem;
     cs->next_number = 1;
     cs->retry_us = UINT64_MAX;
-    cs->port.mem = mem;
-    cs->port.woken = on_woken;
-    cs->port.ctx = cs;
-    cs->port.output_max = OUTPUT_MAX;
+    cs->beanstalk.mem = mem;
+    cs->beanstalk.woken = on_beanstalk_woken;
+    cs->beanstalk.ctx = cs;
+    cs->beanstalk.output_max = OUTPUT_MAX;
+    cs->doors[TR_PORT_BEANSTALK] =
+        (struct tr_door){.conns = cs, .proto = &tr_bs_proto, .port = &cs->beanstalk};
     tr_list_init(&cs->all);
     tr_list_init(&cs->work);
     tr_list_init(&cs->unsent);
     tr_list_init(&cs->gated);
+    for (unsigned i = 0; i < TR_PATIENCE_COUNT; i++) {
+        tr_list_init(&cs->patient[i]);
+        cs->patience_us[i] = LAST_US;
+    }
 }
 
-int tr_conns_listen(struct tr_conns *cs, const char *address)
+int tr_conns_listen(struct tr_conns *cs, enum tr_port_kind port, const char *address)
 {
-    struct tr_listener_calls calls = {.ctx = cs, .accepted = on_accepted};
+    struct tr_listener_calls calls = {.ctx = &cs->doors[port], .accepted = on_accepted};
 
-    return tr_listener_open(&cs->listener, cs->loop, address, &calls);
+    return tr_listener_open(&cs->doors[port].listener, cs->loop, address, &calls);
 }
 
-uint64_t tr_conns_retry(struct tr_conns *cs, struct tr_now now)
+/* ---- time ---- */
+
+/* Asks for descriptors again, now and then, while there are none. */
+static void retry(struct tr_conns *cs, struct tr_now now)
 {
-    if (cs->listener == NULL || !tr_listener_paused(cs->listener) || cs->count >= cs->count_max) {
+    bool waits = false;
+
+    for (unsigned i = 0; i < TR_PORTS; i++) {
+        struct tr_listener *l = cs->doors[i].listener;
+
+        if (l == NULL || !tr_listener_paused(l) || cs->count >= cs->count_max) {
+            continue;
+        }
+        if (cs->retry_us <= now.boot_us) {
+            tr_listener_resume(l);
+        }
+        waits |= tr_listener_paused(l);
+    }
+    if (!waits) {
         cs->retry_us = UINT64_MAX;
     } else if (cs->retry_us == UINT64_MAX) {
         cs->retry_us = now.boot_us + RETRY_US;
-    } else if (cs->retry_us <= now.boot_us) {
-        tr_listener_resume(cs->listener);
-        cs->retry_us = UINT64_MAX;
     }
-    return cs->retry_us;
+}
+
+/* The first of a kind, if its time is over; *next is when it will be. */
+static struct conn *first_late(struct tr_conns *cs, unsigned kind, struct tr_now now,
+                               uint64_t *next)
+{
+    struct tr_list *head = &cs->patient[kind];
+    struct conn *c = TR_CONTAINER_OF(head->next, struct conn, patient);
+    uint64_t until_us;
+
+    if (tr_list_empty(head)) {
+        return NULL;
+    }
+    until_us = c->since_us + cs->patience_us[kind];
+    *next = until_us < *next ? until_us : *next;
+    return until_us <= now.boot_us ? c : NULL;
+}
+
+static void be_late(struct conn *c, struct tr_now now)
+{
+    tr_list_remove(&c->patient);
+    c->patience = TR_PATIENCE_ENDLESS;
+    if (c->lingers || c->blocked) {
+        conn_close(c, now);
+        return;
+    }
+    c->proto->late(c->session, now);
+    settle(c, now);
+}
+
+uint64_t tr_conns_time(struct tr_conns *cs, struct tr_now now)
+{
+    uint64_t next;
+
+    retry(cs, now);
+    next = cs->retry_us;
+    for (unsigned kind = 0; kind < TR_PATIENCE_COUNT; kind++) {
+        struct conn *c;
+
+        for (unsigned i = 0; i < LATE_MAX && (c = first_late(cs, kind, now, &next)) != NULL; i++) {
+            be_late(c, now);
+        }
+    }
+    return next;
 }
 
 /* ---- sending ---- */
@@ -396,8 +558,8 @@ void tr_conns_durable(struct tr_conns *cs, uint64_t batch)
 /* One write. */
 static void send_some(struct conn *c, struct tr_now now)
 {
-    struct tr_output *out = &c->session.out;
-    bool was_full = tr_bs_want(&c->session) == TR_BS_WANT_DRAIN;
+    struct tr_output *out = c->out;
+    bool was_full = want_of(c) == TR_WANT_DRAIN;
     const uint8_t *bytes;
     size_t len = tr_output_ready(out, c->conns->durable, &bytes);
     long n = len > 0 ? tr_sock_write(c->sock, bytes, len) : 0;
@@ -411,9 +573,10 @@ static void send_some(struct conn *c, struct tr_now now)
     }
     if (n > 0) {
         tr_output_drop(out, (size_t)n);
+        c->active = true;
     }
     c->blocked = (size_t)n < len;
-    if (was_full && tr_bs_want(&c->session) != TR_BS_WANT_DRAIN) {
+    if (was_full && want_of(c) != TR_WANT_DRAIN) {
         put_to_work(c);
     }
     settle(c, now);
@@ -439,16 +602,24 @@ void tr_conns_flush(struct tr_conns *cs, uint64_t most_us)
 
 /* ---- going ---- */
 
-static void close_all(struct tr_conns *cs, bool only_waiting, struct tr_now now)
+static void close_doors(struct tr_conns *cs)
+{
+    for (unsigned i = 0; i < TR_PORTS; i++) {
+        tr_listener_close(cs->doors[i].listener);
+        cs->doors[i].listener = NULL;
+    }
+}
+
+/* Ends all waits: first, or those who wait would be given the jobs of the others. */
+static void stop_waiting(struct tr_conns *cs, struct tr_now now)
 {
     struct tr_list *next;
 
     for (struct tr_list *n = cs->all.next; n != &cs->all; n = next) {
         struct conn *c = TR_CONTAINER_OF(n, struct conn, all);
-        bool waits = c->session.asked && c->session.req.op == TR_OP_RESERVE;
 
         next = n->next;
-        if (c->sock != NULL && (waits || !only_waiting)) {
+        if (c->sock != NULL && (c->lingers || c->proto->stop(c->session, now))) {
             conn_close(c, now);
         }
     }
@@ -459,9 +630,8 @@ void tr_conns_stop(struct tr_conns *cs, struct tr_now now)
     struct tr_list *next;
 
     cs->stopping = true;
-    tr_listener_close(cs->listener);
-    cs->listener = NULL;
-    close_all(cs, true, now); /* first, or they would be given the jobs of the others */
+    close_doors(cs);
+    stop_waiting(cs, now);
     for (struct tr_list *n = cs->all.next; n != &cs->all; n = next) {
         struct conn *c = TR_CONTAINER_OF(n, struct conn, all);
 
@@ -476,9 +646,17 @@ void tr_conns_stop(struct tr_conns *cs, struct tr_now now)
 
 void tr_conns_abort(struct tr_conns *cs, struct tr_now now)
 {
-    tr_listener_close(cs->listener);
-    cs->listener = NULL;
-    close_all(cs, false, now);
+    struct tr_list *next;
+
+    close_doors(cs);
+    for (struct tr_list *n = cs->all.next; n != &cs->all; n = next) {
+        struct conn *c = TR_CONTAINER_OF(n, struct conn, all);
+
+        next = n->next;
+        if (c->sock != NULL) {
+            conn_close(c, now);
+        }
+    }
 }
 
 void tr_conns_fini(struct tr_conns *cs)
@@ -486,7 +664,7 @@ void tr_conns_fini(struct tr_conns *cs)
     while (!tr_list_empty(&cs->all)) {
         struct conn *c = TR_CONTAINER_OF(cs->all.next, struct conn, all);
 
-        tr_bs_fini(&c->session);
+        c->proto->fini(c->session);
         conn_free(c);
     }
 }

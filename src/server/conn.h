@@ -2,7 +2,7 @@
 #define TR_SERVER_CONN_H
 
 /*
- * The connections of the beanstalk port: sockets on one side, sessions on the other. See conn.c.
+ * The connections of all ports: sockets on one side, sessions on the other. See conn.c.
  */
 
 #include "base/list.h"
@@ -10,24 +10,38 @@
 #include "os/loop_linux.h"
 #include "os/net_linux.h"
 #include "proto/beanstalk.h"
+#include "proto/session.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 enum { TR_CONN_READ_MAX = 65536 }; /* bytes taken from a socket at once */
 
+enum tr_port_kind { TR_PORT_BEANSTALK, TR_PORTS };
+
+/* Where clients of one protocol come in. */
+struct tr_door {
+    struct tr_conns *conns;
+    struct tr_listener *listener; /* NULL: closed */
+    const struct tr_proto *proto;
+    void *port; /* of that protocol */
+};
+
 struct tr_conns {
     struct tr_mem *mem;
     struct tr_loop_linux *loop;
-    struct tr_bs_port port; /* queue, limits, texts: set by the owner before the first connection */
-    uint64_t count_max;     /* more wait until others go */
+    struct tr_bs_port beanstalk; /* queue, limits, texts: set by the owner before the first
+                                    connection */
+    uint64_t count_max;          /* more wait until others go */
+    uint64_t patience_us[TR_PATIENCE_COUNT];
     void *ctx;
     void (*full)(void *ctx, const char *why); /* new connections have to wait */
-    struct tr_listener *listener;
+    struct tr_door doors[TR_PORTS];
     struct tr_list all;
-    struct tr_list work;   /* who has something to do, first come first */
-    struct tr_list unsent; /* something can be sent */
-    struct tr_list gated;  /* what there is to send waits for the disk */
+    struct tr_list work;                       /* who has something to do, first come first */
+    struct tr_list unsent;                     /* something can be sent */
+    struct tr_list gated;                      /* what there is to send waits for the disk */
+    struct tr_list patient[TR_PATIENCE_COUNT]; /* who may only take so long, longest first */
     uint64_t count;
     uint64_t next_number;
     uint64_t durable; /* batch */
@@ -42,7 +56,7 @@ struct tr_conns {
 void tr_conns_init(struct tr_conns *cs, struct tr_mem *mem);
 
 /* As tr_listener_open. */
-TR_MUST_USE int tr_conns_listen(struct tr_conns *cs, const char *address);
+TR_MUST_USE int tr_conns_listen(struct tr_conns *cs, enum tr_port_kind port, const char *address);
 
 /* Everything up to this batch is on disk: replies that waited for it may go. */
 void tr_conns_durable(struct tr_conns *cs, uint64_t batch);
@@ -55,9 +69,9 @@ void tr_conns_work(struct tr_conns *cs, uint64_t most_us);
  * come to it in most_us. */
 void tr_conns_flush(struct tr_conns *cs, uint64_t most_us);
 
-/* When no descriptor could be had although nobody will give one back, it is tried again after a
- * while: gives the boot time for the next call, or UINT64_MAX. */
-uint64_t tr_conns_retry(struct tr_conns *cs, struct tr_now now);
+/* Ends what has taken too long; and when no descriptor could be had although nobody will give one
+ * back, it is tried again after a while. Gives the boot time for the next call, or UINT64_MAX. */
+uint64_t tr_conns_time(struct tr_conns *cs, struct tr_now now);
 
 /*
  * No new connections or commands from now on. What was taken is answered, then the connection is

@@ -189,7 +189,7 @@ static void signalled(void *ctx, enum tr_loop_signal what)
         break;
     case TR_LOOP_RELOAD:
         if (tr_config_reload(s->config, &s->log) == TARRY_OK) {
-            s->conns.port.body_max = s->config->body_max;
+            s->conns.beanstalk.body_max = s->config->body_max;
         }
         break;
     }
@@ -209,7 +209,7 @@ static bool help(struct server *s)
 static uint64_t serve_turn(struct server *s)
 {
     uint64_t next;
-    uint64_t retry;
+    uint64_t late;
 
     s->conns.turn_wanted = false;
     tr_conns_work(&s->conns, WORK_US);
@@ -218,13 +218,13 @@ static uint64_t serve_turn(struct server *s)
         tr_conns_work(&s->conns, AGAIN_US);
         next = tr_engine_turn(s->engine, tr_clock_linux_now());
     }
+    late = tr_conns_time(&s->conns, tr_clock_linux_now());
     tr_conns_flush(&s->conns, SEND_US);
     if (s->conns.turn_wanted || !tr_list_empty(&s->conns.work) ||
         !tr_list_empty(&s->conns.unsent)) {
         return 0;
     }
-    retry = tr_conns_retry(&s->conns, tr_clock_linux_now());
-    return next < retry ? next : retry;
+    return next < late ? next : late;
 }
 
 /* The same on the way out. */
@@ -273,7 +273,7 @@ static int init_port(struct server *s)
 {
     static const char hex[] = "0123456789abcdef";
     struct tr_process_names names = tr_process_names();
-    struct tr_bs_port *port = &s->conns.port;
+    struct tr_bs_port *port = &s->conns.beanstalk;
     uint64_t files = tr_process_raise_files();
     uint64_t id;
     int err = tr_random_linux_seed(&id);
@@ -303,7 +303,7 @@ static enum tr_exit listen_and_become(struct server *s)
     int err = init_port(s);
 
     if (err == TARRY_OK && strcmp(c->listen_beanstalk, "off") != 0) {
-        err = tr_conns_listen(&s->conns, c->listen_beanstalk);
+        err = tr_conns_listen(&s->conns, TR_PORT_BEANSTALK, c->listen_beanstalk);
     }
     if (err != TARRY_OK) {
         return tr_trouble_listen(c->listen_beanstalk, err);
@@ -375,7 +375,7 @@ static enum tr_exit open_store(struct server *s)
         err = open_engine(s);
     }
     if (err == TARRY_OK) {
-        err = tr_bs_port_open(&s->conns.port, tr_clock_linux_now());
+        err = tr_bs_port_open(&s->conns.beanstalk, tr_clock_linux_now());
     }
     return err == TARRY_OK ? TR_EXIT_FINE : tr_trouble_store(s->path, err);
 }
@@ -423,8 +423,12 @@ static void tell_ready(const struct server *s)
 {
     uint64_t took_us = tr_clock_linux_now().boot_us - s->start_us;
 
-    if (s->conns.listener != NULL) {
-        printf("listening: beanstalk on %s\n", tr_listener_address(s->conns.listener));
+    for (unsigned i = 0; i < TR_PORTS; i++) {
+        const struct tr_door *door = &s->conns.doors[i];
+
+        if (door->listener != NULL) {
+            printf("listening: %s on %s\n", door->proto->name, tr_listener_address(door->listener));
+        }
     }
     printf("%" PRIu64 " %s, ready in %" PRIu64 " ms\n", jobs(s), jobs_word(jobs(s)),
            (took_us + 500) / 1000);

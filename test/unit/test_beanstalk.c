@@ -486,7 +486,7 @@ static void test_beanstalk_output_is_bounded(void **state)
     wire_settle(&w);
     assert_in_range(tr_output_len(&w.clients[0].session.out), 4096, 8192);
     assert_true(w.clients[0].in_len > 0);
-    assert_int_equal(tr_bs_want(&w.clients[0].session), TR_BS_WANT_DRAIN);
+    assert_int_equal(tr_bs_want(&w.clients[0].session), TR_WANT_DRAIN);
     w.deaf = false;
     wire_settle(&w);
     expect(&w, 1, "USING other\r\n");
@@ -530,7 +530,7 @@ static void test_beanstalk_many_steps_give_way(void **state)
         say(&w, 0, "list-tube-used\r\n");
     }
     (void)tr_bs_feed(&w.clients[0].session, w.clients[0].in, w.clients[0].in_len, w.rig.now);
-    assert_int_equal(tr_bs_want(&w.clients[0].session), TR_BS_WANT_TURN);
+    assert_int_equal(tr_bs_want(&w.clients[0].session), TR_WANT_TURN);
     w.clients[0].in_len = 0;
     wire_settle(&w);
     wire_fini(&w);

@@ -122,7 +122,7 @@ static bool feed(struct wire *w, struct wire_client *c)
         taken = tr_bs_feed(&c->session, c->in, len, w->rig.now);
         len += w->piece;
     } while (taken == 0 && len <= c->in_len && w->piece > 0 &&
-             tr_bs_want(&c->session) == TR_BS_WANT_INPUT);
+             tr_bs_want(&c->session) == TR_WANT_INPUT);
     if (taken > 0) {
         memmove(c->in, c->in + taken, c->in_len - taken);
         c->in_len -= taken;
@@ -132,18 +132,18 @@ static bool feed(struct wire *w, struct wire_client *c)
 
 static bool finished(const struct wire_client *c)
 {
-    enum tr_bs_want want = tr_bs_want(&c->session);
+    enum tr_want want = tr_bs_want(&c->session);
 
     if (c->session.out.broken) {
         return true;
     }
     return tr_output_len(&c->session.out) == 0 &&
-           (want == TR_BS_WANT_CLOSE || (want == TR_BS_WANT_INPUT && c->ended));
+           (want == TR_WANT_CLOSE || (want == TR_WANT_INPUT && c->ended));
 }
 
 static bool run_client(struct wire *w, struct wire_client *c)
 {
-    bool moved = c->runnable || tr_bs_want(&c->session) == TR_BS_WANT_TURN;
+    bool moved = c->runnable || tr_bs_want(&c->session) == TR_WANT_TURN;
 
     c->runnable = false;
     moved |= feed(w, c);
