@@ -20,7 +20,7 @@ START_S = 60  # a server that does not answer by then has failed
 
 def tarry(sync):
     return lambda port, data: [BUILD / "tarry", "serve", "--data", data / "store", "--sync", sync,
-                               "--beanstalk", f"127.0.0.1:{port}"]
+                               "--beanstalk", f"127.0.0.1:{port}", "--http", "off"]
 
 
 def beanstalkd(*flags):

@@ -468,8 +468,10 @@ static enum tr_verdict delete_job(struct tr_engine *e, struct tr_req *r)
         return end(e, r, err);
     }
     tr_view_fill(e, job, &r->out.job);
-    r->out.job.key = NULL; /* it dies with the job */
+    r->out.job.key = NULL; /* it dies with the job, */
     r->out.job.key_len = 0;
+    r->out.job.topic_name = NULL; /* and its topic may */
+    r->out.job.topic_name_len = 0;
 
     struct tr_kill kill = tr_tally_kill(job);
 
@@ -482,7 +484,6 @@ static enum tr_verdict release(struct tr_engine *e, struct tr_req *r)
 {
     struct tr_record rec = {.mask = TR_FIELD(PRIORITY) | TR_FIELD(COUNTERS) | TR_FIELD(LEASE) |
                                     TR_FIELD(DELAY),
-                            .priority = r->priority,
                             .delay_us = r->delay_us};
     struct tr_job *job;
     enum tr_verdict found = find(e, r, true, &job);
@@ -493,6 +494,7 @@ static enum tr_verdict release(struct tr_engine *e, struct tr_req *r)
     if (!due_ok(r)) {
         return tr_engine_finish(e, r, TARRY_EINVAL);
     }
+    rec.priority = r->keep_priority ? job->priority : r->priority;
     if (r->delay_us != 0 || r->at_us != 0) {
         rec.mask |= TR_FIELD(DUE);
         rec.due_us = due_of(e, r);
@@ -511,8 +513,7 @@ static enum tr_verdict release(struct tr_engine *e, struct tr_req *r)
 static enum tr_verdict bury(struct tr_engine *e, struct tr_req *r)
 {
     struct tr_record rec = {.mask = TR_FIELD(PRIORITY) | TR_FIELD(COUNTERS) | TR_FIELD(LEASE) |
-                                    TR_FIELD(DEAD),
-                            .priority = r->priority};
+                                    TR_FIELD(DEAD)};
     struct tr_job *job;
     enum tr_verdict found = find(e, r, true, &job);
 
@@ -520,11 +521,18 @@ static enum tr_verdict bury(struct tr_engine *e, struct tr_req *r)
         return found;
     }
     rec.counters = job->counters;
+    rec.priority = r->keep_priority ? job->priority : r->priority;
     rec.counters.buries++;
     rec.dead.reason = TR_WHY_BURIED;
     rec.dead.seq = job->topic->next_dead_seq;
     rec.dead.at_us = e->clock.t_us;
-    return end(e, r, tr_change_revise(e, job, &rec, true));
+
+    int err = tr_change_revise(e, job, &rec, true);
+
+    if (err == TARRY_OK) {
+        tr_view_fill(e, job, &r->out.job);
+    }
+    return end(e, r, err);
 }
 
 /* Makes a dead or delayed job due now. */

@@ -660,6 +660,11 @@ void tr_engine_drain(struct tr_engine *e)
     e->draining = true;
 }
 
+const uint8_t *tr_engine_uuid(const struct tr_engine *e)
+{
+    return e->log.uuid;
+}
+
 void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s)
 {
     const struct tr_topics *ts = &e->state.topics;

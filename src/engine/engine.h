@@ -150,6 +150,9 @@ struct tr_engine_stat {
 
 void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s);
 
+/* 16 bytes by which this store differs from all others, and always the same. */
+const uint8_t *tr_engine_uuid(const struct tr_engine *e);
+
 /* Every job in no order, for tests, the simulator and check: durable facts only. */
 struct tr_job_fact {
     uint64_t rid, id, due_us, created_us, delay_us, ttr_us;

@@ -563,6 +563,16 @@ static bool show(const struct tr_engine *e, const struct tr_listed *found, struc
     return wants(l, v->state);
 }
 
+static void name_topic(const struct tr_engine *e, struct tr_job_view *v)
+{
+    const struct tr_topic *t = tr_topics_by_handle(&e->state.topics, v->topic);
+
+    if (t != NULL) {
+        v->topic_name = t->name;
+        v->topic_name_len = t->name_len;
+    }
+}
+
 static void fill_page(struct tr_engine *e)
 {
     struct tr_listing *l = &e->listing;
@@ -586,6 +596,7 @@ static void fill_page(struct tr_engine *e)
         }
         if (show(e, &l->jobs[l->heap[i]], v) &&
             (r->out.number == 0 || l->views[r->out.number - 1].id != v->id)) {
+            name_topic(e, v);
             r->out.number++; /* else it was offered twice */
         }
     }

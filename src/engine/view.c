@@ -25,6 +25,8 @@ void tr_view_fill(const struct tr_engine *e, const struct tr_job *job, struct tr
     *v = (struct tr_job_view){
         .id = job->id,
         .topic = job->topic->handle,
+        .topic_name = job->topic->name,
+        .topic_name_len = job->topic->name_len,
         .state = (enum tr_job_state)job->state,
         .priority = job->priority,
         .due_us = job->due_us,

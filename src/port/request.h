@@ -125,6 +125,8 @@ enum tr_hold { TR_HOLD_USE, TR_HOLD_WATCH, TR_HOLD_KEEP, TR_HOLD_COUNT };
 struct tr_job_view {
     uint64_t id;
     uint32_t topic;
+    const char *topic_name; /* without an end; NULL: it died with the job */
+    size_t topic_name_len;
     enum tr_job_state state;
     uint32_t priority;
     uint64_t due_us;

@@ -604,3 +604,8 @@ bool tr_http_idle(const struct tr_http *h)
 {
     return h->state == TR_HTTP_INPUT && h->in_head && h->head_taken == 0;
 }
+
+bool tr_http_in_head(const struct tr_http *h)
+{
+    return h->state == TR_HTTP_INPUT && h->in_head && h->head_taken > 0;
+}

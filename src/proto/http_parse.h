@@ -152,6 +152,9 @@ void tr_http_next(struct tr_http *h);
 /* True between two requests: not a byte of the next one has come. */
 bool tr_http_idle(const struct tr_http *h);
 
+/* True when a part of a head has come. */
+bool tr_http_in_head(const struct tr_http *h);
+
 /* The same text, whatever the case of its letters. */
 bool tr_http_same(struct tr_http_text text, const char *lower);
 

@@ -148,6 +148,25 @@ void tr_http_reply_none(struct tr_http_reply *r)
     put(r, "\r\n");
 }
 
+void tr_http_error_tell(struct tr_json *j, const struct tr_http_error *error)
+{
+    tr_json_name(j, "error");
+    tr_json_open(j, '{');
+    tr_json_name(j, "code");
+    tr_json_text(j, error->code);
+    tr_json_name(j, "message");
+    tr_json_text(j, error->message);
+    if (error->field != NULL) {
+        tr_json_name(j, "field");
+        tr_json_text(j, error->field);
+    }
+    if (error->state != NULL) {
+        tr_json_name(j, "state");
+        tr_json_text(j, error->state);
+    }
+    tr_json_close(j, '}');
+}
+
 void tr_http_reply_error(struct tr_output *out, const struct tr_http_how *how,
                          const struct tr_http_error *error)
 {
@@ -161,21 +180,7 @@ void tr_http_reply_error(struct tr_output *out, const struct tr_http_how *how,
     tr_http_reply_body(&r, "application/json");
     tr_json_init(&j, out);
     tr_json_open(&j, '{');
-    tr_json_name(&j, "error");
-    tr_json_open(&j, '{');
-    tr_json_name(&j, "code");
-    tr_json_text(&j, error->code);
-    tr_json_name(&j, "message");
-    tr_json_text(&j, error->message);
-    if (error->field != NULL) {
-        tr_json_name(&j, "field");
-        tr_json_text(&j, error->field);
-    }
-    if (error->state != NULL) {
-        tr_json_name(&j, "state");
-        tr_json_text(&j, error->state);
-    }
-    tr_json_close(&j, '}');
+    tr_http_error_tell(&j, error);
     tr_json_close(&j, '}');
     tr_http_reply_close(&r);
 }

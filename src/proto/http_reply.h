@@ -15,6 +15,7 @@
  */
 
 #include "proto/http_parse.h"
+#include "proto/json_out.h"
 #include "proto/output.h"
 
 #include <stdbool.h>
@@ -60,6 +61,9 @@ void tr_http_reply_close(struct tr_http_reply *r);
 
 /* Ends the head of a reply that has no body, such as 204. */
 void tr_http_reply_none(struct tr_http_reply *r);
+
+/* The member "error" of an object. */
+void tr_http_error_tell(struct tr_json *j, const struct tr_http_error *error);
 
 /* All of an error. */
 void tr_http_reply_error(struct tr_output *out, const struct tr_http_how *how,

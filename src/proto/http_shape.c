@@ -1,14 +1,19 @@
 /*
  * Times are told twice, for people and for programs; milliseconds are rounded down. Absent fields
- * are left out. A lease is 16 hexadecimal digits: a text, since programs that take it for a number
- * would lose its last digits.
+ * are left out.
+ *
+ * A lease is its number and a seal over that and the id of the job, 16 hexadecimal digits each: a
+ * text, since programs that take it for a number would lose its last digits. Numbers can be
+ * guessed, seals cannot: so nobody can finish a job that he was not given.
  */
 
 #include "proto/http_shape.h"
 
+#include "base/bytes.h"
 #include "base/check.h"
 #include "base/err.h"
 #include "base/text.h"
+#include "rules/backoff.h"
 #include "rules/moment.h"
 
 #include <string.h>
@@ -34,24 +39,81 @@ static void number(struct tr_json *j, const char *name, uint64_t n)
     tr_json_number(j, n);
 }
 
-void tr_shape_job(struct tr_json *j, const struct tr_job_view *job, struct tr_http_text topic,
-                  unsigned what)
+const char *tr_shape_why(unsigned why)
+{
+    static const char *const names[] = {
+        [TR_WHY_ACKED] = "acked",     [TR_WHY_CANCELLED] = "cancelled",
+        [TR_WHY_EXPIRED] = "expired", [TR_WHY_BURIED] = "buried",
+        [TR_WHY_RETRIES] = "retries", [TR_WHY_DROPPED] = "dropped",
+        [TR_WHY_DAMAGED] = "damaged",
+    };
+
+    return why < sizeof names / sizeof names[0] ? names[why] : NULL;
+}
+
+static void optional_text(struct tr_json *j, const char *name, const char *text, size_t len)
+{
+    if (text != NULL && len > 0) {
+        tr_json_name(j, name);
+        tr_json_string(j, text, len);
+    }
+}
+
+/* Whose it is, and until when. */
+static void lease(struct tr_json *j, const struct tr_job_view *job, const uint8_t *key)
+{
+    char text[TR_LEASE_TEXT];
+
+    tr_lease_print(text, key, job->id, job->lease);
+    tr_json_name(j, "lease");
+    tr_json_text(j, text);
+    number(j, "lease_ms", job->left_us / 1000);
+}
+
+/* What is the job's own, and not its topic's. */
+static void own_policy(struct tr_json *j, const struct tr_job_view *job)
+{
+    char text[TR_BACKOFF_TEXT];
+
+    if (job->ttl_us != 0) {
+        number(j, "ttl_ms", job->ttl_us / 1000);
+    }
+    if (job->has_retries) {
+        tr_json_name(j, "retries");
+        tr_json_signed(j, job->retries);
+    }
+    if (job->backoff != NULL) {
+        tr_backoff_print(text, job->backoff);
+        tr_json_name(j, "backoff");
+        tr_json_text(j, text);
+    }
+}
+
+static void death(struct tr_json *j, const struct tr_job_view *job)
+{
+    const char *why = tr_shape_why(job->dead_why);
+
+    if (job->state == TR_DEAD && why != NULL) {
+        tr_json_name(j, "reason");
+        tr_json_text(j, why);
+    }
+    if (job->state == TR_DEAD && job->dead_at_us != 0) {
+        number(j, "dead_ms", job->dead_at_us / 1000);
+    }
+}
+
+void tr_shape_job(struct tr_json *j, const struct tr_job_view *job, struct tr_shape what)
 {
     char text[TR_MOMENT_TEXT];
 
     tr_json_name(j, "id");
     tr_json_id(j, job->id);
-    if ((what & TR_SHAPE_LEASE) != 0) {
-        tr_lease_print(text, job->lease);
-        tr_json_name(j, "lease");
-        tr_json_text(j, text);
+    if (what.lease_key != NULL) {
+        lease(j, job, what.lease_key);
     }
-    tr_json_name(j, "topic");
-    tr_json_string(j, topic.at, topic.len);
-    if (job->key != NULL) {
-        tr_json_name(j, "key");
-        tr_json_string(j, job->key, job->key_len);
-    }
+    optional_text(j, "topic", job->topic_name, job->topic_name_len);
+    optional_text(j, "key", job->key, job->key_len);
+    optional_text(j, "tag", job->tag, job->tag_len);
     tr_json_name(j, "state");
     tr_json_text(j, tr_shape_state(job->state));
     number(j, "priority", job->priority);
@@ -62,12 +124,34 @@ void tr_shape_job(struct tr_json *j, const struct tr_job_view *job, struct tr_ht
     number(j, "created_ms", job->created_us / 1000);
     number(j, "attempts", job->reserves);
     number(j, "ttr_ms", job->ttr_us / 1000);
+    own_policy(j, job);
     if (job->state == TR_READY || job->state == TR_RESERVED) {
         number(j, "late_ms", job->late_us / 1000);
     }
-    if ((what & TR_SHAPE_BODY) != 0) {
+    death(j, job);
+    if (job->damaged) {
+        tr_json_name(j, "damaged");
+        tr_json_bool(j, true);
+    }
+    if (what.body) {
         tr_json_body(j, job->body, job->body_len);
     }
+}
+
+/* Says which state is in the way. */
+static const char *state_message(enum tr_job_state state)
+{
+    switch (state) {
+    case TR_DELAYED:
+        return "the job is delayed: it is not due yet";
+    case TR_READY:
+        return "the job is ready: it waits for a consumer";
+    case TR_RESERVED:
+        return "the job is reserved: a consumer has it";
+    case TR_DEAD:
+        return "the job is dead: kick brings it back";
+    }
+    return "the job is in another state";
 }
 
 struct tr_http_error tr_shape_error(int err, enum tr_job_state state)
@@ -77,12 +161,19 @@ struct tr_http_error tr_shape_error(int err, enum tr_job_state state)
         struct tr_http_error error;
     } replies[] = {
         {TARRY_ENOTFOUND, {.status = 404, .code = "not_found", .message = "there is no such job"}},
-        {TARRY_ESTATE,
-         {.status = 409, .code = "wrong_state", .message = "the job is in another state"}},
+        {TARRY_ESTATE, {.status = 409, .code = "wrong_state"}},
         {TARRY_EEXISTS,
          {.status = 409, .code = "key_exists", .message = "there is a job with this key"}},
+        {TARRY_EPAUSED,
+         {.status = 409,
+          .code = "paused",
+          .message = "the topic takes no jobs: its policy has paused = in or both"}},
         {TARRY_EFULL,
          {.status = 429, .code = "limit", .message = "a limit is reached: try again later"}},
+        {TARRY_EQUOTA,
+         {.status = 429,
+          .code = "quota",
+          .message = "the topic has as much as its policy allows: max_jobs or max_bytes"}},
         {TARRY_ENOMEM,
          {.status = 503, .code = "no_memory", .message = "the memory limit is reached: try again"}},
         {TARRY_EDRAINING,
@@ -91,6 +182,16 @@ struct tr_http_error tr_shape_error(int err, enum tr_job_state state)
          {.status = 507, .code = "disk_full", .message = "the disk is nearly full: free space"}},
         {TARRY_EINVAL,
          {.status = 400, .code = "bad_request", .message = "the request makes no sense"}},
+        {TARRY_EUNSUPPORTED,
+         {.status = 501,
+          .code = "unsupported",
+          .message = "the engine of this server cannot do that"}},
+        {TARRY_EREADONLY,
+         {.status = 501, .code = "read_only", .message = "the store is open for reading only"}},
+        {TARRY_EDAMAGED,
+         {.status = 500,
+          .code = "damaged",
+          .message = "what is stored of this job cannot be read any more: see the server's log"}},
     };
     struct tr_http_error e = {
         .status = 500, .code = "failed", .message = "the store has failed: see the server's log"};
@@ -100,32 +201,54 @@ struct tr_http_error tr_shape_error(int err, enum tr_job_state state)
             e = replies[i].error;
         }
     }
+    if (err == TARRY_ESTATE) {
+        e.message = state_message(state);
+    }
     e.state = e.status == 409 ? tr_shape_state(state) : NULL;
     return e;
 }
 
 /* ---- leases ---- */
 
-void tr_lease_print(char out[TR_LEASE_TEXT], uint64_t lease)
+static uint64_t seal(const uint8_t key[TR_SIPHASH_KEY], uint64_t id, uint64_t number_of_lease)
 {
-    tr_text(out, TR_LEASE_TEXT, "%016llx", (unsigned long long)lease);
+    uint8_t bytes[16];
+
+    tr_put_le(bytes, id, 8);
+    tr_put_le(bytes + 8, number_of_lease, 8);
+    return tr_siphash64(key, bytes, sizeof bytes);
 }
 
-bool tr_lease_read(struct tr_http_text text, uint64_t *lease)
+void tr_lease_print(char out[TR_LEASE_TEXT], const uint8_t key[TR_SIPHASH_KEY], uint64_t id,
+                    uint64_t lease_number)
 {
-    uint64_t n = 0;
+    tr_text(out, TR_LEASE_TEXT, "%016llx%016llx", (unsigned long long)lease_number,
+            (unsigned long long)seal(key, id, lease_number));
+}
 
-    if (text.len != TR_LEASE_TEXT - 1) {
-        return false;
-    }
-    for (size_t i = 0; i < text.len; i++) {
-        char c = text.at[i];
+/* 16 small hexadecimal digits. */
+static bool read_hex(const char *text, uint64_t *n)
+{
+    *n = 0;
+    for (size_t i = 0; i < 16; i++) {
+        char c = text[i];
 
         if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'))) {
             return false;
         }
-        n = n << 4 | (uint64_t)(c <= '9' ? c - '0' : c - 'a' + 10);
+        *n = *n << 4 | (uint64_t)(c <= '9' ? c - '0' : c - 'a' + 10);
     }
-    *lease = n;
     return true;
+}
+
+uint64_t tr_lease_read(struct tr_http_text text, const uint8_t key[TR_SIPHASH_KEY], uint64_t id)
+{
+    uint64_t number_of_lease;
+    uint64_t sealed;
+
+    if (text.len != TR_LEASE_TEXT - 1 || !read_hex(text.at, &number_of_lease) ||
+        !read_hex(text.at + 16, &sealed)) {
+        return 0;
+    }
+    return seal(key, id, number_of_lease) == sealed ? number_of_lease : 0;
 }

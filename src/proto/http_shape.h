@@ -5,6 +5,7 @@
  * How jobs, leases and the engine's answers look in HTTP. See http_shape.c.
  */
 
+#include "base/siphash.h"
 #include "port/request.h"
 #include "proto/http_parse.h"
 #include "proto/http_reply.h"
@@ -13,24 +14,30 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { TR_LEASE_TEXT = 17 }; /* bytes of a printed lease, its NUL included */
+enum { TR_LEASE_TEXT = 33 }; /* bytes of a printed lease, its NUL included */
 
 /* What of a job is told besides its fields. */
-enum tr_shape { TR_SHAPE_BODY = 1, TR_SHAPE_LEASE = 2 };
+struct tr_shape {
+    bool body;
+    const uint8_t *lease_key; /* with its lease, which is sealed with this; NULL: without */
+};
 
 /* delayed, ready, reserved, dead. */
 const char *tr_shape_state(enum tr_job_state state);
 
-/* The members of a job; the caller opens and closes the object. `what`: enum tr_shape. */
-void tr_shape_job(struct tr_json *j, const struct tr_job_view *job, struct tr_http_text topic,
-                  unsigned what);
+/* acked, cancelled, expired ...; NULL: none of them. */
+const char *tr_shape_why(unsigned why);
+
+/* The members of a job; the caller opens and closes the object. */
+void tr_shape_job(struct tr_json *j, const struct tr_job_view *job, struct tr_shape what);
 
 /* What to reply when the engine says no; `state` is the one that was in the way, if any. */
 struct tr_http_error tr_shape_error(int err, enum tr_job_state state);
 
-void tr_lease_print(char out[TR_LEASE_TEXT], uint64_t lease);
+void tr_lease_print(char out[TR_LEASE_TEXT], const uint8_t key[TR_SIPHASH_KEY], uint64_t id,
+                    uint64_t lease);
 
-/* False: it is no lease that this server gave. */
-bool tr_lease_read(struct tr_http_text text, uint64_t *lease);
+/* 0: it is no lease that a server with this key gave for that job. */
+uint64_t tr_lease_read(struct tr_http_text text, const uint8_t key[TR_SIPHASH_KEY], uint64_t id);
 
 #endif

@@ -200,6 +200,13 @@ int tr_config_finish(struct tr_reading *r)
     c->sync_text = c->settings[TR_KEY_STORE_SYNC].text;
     c->listen_beanstalk = c->settings[TR_KEY_LISTEN_BEANSTALK].text;
     c->listen_http = c->settings[TR_KEY_LISTEN_HTTP].text;
+    c->http_hosts = c->settings[TR_KEY_HTTP_HOSTS].text;
+    if (!c->drop_in && c->settings[TR_KEY_LIMITS_BODY].from == TR_FROM_DEFAULT) {
+        c->body_max = TR_CONFIG_BODY_DEFAULT; /* what clients of beanstalkd are used to */
+    }
+    if (c->drop_in) {
+        c->connections_max = UINT32_MAX; /* beanstalkd has no limit of its own */
+    }
     if (!c->drop_in) {
         err = check_open(r, TR_KEY_LISTEN_BEANSTALK, &c->beanstalk_addr);
     }
@@ -267,25 +274,26 @@ void tr_config_fini(struct tr_config *c)
     *c = (struct tr_config){.command = TR_COMMAND_HELP};
 }
 
+static void warn_open(const struct tr_address *a, const char *text, struct tr_logger *log)
+{
+    if (!tr_address_is_local(a)) {
+        tr_logger_say(log, TR_LEVEL_WARNING,
+                      "%s can be reached from other machines, and whoever gets there may take and "
+                      "delete every job",
+                      text);
+    }
+}
+
 void tr_config_warn(const struct tr_config *c, struct tr_logger *log)
 {
-    if (c->settings[TR_KEY_LISTEN_HTTP].from != TR_FROM_DEFAULT &&
-        c->http_addr.kind != TR_ADDRESS_OFF) {
-        tr_logger_say(log, TR_LEVEL_WARNING,
-                      "this version has no HTTP port yet; listen.http is not used");
-    }
     if (c->drop_in && c->data_path != NULL && tr_config_has_binlog(c->data_path)) {
         tr_logger_say(log, TR_LEVEL_WARNING,
                       "%s holds a binlog of beanstalkd, which tarry does not read: the jobs in it "
                       "are not taken over",
                       c->data_path);
     }
-    if (!tr_address_is_local(&c->beanstalk_addr)) {
-        tr_logger_say(log, TR_LEVEL_WARNING,
-                      "%s can be reached from other machines, and whoever gets there may take and "
-                      "delete every job",
-                      c->listen_beanstalk);
-    }
+    warn_open(&c->beanstalk_addr, c->listen_beanstalk, log);
+    warn_open(&c->http_addr, c->listen_http, log);
 }
 
 /* ---- reading again ---- */
@@ -339,6 +347,10 @@ static void take_over(struct tr_config *now, struct tr_config *fresh)
     now->log_level = fresh->log_level;
     now->log_json = fresh->log_json;
     now->body_max = fresh->body_max;
+    now->http_body_max = fresh->http_body_max;
+    now->http_classic = fresh->http_classic;
+    now->header_us = fresh->header_us;
+    now->idle_us = fresh->idle_us;
 }
 
 int tr_config_reload(struct tr_config *c, struct tr_logger *log)

@@ -45,7 +45,13 @@ enum tr_key {
     TR_KEY_LISTEN_INSECURE,
     TR_KEY_ENGINE_KIND,
     TR_KEY_CLOCK_TEST,
+    TR_KEY_HTTP_HOSTS,
+    TR_KEY_HTTP_CLASSIC,
     TR_KEY_LIMITS_BODY,
+    TR_KEY_LIMITS_HEADER,
+    TR_KEY_LIMITS_HEADER_BYTES,
+    TR_KEY_LIMITS_IDLE,
+    TR_KEY_LIMITS_CONNECTIONS,
     TR_KEY_MEMORY_FAR,
     TR_KEY_MEMORY_NEAR,
     TR_KEY_LOG_LEVEL,
@@ -72,14 +78,21 @@ struct tr_config {
     uint64_t sync_us;                 /* TR_SYNC_INTERVAL: 50 ms; drop_in: any number of ms */
     const char *sync_text;            /* "always", "50ms", "never"; drop_in: any number of ms */
     const char *listen_beanstalk;     /* canonical: "127.0.0.1:11300", "[::1]:0", "unix:P", "off" */
-    const char *listen_http;          /* the same; not used yet */
+    const char *listen_http;          /* the same */
     struct tr_address beanstalk_addr; /* listen_beanstalk, taken apart */
     struct tr_address http_addr;
     bool insecure;
-    uint32_t body_max; /* of the beanstalk port; at most TR_CONFIG_BODY_MAX */
-    uint32_t far_max;  /* far jobs whose records may be in the log */
-    uint32_t near_max; /* jobs that are due soon and may be in memory */
-    const char *user;  /* to become after the sockets are bound; NULL: stay; drop_in only */
+    const char *http_hosts;   /* names of this server, with commas between them */
+    bool http_classic;        /* the routes of the queues of old answer */
+    uint32_t body_max;        /* of the beanstalk port; at most TR_CONFIG_BODY_MAX */
+    uint32_t http_body_max;   /* of the HTTP port; the same unless limits.body was not given */
+    uint64_t header_us;       /* a client may take so long to send the head of a request, */
+    uint32_t header_bytes;    /* which may have so many bytes, */
+    uint64_t idle_us;         /* and so long to send or read anything at all */
+    uint32_t connections_max; /* of both ports together */
+    uint32_t far_max;         /* far jobs whose records may be in the log */
+    uint32_t near_max;        /* jobs that are due soon and may be in memory */
+    const char *user;         /* to become after the sockets are bound; NULL: stay; drop_in only */
     enum tr_log_level log_level;
     bool log_json;
 
@@ -104,9 +117,9 @@ void tr_config_warn(const struct tr_config *c, struct tr_logger *log);
 
 /*
  * Reads file and environment again, under the same command line. Takes over what can change while
- * running: log_level and log_json (in `log` too) and body_max. Says in `log` what has changed, and
- * of other keys that they need a restart. TARRY_EINVAL: something is wrong and was logged, and all
- * is as it was. TARRY_ENOMEM likewise.
+ * running: log_level and log_json (in `log` too), http_classic and the limits. Says in `log` what
+ * has changed, and of other keys that they need a restart. TARRY_EINVAL: something is wrong and was
+ * logged, and all is as it was. TARRY_ENOMEM likewise.
  */
 TR_MUST_USE int tr_config_reload(struct tr_config *c, struct tr_logger *log);
 

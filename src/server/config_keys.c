@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "engine/record.h"
+#include "rules/duration.h"
 #include "server/config_inner.h"
 
 #include <assert.h>
@@ -44,6 +45,11 @@ static const char *const sync_names[] = {
 };
 
 enum { SYNCS = sizeof sync_names / sizeof sync_names[0] };
+
+enum { HEADER_BYTES_MIN = 1024, HEADER_BYTES_MAX = 1 << 20 };
+
+#define TIME_MIN_US UINT64_C(10000)
+#define TIME_MAX_US (UINT64_C(86400) * 1000000)
 
 static int apply_path(struct tr_config *c, const char *value, const char **why)
 {
@@ -122,7 +128,7 @@ static int apply_engine(struct tr_config *c, const char *value, const char **why
     return strcmp(value, "local") == 0 ? TARRY_OK : TARRY_EINVAL;
 }
 
-static int apply_body(struct tr_config *c, const char *value, const char **why)
+static int read_bytes(const char *value, uint64_t least, uint64_t most, uint32_t *bytes)
 {
     static const struct {
         const char *suffix;
@@ -131,7 +137,6 @@ static int apply_body(struct tr_config *c, const char *value, const char **why)
     size_t digits = strspn(value, "0123456789");
     uint64_t number = 0;
 
-    (void)why;
     if (digits == 0 || digits > 9) {
         return TARRY_EINVAL;
     }
@@ -141,14 +146,56 @@ static int apply_body(struct tr_config *c, const char *value, const char **why)
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
         if (strcmp(value + digits, units[i].suffix) == 0) {
             number *= units[i].factor;
-            c->body_max = (uint32_t)number;
-            return number >= 1 && number <= TR_CONFIG_BODY_MAX ? TARRY_OK : TARRY_EINVAL;
+            *bytes = (uint32_t)number;
+            return number >= least && number <= most ? TARRY_OK : TARRY_EINVAL;
         }
     }
     return TARRY_EINVAL;
 }
 
-static int read_jobs(const char *value, uint32_t *jobs)
+static int apply_body(struct tr_config *c, const char *value, const char **why)
+{
+    int err = read_bytes(value, 1, TR_CONFIG_BODY_MAX, &c->http_body_max);
+
+    (void)why;
+    c->body_max = c->http_body_max;
+    return err;
+}
+
+static int apply_header_bytes(struct tr_config *c, const char *value, const char **why)
+{
+    (void)why;
+    return read_bytes(value, HEADER_BYTES_MIN, HEADER_BYTES_MAX, &c->header_bytes);
+}
+
+/* From 10 ms to a day. */
+static int read_time(const char *value, uint64_t *us)
+{
+    const char *why;
+    int err = tr_duration_read(value, strlen(value), us, &why);
+
+    return err == TARRY_OK && *us >= TIME_MIN_US && *us <= TIME_MAX_US ? TARRY_OK : TARRY_EINVAL;
+}
+
+static int apply_header(struct tr_config *c, const char *value, const char **why)
+{
+    (void)why;
+    return read_time(value, &c->header_us);
+}
+
+static int apply_idle(struct tr_config *c, const char *value, const char **why)
+{
+    (void)why;
+    return read_time(value, &c->idle_us);
+}
+
+static int apply_classic(struct tr_config *c, const char *value, const char **why)
+{
+    (void)why;
+    return read_switch(value, &c->http_classic);
+}
+
+static int read_count(const char *value, uint64_t least, uint32_t *count)
 {
     size_t digits = strspn(value, "0123456789");
     uint64_t number = 0;
@@ -159,20 +206,26 @@ static int read_jobs(const char *value, uint32_t *jobs)
     for (size_t i = 0; i < digits; i++) {
         number = number * 10 + (uint64_t)(value[i] - '0');
     }
-    *jobs = (uint32_t)number;
-    return number >= 1000 ? TARRY_OK : TARRY_EINVAL;
+    *count = (uint32_t)number;
+    return number >= least ? TARRY_OK : TARRY_EINVAL;
+}
+
+static int apply_connections(struct tr_config *c, const char *value, const char **why)
+{
+    (void)why;
+    return read_count(value, 1, &c->connections_max);
 }
 
 static int apply_far(struct tr_config *c, const char *value, const char **why)
 {
     (void)why;
-    return read_jobs(value, &c->far_max);
+    return read_count(value, 1000, &c->far_max);
 }
 
 static int apply_near(struct tr_config *c, const char *value, const char **why)
 {
     (void)why;
-    return read_jobs(value, &c->near_max);
+    return read_count(value, 1000, &c->near_max);
 }
 
 static int apply_level(struct tr_config *c, const char *value, const char **why)
@@ -196,6 +249,7 @@ static int apply_json(struct tr_config *c, const char *value, const char **why)
 /* ---- the table ---- */
 
 #define NAME(s, n) .section = (s), .name = (n), .full = s "." n, .set = "--set " s "." n
+#define TIME "a time from 10ms to 24h, such as 10s or 1m"
 #define ADDRESS "IP:PORT, [IPV6]:PORT, :PORT, PORT, unix:PATH or off"
 
 const struct tr_key_row tr_key_rows[TR_KEY_COUNT] = {
@@ -217,7 +271,22 @@ const struct tr_key_row tr_key_rows[TR_KEY_COUNT] = {
                             .allowed = "local", .apply = apply_engine},
     [TR_KEY_CLOCK_TEST] = {NAME("clock", "test"), .flag = "--test-clock", .is_switch = true,
                            .fallback = "off", .allowed = "on or off", .apply = apply_test_clock},
-    [TR_KEY_LIMITS_BODY] = {NAME("limits", "body"), .live = true, .fallback = "65535",
+    [TR_KEY_HTTP_HOSTS] = {NAME("http", "hosts"), .fallback = "localhost",
+                           .allowed = "names with commas between them", .apply = apply_path},
+    [TR_KEY_HTTP_CLASSIC] = {NAME("http", "classic"), .live = true, .fallback = "off",
+                             .allowed = "on or off", .apply = apply_classic},
+    [TR_KEY_LIMITS_HEADER] = {NAME("limits", "header"), .live = true, .fallback = "10s",
+                              .allowed = TIME, .apply = apply_header},
+    [TR_KEY_LIMITS_HEADER_BYTES] = {NAME("limits", "header_bytes"), .fallback = "16KiB",
+                                    .allowed = "a number of bytes from 1024 to 1048576, also as "
+                                               "in 16KiB",
+                                    .apply = apply_header_bytes},
+    [TR_KEY_LIMITS_IDLE] = {NAME("limits", "idle"), .live = true, .fallback = "60s",
+                            .allowed = TIME, .apply = apply_idle},
+    [TR_KEY_LIMITS_CONNECTIONS] = {NAME("limits", "connections"), .fallback = "10000",
+                                   .allowed = "a number from 1 to 999999999",
+                                   .apply = apply_connections},
+    [TR_KEY_LIMITS_BODY] = {NAME("limits", "body"), .live = true, .fallback = "1MiB",
                             .allowed =
                                 "a number of bytes from 1 to 8388608, also as in 64KiB or 1MiB",
                             .apply = apply_body},

@@ -406,6 +406,12 @@ static void on_beanstalk_woken(void *ctx, struct tr_bs_session *s)
     woken(s);
 }
 
+static void on_http_woken(void *ctx, struct tr_hs *s)
+{
+    (void)ctx;
+    woken(s);
+}
+
 /* ---- coming ---- */
 
 static void check_full(struct tr_conns *cs, struct tr_listener *l)
@@ -419,8 +425,8 @@ static void check_full(struct tr_conns *cs, struct tr_listener *l)
     }
     if ((full || tr_listener_paused(l)) && !cs->told_full) {
         cs->told_full = true;
-        cs->full(cs->ctx, "the limit of open files (ulimit -n) is reached: new connections wait "
-                          "until others are closed");
+        cs->full(cs->ctx, "the limit of connections (limits.connections) or open files (ulimit -n) "
+                          "is reached: new connections wait until others are closed");
     }
 }
 
@@ -461,6 +467,12 @@ void tr_conns_init(struct tr_conns *cs, struct tr_mem *mem)
     cs->beanstalk.output_max = OUTPUT_MAX;
     cs->doors[TR_PORT_BEANSTALK] =
         (struct tr_door){.conns = cs, .proto = &tr_bs_proto, .port = &cs->beanstalk};
+    cs->http.mem = mem;
+    cs->http.woken = on_http_woken;
+    cs->http.ctx = cs;
+    cs->http.output_max = OUTPUT_MAX;
+    cs->doors[TR_PORT_HTTP] =
+        (struct tr_door){.conns = cs, .proto = &tr_http_proto, .port = &cs->http};
     tr_list_init(&cs->all);
     tr_list_init(&cs->work);
     tr_list_init(&cs->unsent);
@@ -630,6 +642,7 @@ void tr_conns_stop(struct tr_conns *cs, struct tr_now now)
     struct tr_list *next;
 
     cs->stopping = true;
+    cs->http.stopping = true;
     close_doors(cs);
     stop_waiting(cs, now);
     for (struct tr_list *n = cs->all.next; n != &cs->all; n = next) {

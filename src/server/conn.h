@@ -10,6 +10,7 @@
 #include "os/loop_linux.h"
 #include "os/net_linux.h"
 #include "proto/beanstalk.h"
+#include "proto/http.h"
 #include "proto/session.h"
 
 #include <stdbool.h>
@@ -17,7 +18,7 @@
 
 enum { TR_CONN_READ_MAX = 65536 }; /* bytes taken from a socket at once */
 
-enum tr_port_kind { TR_PORT_BEANSTALK, TR_PORTS };
+enum tr_port_kind { TR_PORT_BEANSTALK, TR_PORT_HTTP, TR_PORTS };
 
 /* Where clients of one protocol come in. */
 struct tr_door {
@@ -32,6 +33,7 @@ struct tr_conns {
     struct tr_loop_linux *loop;
     struct tr_bs_port beanstalk; /* queue, limits, texts: set by the owner before the first
                                     connection */
+    struct tr_hs_port http;      /* the same */
     uint64_t count_max;          /* more wait until others go */
     uint64_t patience_us[TR_PATIENCE_COUNT];
     void *ctx;

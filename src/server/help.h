@@ -4,7 +4,8 @@
 /* What `tarry help`, `tarry serve --help` and `tarry beanstalkd -h` print: whole texts. */
 
 extern const char tr_help_text[];
-extern const char tr_help_serve_text[];
+extern const char tr_help_serve_text[]; /* the flags; then come the keys */
+extern const char tr_help_keys_text[];
 extern const char tr_help_drop_in_text[];
 
 #endif

@@ -28,11 +28,14 @@ static enum tr_exit serve(struct tr_config *config)
 
 static enum tr_exit run(struct tr_config *config)
 {
+    enum tr_exit how;
+
     switch (config->command) {
     case TR_COMMAND_SERVE:
         return serve(config);
     case TR_COMMAND_HELP_SERVE:
-        return print(tr_help_serve_text);
+        how = print(tr_help_serve_text);
+        return how == TR_EXIT_FINE ? print(tr_help_keys_text) : how;
     case TR_COMMAND_HELP_DROP_IN:
         return print(tr_help_drop_in_text);
     case TR_COMMAND_VERSION:

@@ -32,6 +32,7 @@
 #include "os/process_linux.h"
 #include "os/random_linux.h"
 #include "server/conn.h"
+#include "server/tell.h"
 #include "server/trouble.h"
 
 #include <inttypes.h>
@@ -152,6 +153,39 @@ static void usage(void *ctx, struct tr_bs_usage *u)
     };
 }
 
+static void tell_config(void *ctx, struct tr_json *j)
+{
+    const struct server *s = TR_CONTAINER_OF((struct tr_conns *)ctx, struct server, conns);
+
+    tr_tell_config(j, s->config);
+}
+
+static void tell_stats(void *ctx, struct tr_json *j)
+{
+    const struct server *s = TR_CONTAINER_OF((struct tr_conns *)ctx, struct server, conns);
+    struct tr_engine_stat engine;
+
+    tr_engine_stat(s->engine, &engine);
+    tr_tell_process(j, tr_clock_linux_now().boot_us - s->start_us, tr_loop_linux_stat(s->loop));
+    tr_tell_store(j, &engine);
+    tr_tell_conns(j, &s->conns);
+}
+
+static const char *unready(void *ctx)
+{
+    const struct server *s = TR_CONTAINER_OF((struct tr_conns *)ctx, struct server, conns);
+    struct tr_engine_stat engine;
+
+    tr_engine_stat(s->engine, &engine);
+    if (s->stop_us != 0) {
+        return "the server is stopping";
+    }
+    if (engine.draining) {
+        return "the server is draining: it takes no new jobs";
+    }
+    return engine.refusing ? "the disk is nearly full: no new jobs are taken" : NULL;
+}
+
 /* ---- what the loop calls ---- */
 
 static void take(struct server *s, struct tr_io *io)
@@ -169,6 +203,18 @@ static void woken(void *ctx)
     struct server *s = ctx;
 
     take(s, tr_disk_linux_take_done(s->disk));
+}
+
+/* What of the config can change while it runs. */
+static void set_limits(struct server *s)
+{
+    const struct tr_config *c = s->config;
+
+    s->conns.beanstalk.body_max = c->body_max;
+    s->conns.http.body_max = c->http_body_max;
+    s->conns.http.classic = c->http_classic;
+    s->conns.patience_us[TR_PATIENCE_HEAD] = c->header_us;
+    s->conns.patience_us[TR_PATIENCE_IDLE] = c->idle_us;
 }
 
 static void signalled(void *ctx, enum tr_loop_signal what)
@@ -189,7 +235,7 @@ static void signalled(void *ctx, enum tr_loop_signal what)
         break;
     case TR_LOOP_RELOAD:
         if (tr_config_reload(s->config, &s->log) == TARRY_OK) {
-            s->conns.beanstalk.body_max = s->config->body_max;
+            set_limits(s);
         }
         break;
     }
@@ -269,21 +315,37 @@ static uint64_t turn(void *ctx)
 
 /* ---- opening ---- */
 
-static int init_port(struct server *s)
+static void init_http(struct server *s)
+{
+    struct tr_hs_port *port = &s->conns.http;
+
+    port->queue = (struct tr_queue){.ctx = s, .submit = submit, .abandon = abandon, .work = work};
+    port->limits = (struct tr_http_limits){.head = s->config->header_bytes,
+                                           .url = s->config->header_bytes / 2};
+    port->version = TARRY_VERSION;
+    port->hosts = s->config->http_hosts;
+    port->tell_config = tell_config;
+    port->tell_stats = tell_stats;
+    port->unready = unready;
+}
+
+static int init_ports(struct server *s)
 {
     static const char hex[] = "0123456789abcdef";
     struct tr_process_names names = tr_process_names();
     struct tr_bs_port *port = &s->conns.beanstalk;
     uint64_t files = tr_process_raise_files();
+    uint64_t most = files > 2 * STORE_FILES ? files - STORE_FILES : files / 2;
     uint64_t id;
     int err = tr_random_linux_seed(&id);
 
     s->conns.loop = s->loop;
-    s->conns.count_max = files > 2 * STORE_FILES ? files - STORE_FILES : files / 2;
+    s->conns.count_max = most < s->config->connections_max ? most : s->config->connections_max;
     s->conns.ctx = s;
     s->conns.full = full;
+    set_limits(s);
+    init_http(s);
     port->queue = (struct tr_queue){.ctx = s, .submit = submit, .abandon = abandon, .work = work};
-    port->body_max = s->config->body_max;
     port->usage = usage;
     port->version = "1.13+tarry-" TARRY_VERSION; /* what it speaks, and what it is */
     port->sync = s->config->sync_text;
@@ -300,13 +362,17 @@ static int init_port(struct server *s)
 static enum tr_exit listen_and_become(struct server *s)
 {
     const struct tr_config *c = s->config;
-    int err = init_port(s);
+    const char *addresses[TR_PORTS] = {
+        [TR_PORT_BEANSTALK] = c->listen_beanstalk, [TR_PORT_HTTP] = c->listen_http};
+    int err = init_ports(s);
 
-    if (err == TARRY_OK && strcmp(c->listen_beanstalk, "off") != 0) {
-        err = tr_conns_listen(&s->conns, TR_PORT_BEANSTALK, c->listen_beanstalk);
-    }
-    if (err != TARRY_OK) {
-        return tr_trouble_listen(c->listen_beanstalk, err);
+    for (unsigned i = 0; i < TR_PORTS; i++) {
+        if (err == TARRY_OK && strcmp(addresses[i], "off") != 0) {
+            err = tr_conns_listen(&s->conns, (enum tr_port_kind)i, addresses[i]);
+        }
+        if (err != TARRY_OK) {
+            return tr_trouble_listen(addresses[i], err);
+        }
     }
     err = c->user != NULL ? tr_process_become(c->user) : TARRY_OK;
     return err == TARRY_OK ? TR_EXIT_FINE : tr_trouble_user(c->user, err);
@@ -353,6 +419,15 @@ static void greet(const struct server *s)
     }
 }
 
+/* Leases outlive a restart, so their seal has to: it comes from the store. */
+static void make_lease_key(struct server *s)
+{
+    static const char purpose[] = "lease";
+    struct tr_siphash hash = tr_siphash(tr_engine_uuid(s->engine), purpose, sizeof purpose - 1);
+
+    memcpy(s->conns.http.lease_key, &hash, sizeof s->conns.http.lease_key);
+}
+
 static enum tr_exit open_store(struct server *s)
 {
     int err = TARRY_OK;
@@ -375,6 +450,7 @@ static enum tr_exit open_store(struct server *s)
         err = open_engine(s);
     }
     if (err == TARRY_OK) {
+        make_lease_key(s);
         err = tr_bs_port_open(&s->conns.beanstalk, tr_clock_linux_now());
     }
     return err == TARRY_OK ? TR_EXIT_FINE : tr_trouble_store(s->path, err);

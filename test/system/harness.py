@@ -43,6 +43,7 @@ class Server:
 
     def __init__(self, data, *flags, before=()):
         port = [] if "--beanstalk" in flags else ["--beanstalk", "127.0.0.1:0"]
+        port += [] if "--http" in flags else ["--http", "off"]
         self.started = time.monotonic()
         self.said = ""
         self.process = subprocess.Popen(

@@ -16,7 +16,7 @@ import pytest
 
 from harness import PATIENCE_S, TARRY, Server, tarry
 
-LOCAL = ["--beanstalk", "127.0.0.1:0"]  # a free port
+LOCAL = ["--beanstalk", "127.0.0.1:0", "--http", "off"]  # a free port
 DOC = pathlib.Path(__file__).parents[2] / "doc" / "config.md"
 
 
@@ -66,7 +66,7 @@ def env(**more):
 def test_file_environment_and_flags_together(tmp_path):
     conf = tmp_path / "tarry.conf"
     conf.write_text("# all in one\n[store]\npath = from-file\nsync = never\n"
-                    "[listen]\nbeanstalk = 127.0.0.1:0\n")
+                    "[listen]\nbeanstalk = 127.0.0.1:0\nhttp = off\n")
     with Program(TARRY, "serve", "--config", conf, cwd=tmp_path) as server:
         server.ready()
         assert "data in from-file, sync never\n" in server.said
@@ -137,14 +137,13 @@ def test_insecure_is_allowed_and_told(tmp_path):
         assert server.stop() == 0
 
 
-def test_http_is_not_there_yet(tmp_path):
-    command = [TARRY, "serve", "--data", tmp_path / "store", *LOCAL]
-    for flags, warnings in [([], 0), (["--http", "127.0.0.1:0"], 1), (["--http=off"], 0)]:
+def test_http_port_is_told(tmp_path):
+    command = [TARRY, "serve", "--data", tmp_path / "store", "--beanstalk", "127.0.0.1:0"]
+    for flags, count in [(["--http", "127.0.0.1:0"], 1), (["--http=off"], 0)]:
         with Program(*command, *flags) as server:
             server.ready()
             assert server.stop() == 0
-            assert server.said.count("warning: this version has no HTTP port yet; listen.http is "
-                                     "not used\n") == warnings
+            assert len(re.findall(r"listening: http on 127\.0\.0\.1:[1-9]\d*\n", server.said)) == count
 
 
 # ---- limits, and changing them ----
@@ -196,8 +195,8 @@ def test_sighup_without_a_file(tmp_path):
 
 
 def test_log_as_json(tmp_path):
-    process = subprocess.Popen([TARRY, "serve", "--data", str(tmp_path / "store"), *LOCAL,
-                                "--log-json", "--http", ":0"],
+    process = subprocess.Popen([TARRY, "serve", "--data", str(tmp_path / "store"), "--http", "off",
+                                "--log-json", "--beanstalk", "0.0.0.0:0", "--insecure"],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     line = json.loads(process.stderr.readline())
     assert process.stdout.readline().startswith("tarry ")  # what was asked for stays text
@@ -207,11 +206,11 @@ def test_log_as_json(tmp_path):
     assert list(line) == ["time", "level", "msg"]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["time"])
     assert line["level"] == "warning"
-    assert line["msg"] == "this version has no HTTP port yet; listen.http is not used"
+    assert line["msg"].startswith("0.0.0.0:0 can be reached from other machines")
 
 
 def test_log_level(tmp_path):
-    with Server(tmp_path / "store", *LOCAL, "--http", ":0", "--log-level=error") as server:
+    with Server(tmp_path / "store", *LOCAL, "--log-level=error") as server:
         server.ready()
         assert server.stop() == 0
         assert "warning" not in server.said

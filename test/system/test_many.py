@@ -15,6 +15,7 @@ from harness import PATIENCE_S, sanitized
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 MANY = 1000 if sanitized() else 10000
+ROOM = ["--set", "limits.connections=20000"]
 
 
 def cpu_s(server):
@@ -36,7 +37,7 @@ def rss_bytes(server):
 
 @pytest.fixture
 def server(tmp_path):
-    with tarry_with_port(tmp_path / "store") as made:
+    with tarry_with_port(tmp_path / "store", *ROOM) as made:
         made.port()
         yield made
         assert made.process.poll() is None, "the server has ended"
@@ -45,7 +46,7 @@ def server(tmp_path):
 @pytest.fixture
 def fast_server(tmp_path):
     """Without syncs, where only the CPU counts."""
-    with tarry_with_port(tmp_path / "store", "--sync", "never") as made:
+    with tarry_with_port(tmp_path / "store", *ROOM, "--sync", "never") as made:
         made.port()
         yield made
         assert made.process.poll() is None, "the server has ended"
@@ -91,7 +92,7 @@ def works(client, count=50):
 
 def test_many_idle_connections(tmp_path, crowd):
     count = files_allowed(MANY)
-    with tarry_with_port(tmp_path / "store") as server:
+    with tarry_with_port(tmp_path / "store", *ROOM) as server:
         port = server.port()
         with Client(port) as client:
             alone = works(client)
@@ -177,7 +178,7 @@ def test_jobs_of_connections_that_vanish_come_back(server, crowd):
 def test_more_connections_than_files(tmp_path):
     """Out of files it serves who is there, does not spin, and takes the rest when some go."""
     limit = 64
-    with tarry_with_port(tmp_path / "store", before=["prlimit", f"--nofile={limit}"]) as server:
+    with tarry_with_port(tmp_path / "store", *ROOM, before=["prlimit", f"--nofile={limit}"]) as server:
         port = server.port()
         with Client(port) as client:
             works(client, 5)
@@ -336,7 +337,7 @@ def test_a_client_that_never_reads_can_be_killed(server):
 
 
 def test_stop_does_not_wait_for_a_client_that_does_not_read(tmp_path):
-    with tarry_with_port(tmp_path / "store") as server:
+    with tarry_with_port(tmp_path / "store", *ROOM) as server:
         with Client(server.port()) as client, Client(server.port()) as glutton:
             id = client.put(b"x" * 60000)
             glutton.send(f"peek {id}\r\n" * 1000)  # 60 MB

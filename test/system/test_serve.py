@@ -106,11 +106,12 @@ def test_starts_empty_and_stops(tmp_path):
 
 
 def test_default_directory(tmp_path):
-    process = subprocess.Popen([TARRY, "serve", "--beanstalk", "0"], cwd=tmp_path,
+    process = subprocess.Popen([TARRY, "serve", "--beanstalk", "0", "--http", "0"], cwd=tmp_path,
                                stdout=subprocess.PIPE)
     try:
         assert process.stdout.readline().endswith(b": data in ./tarry-data, sync always\n")
         assert process.stdout.readline().startswith(b"listening: beanstalk on 127.0.0.1:")
+        assert process.stdout.readline().startswith(b"listening: http on 127.0.0.1:")
         assert process.stdout.readline().startswith(b"0 jobs, ready in ")
         assert files(tmp_path) == ["tarry-data"]
     finally:

@@ -139,6 +139,12 @@ static void test_config_defaults(void **state)
     assert_string_equal(b.c.listen_http, "127.0.0.1:11301");
     assert_false(b.c.insecure);
     assert_int_equal(b.c.body_max, TR_CONFIG_BODY_DEFAULT);
+    assert_int_equal(b.c.http_body_max, 1 << 20);
+    assert_int_equal(b.c.header_us, 10000000);
+    assert_int_equal(b.c.header_bytes, 16384);
+    assert_int_equal(b.c.idle_us, 60000000);
+    assert_int_equal(b.c.connections_max, 10000);
+    assert_false(b.c.http_classic);
     assert_int_equal(b.c.log_level, TR_LEVEL_INFO);
     assert_false(b.c.log_json);
     for (unsigned i = 0; i < TR_KEY_COUNT; i++) {
@@ -152,13 +158,16 @@ static void test_config_defaults(void **state)
 
 /* For each key a value that is not its default, where there is one. */
 static const char *const others[TR_KEY_COUNT] = {
-    [TR_KEY_STORE_PATH] = "/x",       [TR_KEY_STORE_SYNC] = "never",
-    [TR_KEY_STORE_READ_ONLY] = "off", [TR_KEY_LISTEN_BEANSTALK] = "127.0.0.2:1",
-    [TR_KEY_LISTEN_HTTP] = "off",     [TR_KEY_LISTEN_INSECURE] = "on",
-    [TR_KEY_ENGINE_KIND] = "local",   [TR_KEY_CLOCK_TEST] = "off",
-    [TR_KEY_LIMITS_BODY] = "1MiB",    [TR_KEY_LOG_LEVEL] = "debug",
-    [TR_KEY_LOG_JSON] = "on",         [TR_KEY_MEMORY_FAR] = "5000",
-    [TR_KEY_MEMORY_NEAR] = "6000",
+    [TR_KEY_STORE_PATH] = "/x",        [TR_KEY_STORE_SYNC] = "never",
+    [TR_KEY_STORE_READ_ONLY] = "off",  [TR_KEY_LISTEN_BEANSTALK] = "127.0.0.2:1",
+    [TR_KEY_LISTEN_HTTP] = "off",      [TR_KEY_LISTEN_INSECURE] = "on",
+    [TR_KEY_ENGINE_KIND] = "local",    [TR_KEY_CLOCK_TEST] = "off",
+    [TR_KEY_LIMITS_BODY] = "2MiB",     [TR_KEY_LOG_LEVEL] = "debug",
+    [TR_KEY_LOG_JSON] = "on",          [TR_KEY_MEMORY_FAR] = "5000",
+    [TR_KEY_MEMORY_NEAR] = "6000",     [TR_KEY_HTTP_HOSTS] = "tarry.example",
+    [TR_KEY_HTTP_CLASSIC] = "on",      [TR_KEY_LIMITS_HEADER] = "5s",
+    [TR_KEY_LIMITS_IDLE] = "1h30m",    [TR_KEY_LIMITS_HEADER_BYTES] = "8KiB",
+    [TR_KEY_LIMITS_CONNECTIONS] = "7",
 };
 
 static void upper(char *text)
@@ -274,6 +283,7 @@ static void test_config_body_sizes(void **state)
         assert_int_equal(read_both(&b, line, ""), cases[i].bytes > 0 ? TARRY_OK : TARRY_EINVAL);
         if (cases[i].bytes > 0) {
             assert_int_equal(b.c.body_max, cases[i].bytes);
+            assert_int_equal(b.c.http_body_max, cases[i].bytes);
         } else {
             assert_says(b.r.why, "from 1 to 8388608");
         }
@@ -319,6 +329,12 @@ static void test_config_wrong_command_lines(void **state)
         {"tarry serve --http x", "--http: \"x\""},
         {"tarry serve --beanstalk 0.0.0.0:1", "listen.beanstalk is 0.0.0.0:1"},
         {"tarry serve --http [::]:1", "listen.http is [::]:1"},
+        {"tarry serve --set limits.idle=1ms", "limits.idle takes a time from 10ms to 24h"},
+        {"tarry serve --set limits.idle=25h", "limits.idle takes a time from 10ms to 24h"},
+        {"tarry serve --set limits.header=soon", "limits.header takes a time"},
+        {"tarry serve --set limits.header_bytes=1023", "limits.header_bytes takes a number"},
+        {"tarry serve --set limits.connections=0", "limits.connections takes a number"},
+        {"tarry serve --set http.classic=yes", "http.classic takes on or off"},
     };
 
     (void)state;
@@ -701,13 +717,13 @@ static void test_help_names_every_key(void **state)
         char text[64];
 
         tr_text(text, sizeof text, "\n  %s ", row->full);
-        assert_says(tr_help_serve_text, text);
+        assert_says(tr_help_keys_text, text);
         tr_text(text, sizeof text, " %s ", row->fallback);
-        assert_says(tr_help_serve_text, text);
+        assert_says(tr_help_keys_text, text);
         tr_text(text, sizeof text, "TARRY_%s", row->full);
         upper(text);
         tr_text(text + strlen(text), 2, "\n");
-        assert_says(tr_help_serve_text, text);
+        assert_says(tr_help_keys_text, text);
         if (row->flag != NULL) {
             tr_text(text, sizeof text, "\n  %s ", row->flag);
             assert_says(tr_help_serve_text, text);
@@ -731,8 +747,9 @@ static void test_config_warnings(void **state)
     } cases[] = {
         {"tarry serve", ""},
         {"tarry serve --http off", ""},
-        {"tarry serve --http :1",
-         "warning: this version has no HTTP port yet; listen.http is not used\n"},
+        {"tarry serve --http 0.0.0.0:1 --insecure",
+         "warning: 0.0.0.0:1 can be reached from other machines, and whoever gets there may take "
+         "and delete every job\n"},
         {"tarry serve --insecure", ""},
         {"beanstalkd -b /nonexistent", ""},
     };
@@ -793,8 +810,9 @@ static void test_reload_takes_over_what_can_change(void **state)
 
     write_file(b.path, "", 0);
     assert_int_equal(tr_config_reload(&b.c, &e.log), TARRY_OK);
-    assert_setting(&b, TR_KEY_LIMITS_BODY, "65535", TR_FROM_DEFAULT);
+    assert_setting(&b, TR_KEY_LIMITS_BODY, "1MiB", TR_FROM_DEFAULT);
     assert_int_equal(b.c.body_max, 65535);
+    assert_int_equal(b.c.http_body_max, 1 << 20);
     assert_false(e.log.json);
     end(&b);
     deafen(&e);

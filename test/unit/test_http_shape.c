@@ -3,6 +3,8 @@
 #include "proto/http_shape.h"
 
 #include "base/err.h"
+#include "base/text.h"
+#include "rules/backoff.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,9 +13,9 @@
 
 #include <cmocka.h>
 
-static const struct tr_http_text topic = {"orders", 6};
+static const uint8_t key[TR_SIPHASH_KEY] = "0123456789abcde";
 
-static void told(const struct tr_job_view *job, unsigned what, const char *want)
+static void told(const struct tr_job_view *job, struct tr_shape what, const char *want)
 {
     struct tr_mem mem;
     struct tr_output out;
@@ -25,7 +27,7 @@ static void told(const struct tr_job_view *job, unsigned what, const char *want)
     tr_output_init(&out, &mem);
     tr_json_init(&j, &out);
     tr_json_open(&j, '{');
-    tr_shape_job(&j, job, topic, what);
+    tr_shape_job(&j, job, what);
     tr_json_close(&j, '}');
     len = tr_output_ready(&out, 0, &bytes);
     if (len != strlen(want) || memcmp(bytes, want, len) != 0) {
@@ -38,6 +40,8 @@ static void told(const struct tr_job_view *job, unsigned what, const char *want)
 static void test_shape_job(void **state)
 {
     struct tr_job_view job = {.id = 17,
+                              .topic_name = "orders",
+                              .topic_name_len = 6,
                               .state = TR_DELAYED,
                               .priority = 1024,
                               .due_us = UINT64_C(1798761600123999),
@@ -45,9 +49,11 @@ static void test_shape_job(void **state)
                               .ttr_us = 60000999,
                               .late_us = 5999,
                               .lease = UINT64_C(0x1234567890abcdef)};
+    char lease[TR_LEASE_TEXT];
+    char want[512];
 
     (void)state;
-    told(&job, 0,
+    told(&job, (struct tr_shape){0},
          "{\"id\":\"17\",\"topic\":\"orders\",\"state\":\"delayed\",\"priority\":1024,"
          "\"due\":\"2027-01-01T00:00:00.123Z\",\"due_ms\":1798761600123,"
          "\"created_ms\":1798761600000,\"attempts\":0,\"ttr_ms\":60000}");
@@ -57,12 +63,43 @@ static void test_shape_job(void **state)
     job.key_len = 10;
     job.body = (const uint8_t *)"x\ny";
     job.body_len = 3;
-    told(&job, TR_SHAPE_BODY | TR_SHAPE_LEASE,
-         "{\"id\":\"17\",\"lease\":\"1234567890abcdef\",\"topic\":\"orders\","
-         "\"key\":\"order-\\\"42\\\"\",\"state\":\"reserved\",\"priority\":1024,"
-         "\"due\":\"2027-01-01T00:00:00.123Z\",\"due_ms\":1798761600123,"
-         "\"created_ms\":1798761600000,\"attempts\":2,\"ttr_ms\":60000,\"late_ms\":5,"
-         "\"body\":\"x\\ny\"}");
+    job.left_us = 59999999;
+    tr_lease_print(lease, key, 17, job.lease);
+    tr_text(want, sizeof want,
+            "{\"id\":\"17\",\"lease\":\"%s\",\"lease_ms\":59999,\"topic\":\"orders\","
+            "\"key\":\"order-\\\"42\\\"\",\"state\":\"reserved\",\"priority\":1024,"
+            "\"due\":\"2027-01-01T00:00:00.123Z\",\"due_ms\":1798761600123,"
+            "\"created_ms\":1798761600000,\"attempts\":2,\"ttr_ms\":60000,\"late_ms\":5,"
+            "\"body\":\"x\\ny\"}",
+            lease);
+    told(&job, (struct tr_shape){.body = true, .lease_key = key}, want);
+}
+
+static void test_shape_all_there_is(void **state)
+{
+    struct tr_backoff backoff;
+    const char *why;
+    struct tr_job_view job = {.id = 1,
+                              .topic_name = "t",
+                              .topic_name_len = 1,
+                              .state = TR_DEAD,
+                              .tag = "blue",
+                              .tag_len = 4,
+                              .ttl_us = 7000999,
+                              .has_retries = true,
+                              .retries = -1,
+                              .backoff = &backoff,
+                              .dead_why = TR_WHY_EXPIRED,
+                              .dead_at_us = 5999999,
+                              .damaged = true};
+
+    (void)state;
+    assert_int_equal(tr_backoff_read("4m,1h", 5, &backoff, &why), TARRY_OK);
+    told(&job, (struct tr_shape){0},
+         "{\"id\":\"1\",\"topic\":\"t\",\"tag\":\"blue\",\"state\":\"dead\",\"priority\":0,"
+         "\"due\":\"1970-01-01T00:00:00.000Z\",\"due_ms\":0,\"created_ms\":0,\"attempts\":0,"
+         "\"ttr_ms\":0,\"ttl_ms\":7000,\"retries\":-1,\"backoff\":\"4m,1h\","
+         "\"reason\":\"expired\",\"dead_ms\":5999,\"damaged\":true}");
 }
 
 static void test_shape_states(void **state)
@@ -92,41 +129,49 @@ static void test_shape_errors(void **state)
     assert_int_equal(tr_shape_error(TARRY_ENOSPC, 0).status, 507);
     assert_int_equal(tr_shape_error(TARRY_EINVAL, 0).status, 400);
     assert_int_equal(tr_shape_error(TARRY_EIO, 0).status, 500);
+    assert_int_equal(tr_shape_error(TARRY_EPAUSED, 0).status, 409);
+    assert_int_equal(tr_shape_error(TARRY_EQUOTA, 0).status, 429);
+    assert_int_equal(tr_shape_error(TARRY_EUNSUPPORTED, 0).status, 501);
     assert_int_equal(tr_shape_error(-999, 0).status, 500);
 }
 
-static bool reads(const char *text, uint64_t *lease)
+static uint64_t reads(const char *text, uint64_t id)
 {
-    return tr_lease_read((struct tr_http_text){text, strlen(text)}, lease);
+    return tr_lease_read((struct tr_http_text){text, strlen(text)}, key, id);
 }
 
 static void test_shape_leases(void **state)
 {
-    static const uint64_t leases[] = {0, 1, 0x9a, UINT64_MAX, UINT64_C(0x0123456789abcdef)};
+    static const uint64_t leases[] = {1, 0x9a, UINT64_MAX, UINT64_C(0x0123456789abcdef)};
+    static const uint8_t other[TR_SIPHASH_KEY] = "1123456789abcde";
     char text[TR_LEASE_TEXT];
-    uint64_t back = 77;
 
     (void)state;
-    assert_false(reads("", &back));
-    assert_false(reads("123456789012345", &back));
-    assert_false(reads("12345678901234567", &back));
-    assert_false(reads("123456789012345g", &back));
-    assert_false(reads("123456789012345F", &back));
-    assert_false(reads("-234567890123456", &back));
-    assert_int_equal(back, 77);
+    assert_int_equal(reads("", 1), 0);
     for (size_t i = 0; i < sizeof leases / sizeof leases[0]; i++) {
-        tr_lease_print(text, leases[i]);
+        tr_lease_print(text, key, 17, leases[i]);
         assert_int_equal(strlen(text), TR_LEASE_TEXT - 1);
-        assert_true(reads(text, &back) && back == leases[i]);
+        assert_true(reads(text, 17) == leases[i]);
+        assert_true(reads(text, 18) == 0); /* of another job */
+        assert_true(reads(text + 1, 17) == 0);
+        text[0] = text[0] == '0' ? '1' : '0'; /* another number under the same seal */
+        assert_true(reads(text, 17) == 0);
+        tr_lease_print(text, key, 17, leases[i]);
+        text[TR_LEASE_TEXT - 2] ^= 1;
+        assert_true(reads(text, 17) == 0);
+        tr_lease_print(text, other, 17, leases[i]);
+        assert_true(reads(text, 17) == 0);
     }
+    tr_lease_print(text, key, 17, 10);
+    text[15] = 'A'; /* only one way to write it */
+    assert_true(reads(text, 17) == 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shape_job),
-        cmocka_unit_test(test_shape_states),
-        cmocka_unit_test(test_shape_errors),
+        cmocka_unit_test(test_shape_job),    cmocka_unit_test(test_shape_all_there_is),
+        cmocka_unit_test(test_shape_states), cmocka_unit_test(test_shape_errors),
         cmocka_unit_test(test_shape_leases),
     };
 

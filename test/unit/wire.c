@@ -23,6 +23,17 @@ static void woken(void *ctx, struct tr_bs_session *s)
     c->runnable = true;
 }
 
+static void http_woken(void *ctx, struct tr_hs *s)
+{
+    (void)ctx;
+    TR_CONTAINER_OF(s, struct wire_client, http)->runnable = true;
+}
+
+static struct tr_output *out_of(const struct wire_client *c)
+{
+    return c->proto->out((void *)(uintptr_t)&c->session);
+}
+
 static void usage(void *ctx, struct tr_bs_usage *u)
 {
     struct wire *w = ctx;
@@ -73,6 +84,18 @@ void wire_init(struct wire *w)
         .os = "os",
         .platform = "platform",
     };
+    w->http = (struct tr_hs_port){
+        .mem = &w->rig.mem,
+        .queue = w->port.queue,
+        .limits = {.head = 16384, .url = 8192},
+        .body_max = 65535,
+        .output_max = 1 << 18,
+        .ctx = w,
+        .woken = http_woken,
+        .version = "test",
+        .lease_key = {1, 2, 3},
+    };
+    w->proto = &tr_bs_proto;
 }
 
 void wire_open(struct wire *w)
@@ -83,13 +106,11 @@ void wire_open(struct wire *w)
 
 static void close_session(struct wire *w, struct wire_client *c)
 {
-    if (!c->session.closing) {
-        tr_bs_close(&c->session, w->rig.now);
-    }
-    for (unsigned turns = 0; !tr_bs_gone(&c->session); turns++) {
+    c->proto->close(&c->session, w->rig.now);
+    for (unsigned turns = 0; !c->proto->gone(&c->session); turns++) {
         assert_true(turns < 10000);
         (void)rig_settle(&w->rig);
-        (void)tr_bs_feed(&c->session, NULL, 0, w->rig.now);
+        (void)c->proto->feed(&c->session, NULL, 0, w->rig.now);
     }
     free(c->in);
     c->in = NULL;
@@ -101,7 +122,7 @@ static void close_session(struct wire *w, struct wire_client *c)
 static bool deliver(struct wire *w, struct wire_client *c)
 {
     const uint8_t *bytes;
-    size_t len = tr_output_ready(&c->session.out, w->rig.durable, &bytes);
+    size_t len = tr_output_ready(out_of(c), w->rig.durable, &bytes);
 
     if (len == 0 || w->deaf) {
         return false;
@@ -109,7 +130,7 @@ static bool deliver(struct wire *w, struct wire_client *c)
     c->got = realloc(c->got, c->got_len + len);
     memcpy(c->got + c->got_len, bytes, len);
     c->got_len += len;
-    tr_output_drop(&c->session.out, len);
+    tr_output_drop(out_of(c), len);
     return true;
 }
 
@@ -119,10 +140,10 @@ static bool feed(struct wire *w, struct wire_client *c)
     size_t taken;
 
     do { /* part of a line is taken when there is more of it */
-        taken = tr_bs_feed(&c->session, c->in, len, w->rig.now);
+        taken = c->proto->feed(&c->session, c->in, len, w->rig.now);
         len += w->piece;
     } while (taken == 0 && len <= c->in_len && w->piece > 0 &&
-             tr_bs_want(&c->session) == TR_WANT_INPUT);
+             c->proto->want(&c->session) == TR_WANT_INPUT);
     if (taken > 0) {
         memmove(c->in, c->in + taken, c->in_len - taken);
         c->in_len -= taken;
@@ -132,18 +153,18 @@ static bool feed(struct wire *w, struct wire_client *c)
 
 static bool finished(const struct wire_client *c)
 {
-    enum tr_want want = tr_bs_want(&c->session);
+    enum tr_want want = c->proto->want(&c->session);
 
-    if (c->session.out.broken) {
+    if (out_of(c)->broken) {
         return true;
     }
-    return tr_output_len(&c->session.out) == 0 &&
+    return tr_output_len(out_of(c)) == 0 &&
            (want == TR_WANT_CLOSE || (want == TR_WANT_INPUT && c->ended));
 }
 
 static bool run_client(struct wire *w, struct wire_client *c)
 {
-    bool moved = c->runnable || tr_bs_want(&c->session) == TR_WANT_TURN;
+    bool moved = c->runnable || c->proto->want(&c->session) == TR_WANT_TURN;
 
     c->runnable = false;
     moved |= feed(w, c);
@@ -189,8 +210,12 @@ void wire_send(struct wire *w, unsigned i, const void *bytes, size_t len)
     struct wire_client *c = &w->clients[i];
 
     if (!c->open) {
+        bool http = w->proto == &tr_http_proto;
+
         c->open = true;
-        tr_bs_open(&c->session, &w->port, w->next_number++, w->rig.now);
+        c->proto = w->proto;
+        c->proto->open(&c->session, http ? (void *)&w->http : (void *)&w->port, w->next_number++,
+                       w->rig.now);
     }
     if (c->closed || len == 0) {
         return;
@@ -207,7 +232,7 @@ void wire_half_close(struct wire *w, unsigned i)
     if (!w->clients[i].closed) {
         w->clients[i].ended = true;
         w->clients[i].runnable = true;
-        tr_bs_half_close(&w->clients[i].session, w->rig.now);
+        w->clients[i].proto->half_close(&w->clients[i].session, w->rig.now);
     }
     wire_settle(w);
 }

@@ -2,16 +2,22 @@
 #define TR_TEST_UNIT_WIRE_H
 
 /*
- * Beanstalk sessions on a rig: clients without sockets, in time that the test moves. See wire.c.
+ * Sessions of any protocol on a rig: clients without sockets, in time that the test moves. See
+ * wire.c.
  */
 
 #include "proto/beanstalk.h"
+#include "proto/http.h"
 #include "test/unit/rig.h"
 
 enum { WIRE_CLIENTS = 26 };
 
 struct wire_client {
-    struct tr_bs_session session;
+    const struct tr_proto *proto;
+    union {
+        struct tr_bs_session session;
+        struct tr_hs http;
+    };
     bool open;
     bool runnable;
     bool ended;  /* sends no more */
@@ -25,6 +31,8 @@ struct wire_client {
 struct wire {
     struct rig rig;
     struct tr_bs_port port;
+    struct tr_hs_port http;
+    const struct tr_proto *proto; /* of new clients; beanstalk unless set */
     struct wire_client clients[WIRE_CLIENTS];
     uint64_t next_number;
     size_t piece; /* bytes given to a session at once; 0: all there are */

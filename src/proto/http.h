@@ -1,0 +1,133 @@
+#ifndef TR_PROTO_HTTP_H
+#define TR_PROTO_HTTP_H
+
+/*
+ * The HTTP API: bytes of one client in, requests to the queue, bytes to that client out. See http.c
+ * for how a session goes; http_route.h lists what can be asked, http_<family>.c have what is done.
+ *
+ * Pure: whoever owns the socket feeds what was received, sends what `out` lets go, and is woken
+ * when a session can go on. Threads: one.
+ */
+
+#include "base/siphash.h"
+#include "port/queue.h"
+#include "proto/http_args.h"
+#include "proto/http_parse.h"
+#include "proto/http_reply.h"
+#include "proto/http_route.h"
+#include "proto/json_in.h"
+#include "proto/json_out.h"
+#include "proto/output.h"
+#include "proto/session.h"
+#include "rules/backoff.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct tr_hs;
+
+enum { TR_HS_DATE = 30 }; /* bytes: Sun, 06 Nov 1994 08:49:37 GMT, and its NUL */
+
+/* What all sessions share. */
+struct tr_hs_port {
+    struct tr_mem *mem;
+    struct tr_queue queue;
+    struct tr_http_limits limits;
+    uint32_t body_max; /* of a job */
+    size_t output_max; /* a session with so much to send reads no further request */
+    void *ctx;
+    void (*woken)(void *ctx, struct tr_hs *s); /* s can go on: feed it soon */
+
+    /* Members of the replies to /v1/config and /v1/stats that only the server knows. */
+    void (*tell_config)(void *ctx, struct tr_json *j);
+    void (*tell_stats)(void *ctx, struct tr_json *j);
+
+    /* NULL: new jobs are taken; or why not. */
+    const char *(*unready)(void *ctx);
+    const char *version;
+    const char *hosts; /* that we are called, besides addresses: with commas between them */
+    bool classic;      /* the routes of the queues of old answer */
+    bool stopping;     /* no connection is kept */
+    uint8_t lease_key[TR_SIPHASH_KEY];
+
+    /* Its own. */
+    char date[TR_HS_DATE];
+    uint64_t date_s; /* of what second it is */
+    uint64_t sessions;
+    uint64_t requests; /* ever */
+};
+
+/* A job that is being told: if its client goes before it was sent, it was never handed out. */
+struct tr_hs_handout {
+    uint64_t end; /* of its reply, as tr_output_end counts; UINT64_MAX: it is not written yet */
+    uint64_t id;
+    uint64_t lease;
+};
+
+typedef void tr_hs_step_fn(struct tr_hs *s);
+
+/* Of requests with many jobs: where we are in the body. */
+struct tr_hs_many {
+    struct tr_json_in in;
+    size_t at;                /* bytes of the body that were looked at */
+    uint32_t count;           /* items */
+    tr_hs_step_fn *each;      /* what is done with one, */
+    struct tr_http_text item; /* this one */
+};
+
+struct tr_hs {
+    struct tr_hs_port *port;
+    struct tr_output out;
+    struct tr_now now;
+    struct tr_http parse;
+    uint64_t requests; /* so far */
+
+    /* The request that is being served. */
+    struct tr_route_match match;
+    struct tr_args args;
+    struct tr_backoff backoff; /* of the arguments */
+    struct tr_http_error error;
+    bool judged;      /* it was looked at: */
+    bool refused;     /* error says why */
+    bool begun;       /* what it asks for is being done */
+    bool answered;    /* the reply is written; there may be steps left */
+    uint64_t gate;    /* of all that was asked for it */
+    uint32_t *topics; /* that it is about; */
+    unsigned topic_count;
+    unsigned topic_room;
+    unsigned held; /* so many of them, the first ones, are held */
+    bool holding;  /* the topic in `topic` is */
+    uint32_t topic;
+    uint64_t number;        /* what the route's functions count */
+    struct tr_output *text; /* of a reply that takes several steps */
+    struct tr_json json;    /* into that */
+    struct tr_hs_many many;
+    struct tr_http_text name; /* of the topic */
+    struct tr_http_text body; /* of the job */
+    tr_hs_step_fn *act;       /* what is asked when the job is named, or done when it is pushed */
+    tr_hs_step_fn *after;     /* the step that comes when the topic was let go */
+
+    /* What is asked for it. */
+    struct tr_req req;
+    bool asked;          /* req is with the queue */
+    tr_hs_step_fn *then; /* when req is answered, inside its `done` */
+    tr_hs_step_fn *next; /* the next step */
+    unsigned cost;       /* of this go, in units of work */
+    bool tired;          /* had its share of work */
+    bool running;        /* being fed: no need to be woken */
+    bool half_closed;    /* nothing more will come: do not wait for jobs */
+    bool told_fault;
+    bool ending; /* its patience was over */
+    bool closing;
+    bool gone;
+
+    struct tr_hs_handout *handouts;
+    size_t handout_count;
+    size_t handout_room;
+};
+
+/* Its sessions are struct tr_hs, its port is struct tr_hs_port. */
+extern const struct tr_proto tr_http_proto;
+
+#endif

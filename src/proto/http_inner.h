@@ -1,0 +1,129 @@
+#ifndef TR_PROTO_HTTP_INNER_H
+#define TR_PROTO_HTTP_INNER_H
+
+/*
+ * Between the files that together are a session of the HTTP API.
+ *
+ * A route is a function that begins it. It may reply at once; or ask the queue, and a function that
+ * looks at the answer replies; or set `next`, a step that is taken when others had their turn. When
+ * a reply was written and no step is left, the next request is read.
+ */
+
+#include "proto/http.h"
+#include "proto/http_shape.h"
+
+/* ---- http.c ---- */
+
+/* Sends s->req, of which only `op` and what that needs is set, to the queue; `then` is called when
+ * it is answered and may look at s->req.out, reply, and set the next step; but not ask again. */
+void tr_hs_ask(struct tr_hs *s, enum tr_op op, tr_hs_step_fn *then);
+
+/* An argument: true when it was given; its number. */
+bool tr_hs_given(const struct tr_hs *s, enum tr_arg arg);
+uint64_t tr_hs_number(const struct tr_hs *s, enum tr_arg arg, uint64_t otherwise);
+
+/* The next piece of the body into s->many.in, of which at most so much is looked at as is no long
+ * work. */
+enum tr_json_event tr_hs_read_json(struct tr_hs *s);
+
+/* 400: it is no JSON, as s->many.in says. */
+void tr_hs_bad_json(struct tr_hs *s);
+
+/* ---- http_guard.c: who may ask; TARRY_OK, or s->error says why not ---- */
+
+TR_MUST_USE int tr_hs_guard_host(struct tr_hs *s);
+TR_MUST_USE int tr_hs_guard_origin(struct tr_hs *s); /* the route is known */
+
+/* ---- http_say.c: replies ---- */
+
+struct tr_hs_reply {
+    struct tr_http_reply http;
+    struct tr_json json;
+};
+
+/* A JSON object: opens it, for the caller to write members into r->json. */
+void tr_hs_open(struct tr_hs *s, struct tr_hs_reply *r, unsigned status);
+void tr_hs_close(struct tr_hs *s, struct tr_hs_reply *r);
+
+void tr_hs_refuse(struct tr_hs *s, const struct tr_http_error *e);
+
+/* What the queue said no with, as in s->req.out. */
+void tr_hs_fail(struct tr_hs *s);
+
+/* The same for a request about a topic: 404 is for that. */
+void tr_hs_no_topic(struct tr_hs *s);
+
+/* 400 for this argument; why is the end of a sentence that begins with its name. */
+void tr_hs_bad(struct tr_hs *s, enum tr_arg arg, const char *why);
+
+/* 204. */
+void tr_hs_none(struct tr_hs *s);
+
+/* 200, up to its headers; the caller goes on with http_reply.h, and sets `answered`. */
+void tr_hs_open_bytes(struct tr_hs *s, struct tr_http_reply *r);
+
+/* The job in s->req.out. */
+void tr_hs_job(struct tr_hs *s, unsigned status, struct tr_shape what);
+
+/* An array that is made in several steps, by s->json, and then is a member of that name. */
+bool tr_hs_begin_text(struct tr_hs *s); /* false: no memory, and it was refused */
+void tr_hs_end_text(struct tr_hs *s, struct tr_hs_reply *r, const char *name);
+void tr_hs_drop_text(struct tr_hs *s);
+
+/* ---- http_name.c: from names to numbers ---- */
+
+/* Asks for the topic of that name, with which `then` goes on: s->req.out.topic. The second makes
+ * it if need be and holds it, until the step tr_hs_let_go. */
+void tr_hs_find_topic(struct tr_hs *s, struct tr_http_text name, tr_hs_step_fn *then);
+void tr_hs_hold_topic(struct tr_hs *s, struct tr_http_text name, tr_hs_step_fn *then);
+tr_hs_step_fn tr_hs_let_go; /* then comes s->after */
+
+/* The job that the path names, by id or by key: `act` asks for what is to be done with it. */
+void tr_hs_name_job(struct tr_hs *s, tr_hs_step_fn *act);
+
+/* ---- the routes ---- */
+
+tr_hs_step_fn tr_hs_push; /* http_push.c */
+
+/* Pushes a job as s->args say; `act`, in whose time s->req.out is the answer, tells it and may set
+ * the next step. */
+void tr_hs_push_job(struct tr_hs *s, struct tr_http_text topic, struct tr_http_text body,
+                    tr_hs_step_fn *act);
+void tr_hs_tell_pushed(struct tr_json *j, const struct tr_req *r);
+struct tr_http_error tr_hs_push_error(struct tr_hs *s);
+void tr_hs_fill_due(struct tr_hs *s);
+struct tr_http_error tr_hs_too_large(void);
+bool tr_hs_body_fits(struct tr_hs *s); /* of JSON; else it was refused */
+
+tr_hs_step_fn tr_hs_show; /* http_job.c */
+tr_hs_step_fn tr_hs_cancel;
+tr_hs_step_fn tr_hs_edit;
+tr_hs_step_fn tr_hs_fire;
+tr_hs_step_fn tr_hs_kick;
+
+tr_hs_step_fn tr_hs_ack; /* http_lease.c */
+tr_hs_step_fn tr_hs_release;
+tr_hs_step_fn tr_hs_bury;
+tr_hs_step_fn tr_hs_touch;
+uint64_t tr_hs_lease(const struct tr_hs *s, struct tr_http_text text, uint64_t id);
+struct tr_http_error tr_hs_lease_error(int err, enum tr_job_state state);
+
+tr_hs_step_fn tr_hs_push_many; /* http_many.c */
+tr_hs_step_fn tr_hs_ack_many;
+
+tr_hs_step_fn tr_hs_list; /* http_list.c */
+tr_hs_step_fn tr_hs_bulk;
+tr_hs_step_fn tr_hs_purge;
+
+tr_hs_step_fn tr_hs_forecast; /* http_figures.c */
+tr_hs_step_fn tr_hs_stats;
+tr_hs_step_fn tr_hs_config;
+tr_hs_step_fn tr_hs_healthz;
+tr_hs_step_fn tr_hs_readyz;
+tr_hs_step_fn tr_hs_openapi;
+
+tr_hs_step_fn tr_hs_reserve;      /* http_reserve.c */
+tr_hs_step_fn tr_hs_reserve_none; /* the wait is over */
+void tr_hs_drop_topics(struct tr_hs *s);
+
+#endif

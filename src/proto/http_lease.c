@@ -1,0 +1,114 @@
+/*
+ * What the consumer who has a job may do with it: finish it, give it back, bury it, or go on for
+ * longer. It is his as long as his lease is the one under which the job is reserved; what is no
+ * lease of ours is a lease that was lost, so the answer is true whether the job is there or not.
+ */
+
+#include "base/err.h"
+#include "proto/http_inner.h"
+
+#define NO_LEASE UINT64_MAX /* that the queue never gives */
+
+struct tr_http_error tr_hs_lease_error(int err, enum tr_job_state state)
+{
+    struct tr_http_error e = tr_shape_error(err, state);
+
+    if (err == TARRY_ESTATE) {
+        e.code = "lease_lost";
+        e.message = "the lease is not valid any more: the job is not yours";
+    }
+    return e;
+}
+
+uint64_t tr_hs_lease(const struct tr_hs *s, struct tr_http_text text, uint64_t id)
+{
+    uint64_t lease = tr_lease_read(text, s->port->lease_key, id);
+
+    return lease != 0 ? lease : NO_LEASE;
+}
+
+static void fail(struct tr_hs *s)
+{
+    struct tr_http_error e = tr_hs_lease_error(s->req.out.status, s->req.out.job.state);
+
+    tr_hs_refuse(s, &e);
+}
+
+/* Names the job and the lease. False: there is no such job. */
+static bool begin(struct tr_hs *s)
+{
+    s->req.id = s->match.id;
+    s->req.lease = tr_hs_lease(s, s->args.values[TR_ARG_LEASE].text, s->match.id);
+    if (s->req.id == 0) {
+        s->req.out.status = TARRY_ENOTFOUND;
+        fail(s);
+    }
+    return s->req.id != 0;
+}
+
+static void acked(struct tr_hs *s)
+{
+    struct tr_hs_reply r;
+
+    if (s->req.out.status != TARRY_OK) {
+        fail(s);
+        return;
+    }
+    tr_hs_open(s, &r, 200);
+    tr_json_name(&r.json, "acked");
+    tr_json_bool(&r.json, true);
+    tr_json_name(&r.json, "id");
+    tr_json_id(&r.json, s->req.id);
+    tr_hs_close(s, &r);
+}
+
+void tr_hs_ack(struct tr_hs *s)
+{
+    if (begin(s)) {
+        tr_hs_ask(s, TR_OP_DELETE, acked);
+    }
+}
+
+static void changed(struct tr_hs *s)
+{
+    if (s->req.out.status == TARRY_OK) {
+        tr_hs_job(s, 200, (struct tr_shape){0});
+    } else {
+        fail(s);
+    }
+}
+
+void tr_hs_release(struct tr_hs *s)
+{
+    if (begin(s)) {
+        s->req.by_backoff = !tr_hs_given(s, TR_ARG_DELAY);
+        s->req.delay_us = tr_hs_number(s, TR_ARG_DELAY, 0);
+        s->req.keep_priority = !tr_hs_given(s, TR_ARG_PRIORITY);
+        s->req.priority = (uint32_t)tr_hs_number(s, TR_ARG_PRIORITY, 0);
+        tr_hs_ask(s, TR_OP_RELEASE, changed);
+    }
+}
+
+void tr_hs_bury(struct tr_hs *s)
+{
+    if (begin(s)) {
+        s->req.keep_priority = true;
+        tr_hs_ask(s, TR_OP_BURY, changed);
+    }
+}
+
+static void touched(struct tr_hs *s)
+{
+    if (s->req.out.status == TARRY_OK) {
+        tr_hs_job(s, 200, (struct tr_shape){.lease_key = s->port->lease_key});
+    } else {
+        fail(s);
+    }
+}
+
+void tr_hs_touch(struct tr_hs *s)
+{
+    if (begin(s)) {
+        tr_hs_ask(s, TR_OP_TOUCH, touched);
+    }
+}

@@ -1,0 +1,112 @@
+/*
+ * Names are those of /v1/config and /v1/stats, which programs read: a name that is there stays.
+ */
+
+#include "server/tell.h"
+
+#include "os/process_linux.h"
+
+static void number(struct tr_json *j, const char *name, uint64_t n)
+{
+    tr_json_name(j, name);
+    tr_json_number(j, n);
+}
+
+static void truth(struct tr_json *j, const char *name, bool yes)
+{
+    tr_json_name(j, name);
+    tr_json_bool(j, yes);
+}
+
+static const char *durability(enum tr_sync sync)
+{
+    switch (sync) {
+    case TR_SYNC_ALWAYS:
+        return "success is answered when the disk has it: it survives kill -9 and a power cut";
+    case TR_SYNC_INTERVAL:
+        return "weaker: success is answered at once; kill -9 can take back the last moments, a "
+               "power cut what came since the last sync";
+    case TR_SYNC_NEVER:
+        return "weaker: success is answered at once; kill -9 can take back the last moments, a "
+               "power cut all that the kernel had not written yet";
+    }
+    return NULL;
+}
+
+void tr_tell_config(struct tr_json *j, const struct tr_config *c)
+{
+    tr_json_name(j, "settings");
+    tr_json_open(j, '{');
+    for (unsigned i = 0; i < TR_KEY_COUNT; i++) {
+        const struct tr_setting *s = &c->settings[i];
+
+        tr_json_name(j, tr_config_key_name((enum tr_key)i));
+        tr_json_open(j, '{');
+        tr_json_name(j, "value");
+        if (s->text != NULL) {
+            tr_json_text(j, s->text);
+        } else {
+            tr_json_null(j);
+        }
+        tr_json_name(j, "from");
+        tr_json_text(j, tr_config_from_name(s->from));
+        if (s->from == TR_FROM_FILE) {
+            tr_json_name(j, "file");
+            tr_json_text(j, c->config_path);
+            number(j, "line", (uint64_t)s->line);
+        }
+        tr_json_close(j, '}');
+    }
+    tr_json_close(j, '}');
+    tr_json_name(j, "durability");
+    tr_json_text(j, durability(c->sync));
+}
+
+void tr_tell_process(struct tr_json *j, uint64_t uptime_us, struct tr_loop_stat loop)
+{
+    struct tr_process_usage usage = tr_process_usage();
+
+    number(j, "pid", tr_process_id());
+    number(j, "uptime_ms", uptime_us / 1000);
+    number(j, "cpu_user_ms", usage.user_us / 1000);
+    number(j, "cpu_system_ms", usage.system_us / 1000);
+    number(j, "loop_rounds", loop.rounds);
+    number(j, "loop_stalls", loop.stalls);
+    number(j, "loop_longest_us", loop.longest_us);
+}
+
+void tr_tell_store(struct tr_json *j, const struct tr_engine_stat *stat)
+{
+    tr_json_name(j, "store");
+    tr_json_open(j, '{');
+    number(j, "far", stat->far);
+    number(j, "in_runs", stat->runs);
+    number(j, "groups", stat->groups);
+    number(j, "keys", stat->keys);
+    number(j, "parked_topics", stat->parked);
+    number(j, "slots", stat->slots);
+    number(j, "slots_free", stat->slots_free);
+    number(j, "slot_bytes", stat->slot_bytes);
+    number(j, "log_live_bytes", stat->log_live_bytes);
+    number(j, "log_records", stat->log_records);
+    number(j, "relogged", stat->relogged);
+    number(j, "checkpoints", stat->checkpoints);
+    number(j, "promotions", stat->promotions);
+    number(j, "merges", stat->merges);
+    number(j, "batches", stat->closed_batch);
+    number(j, "clock_steps", stat->clock_steps);
+    truth(j, "draining", stat->draining);
+    truth(j, "refusing", stat->refusing);
+    tr_json_close(j, '}');
+}
+
+void tr_tell_conns(struct tr_json *j, const struct tr_conns *cs)
+{
+    tr_json_name(j, "connections");
+    tr_json_open(j, '{');
+    number(j, "beanstalk", cs->beanstalk.sessions);
+    number(j, "http", cs->http.sessions);
+    number(j, "most", cs->count_max);
+    tr_json_close(j, '}');
+    number(j, "http_requests", cs->http.requests);
+}

@@ -1,0 +1,661 @@
+"""The HTTP port of the real binary: jobs, leases, many at once, and clients that behave oddly."""
+import base64
+import json
+import re
+import signal
+import socket
+import threading
+import time
+
+import pytest
+
+from client import Client
+from harness import PATIENCE_S
+from web import Web, raw, read_answer, talk, web_port, web_server
+
+HEAD = b"Host: localhost\r\n"
+
+
+@pytest.fixture
+def server(tmp_path):
+    with web_server(tmp_path / "store", "--sync", "never") as made:
+        made.web = web_port(made)
+        yield made
+
+
+@pytest.fixture
+def web(server):
+    client = Web(server.web)
+    yield client
+    client.close()
+
+
+def is_error(answer, status, code=None, field=None):
+    assert answer.status == status, answer
+    error = answer.json["error"]
+    assert set(answer.json) == {"error"} and error["message"]
+    assert code is None or error["code"] == code, answer
+    assert field is None or error.get("field") == field, answer
+    return error
+
+
+# ---- one job ----
+
+
+def test_push_and_look_up(web):
+    pushed = web.post("/v1/topics/orders/jobs", b'{"order":42}', delay="30m", key="order-42")
+    assert pushed.status == 201
+    job = pushed.json
+    assert job["id"] == "1" and job["topic"] == "orders" and job["key"] == "order-42"
+    assert job["state"] == "delayed" and job["created"] is True and "body" not in job
+    assert abs(job["due_ms"] - time.time() * 1000 - 1800_000) < 60_000
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", job["due"])
+    for path in ("/v1/jobs/1", "/v1/topics/orders/keys/order-42"):
+        seen = web.get(path)
+        assert seen.status == 200
+        assert {**seen.json, "created": True} == {**job, "body": '{"order":42}'}
+    is_error(web.get("/v1/jobs/2"), 404, "not_found")
+    is_error(web.get("/v1/topics/orders/keys/no"), 404, "not_found")
+    is_error(web.get("/v1/topics/nobody/keys/order-42"), 404, "not_found")
+    is_error(web.get("/v1/jobs/x"), 400, field="id")
+    is_error(web.get("/v1/jobs/99999999999999999999"), 404)
+
+
+def test_bodies_come_back_exactly(web):
+    for body in [b"", b"x", b"\xff\x00\xfe", "äöü \u2603 \0 \x1f \"\\".encode(), bytes(range(256)),
+                 b"x" * 1000_000]:
+        job = web.push("t", body)
+        seen = web.get(f"/v1/jobs/{job['id']}").json
+        text = seen["body"].encode() if "body" in seen else base64.b64decode(seen["body_base64"])
+        assert text == body
+        plain = web.ask("GET", f"/v1/jobs/{job['id']}",
+                        headers={"Accept": "application/octet-stream"})
+        assert plain.body == body and plain.headers["Tarry-Id"] == job["id"]
+        assert plain.headers["Content-Type"] == "application/octet-stream"
+        assert plain.headers["Tarry-Topic"] == "t" and plain.headers["Tarry-State"] == "ready"
+    is_error(web.post("/v1/topics/t/jobs", b"x" * ((1 << 20) + 1)), 413, "body_too_large")
+
+
+def test_push_with_all_fields(web):
+    job = web.push("t", b"x", delay="1.5h", key="k", priority=7, ttr="90s")
+    assert (job["priority"], job["ttr_ms"]) == (7, 90_000)
+    moment = int(time.time() * 1000) + 86400_000
+    job = web.push("t", b"x", at=moment)
+    assert job["due_ms"] == moment
+    job = web.push("t", b"x", at="2027-01-01T00:00:00+08:00")
+    assert job["due"] == "2026-12-31T16:00:00.000Z"
+    assert web.push("t", b"x", at="2020-01-01T00:00:00Z")["state"] == "ready"  # the past means now
+    for query, field in [({"delay": "soon"}, "delay"), ({"at": "yesterday"}, "at"),
+                         ({"at": 1700000000}, "at"), ({"delay": "1s", "at": moment}, "delay"),
+                         ({"delay": "-1s"}, "delay"), ({"delay": "138y"}, "delay"),
+                         ({"delay": "50006d"}, "delay"), ({"at": "2199-01-01T00:00:00Z"}, "at"),
+                         ({"priority": -1}, "priority"), ({"priority": 2**32}, "priority"),
+                         ({"ttr": 0}, "ttr"), ({"key": ""}, "key"), ({"key": "x" * 256}, "key"),
+                         ({"key": "a\nb"}, "key"), ({"on_conflict": "maybe"}, "on_conflict"),
+                         ({"colour": "red"}, "colour")]:
+        is_error(web.post("/v1/topics/t/jobs", b"x", **query), 400, field=field)
+    is_error(web.post("/v1/topics/t/jobs?delay=1&delay=1", b"x"), 400, field="delay")
+    is_error(web.post("/v1/topics/-t/jobs", b"x"), 400, field="topic")
+    is_error(web.post("/v1/topics/%20/jobs", b"x"), 400, field="topic")
+
+
+def test_key_conflicts(web):
+    first = web.push("t", b"one", key="k", delay="1h")
+    again = web.post("/v1/topics/t/jobs", b"two", key="k", delay="2h", priority=5)
+    assert again.status == 200 and again.json["id"] == first["id"]
+    assert again.json["created"] is False and again.json["priority"] == 5
+    kept = web.post("/v1/topics/t/jobs", b"three", key="k", on_conflict="keep")
+    assert kept.status == 200 and kept.json["created"] is False and kept.json["state"] == "delayed"
+    assert is_error(web.post("/v1/topics/t/jobs", b"four", key="k", on_conflict="error"), 409,
+                    "key_exists")["state"] == "delayed"
+    assert web.get("/v1/topics/t/keys/k").json["body"] == "two"
+    assert web.push("other", b"x", key="k")["id"] != first["id"]
+    web.post("/v1/topics/t/keys/k/fire")
+    lease = web.reserve("t")[0]["lease"]
+    error = is_error(web.post("/v1/topics/t/jobs", b"five", key="k"), 409)
+    assert error["state"] == "reserved"
+    web.post(f"/v1/jobs/{first['id']}/bury", lease=lease)
+    back = web.post("/v1/topics/t/jobs", b"six", key="k")  # a dead one comes back under its id
+    assert back.status == 200 and back.json["id"] == first["id"] and back.json["state"] == "ready"
+    odd = "schlüssel/ %+?&#"
+    made = web.push("t", b"odd", key=odd)
+    path = "/v1/topics/t/keys/" + "".join(f"%{b:02x}" for b in odd.encode())
+    assert web.get(path).json["id"] == made["id"] and web.get(path).json["key"] == odd
+
+
+def test_cancel(web):
+    for state, query in [("delayed", {"delay": "1h"}), ("ready", {})]:
+        job = web.push("t", b"x", key="k", **query)
+        done = web.ask("DELETE", f"/v1/jobs/{job['id']}")
+        assert done.status == 200
+        assert done.json["cancelled"] is True and done.json["was"] == state
+        is_error(web.ask("DELETE", f"/v1/jobs/{job['id']}"), 404)
+    web.push("t", b"x", key="k")
+    held = web.reserve("t")[0]
+    assert is_error(web.ask("DELETE", "/v1/topics/t/keys/k"), 409)["state"] == "reserved"
+    assert web.ask("DELETE", "/v1/topics/t/keys/k", force="true").json["was"] == "reserved"
+    is_error(web.post(f"/v1/jobs/{held['id']}/ack", lease=held["lease"]), 404)
+    web.push("t", b"x", key="k")
+    held = web.reserve("t")[0]
+    web.post(f"/v1/jobs/{held['id']}/bury", lease=held["lease"])
+    assert web.ask("DELETE", "/v1/topics/t/keys/k").json["was"] == "dead"
+    is_error(web.ask("DELETE", "/v1/jobs/1", force="yes"), 400, field="force")
+
+
+def test_edit(web):
+    job = web.push("t", b"old", key="k", delay="1h")
+    path = f"/v1/jobs/{job['id']}"
+    done = web.ask("PATCH", path, json.dumps({"delay": "2h", "priority": 3, "ttr": "5m"}))
+    assert done.status == 200 and done.json["id"] == job["id"]
+    assert done.json["due_ms"] - job["due_ms"] > 3500_000
+    assert (done.json["priority"], done.json["ttr_ms"]) == (3, 300_000)
+    assert web.ask("PATCH", "/v1/topics/t/keys/k", '{"body":{"a": [1, 2]}}').status == 200
+    assert web.get(path).json["body"] == '{"a": [1, 2]}'
+    assert web.ask("PATCH", path, '{"body_base64":"/wA="}').status == 200
+    assert web.get(path).json["body_base64"] == "/wA="
+    assert web.ask("PATCH", path, priority=9).json["priority"] == 9  # without a body: the query
+    assert web.ask("PATCH", path, '{"delay":0}').json["state"] == "ready"
+    for body, field in [('{"delay":"x"}', "delay"), ('{"nope":1}', "nope"),
+                        ('{"priority":"7"}', "priority"), ('{"priority":null}', "priority"),
+                        ('{"delay":1,"delay":2}', "delay"), ('{"body_base64":"!"}', "body_base64")]:
+        is_error(web.ask("PATCH", path, body), 400, field=field)
+    for body in ("[]", "{", "x", "{} {}", "{}", '{"a":\xff}'):
+        is_error(web.ask("PATCH", path, body.encode("latin-1")), 400)
+    is_error(web.ask("PATCH", path), 400)
+    is_error(web.ask("PATCH", "/v1/jobs/77", '{"delay":1}'), 404)
+    held = web.reserve("t")[0]
+    assert is_error(web.ask("PATCH", path, '{"delay":1}'), 409)["state"] == "reserved"
+    web.post(f"{path}/bury", lease=held["lease"])
+    assert is_error(web.ask("PATCH", path, '{"delay":1}'), 409)["state"] == "dead"
+
+
+def test_fire_and_kick(web):
+    job = web.push("t", b"x", delay="1h")
+    path = f"/v1/jobs/{job['id']}"
+    assert is_error(web.post(f"{path}/kick"), 409)["state"] == "delayed"
+    assert web.post(f"{path}/fire").json["state"] == "ready"
+    assert is_error(web.post(f"{path}/fire"), 409)["state"] == "ready"
+    held = web.reserve("t")[0]
+    assert is_error(web.post(f"{path}/kick"), 409)["state"] == "reserved"
+    assert web.post(f"{path}/bury", lease=held["lease"]).json["state"] == "dead"
+    assert is_error(web.post(f"{path}/fire"), 409)["state"] == "dead"
+    assert web.post(f"{path}/kick").json["state"] == "ready"
+    is_error(web.post("/v1/jobs/77/kick"), 404)
+
+
+# ---- leases ----
+
+
+def test_reserve_and_ack(web):
+    web.push("t", b"one", priority=2)
+    web.push("t", b"two", priority=1)
+    jobs = web.reserve("t", count=10)
+    assert [job["body"] for job in jobs] == ["two", "one"]
+    for job in jobs:
+        assert job["state"] == "reserved" and job["attempts"] == 1 and job["late_ms"] >= 0
+        path = f"/v1/jobs/{job['id']}/ack"
+        is_error(web.post(path), 400, field="lease")
+        assert is_error(web.post(path, lease="x"), 409, "lease_lost")["state"] == "reserved"
+        assert web.post(path, lease=job["lease"]).json["acked"] is True
+        is_error(web.post(path, lease=job["lease"]), 404)
+    assert web.post("/v1/topics/t/reserve").status == 204
+    assert web.post("/v1/topics/nobody/reserve").status == 204
+    for query in ({"count": 0}, {"count": 1001}, {"wait": "11m"}, {"wait": "x"}, {"ttr": 0}):
+        is_error(web.post("/v1/topics/t/reserve", **query), 400)
+    is_error(web.post("/v1/reserve"), 400, field="topics")
+    is_error(web.post("/v1/reserve", topics="a,,b"), 400, field="topics")
+
+
+def test_release_touch_and_lost_leases(web):
+    web.push("t", b"x", priority=5)
+    first = web.reserve("t", ttr="1h")[0]
+    assert 3590_000 < first["lease_ms"] <= 3600_000
+    path = f"/v1/jobs/{first['id']}"
+    touched = web.post(f"{path}/touch", lease=first["lease"])
+    assert touched.json["lease"] == first["lease"]
+    freed = web.post(f"{path}/release", lease=first["lease"], delay=0)
+    assert freed.json["state"] == "ready" and freed.json["priority"] == 5
+    for what in ("ack", "release", "bury", "touch"):
+        error = is_error(web.post(f"{path}/{what}", lease=first["lease"]), 409, "lease_lost")
+        assert error["state"] == "ready"
+    second = web.reserve("t")[0]
+    assert second["attempts"] == 2 and second["lease"] != first["lease"]
+    is_error(web.post(f"{path}/ack", lease=first["lease"]), 409, "lease_lost")
+    later = web.post(f"{path}/release", lease=second["lease"], delay="1h", priority=1)
+    assert later.json["state"] == "delayed" and later.json["priority"] == 1
+
+
+def test_lease_runs_out(web):
+    web.push("t", b"x")
+    first = web.reserve("t", ttr="200ms")[0]
+    second = web.reserve("t", wait="60s")
+    if not second:
+        second = web.reserve("t", wait="60s")
+    assert second[0]["id"] == first["id"] and second[0]["attempts"] == 2
+    is_error(web.post(f"/v1/jobs/{first['id']}/ack", lease=first["lease"]), 409, "lease_lost")
+
+
+def test_long_poll(server, web):
+    start = time.monotonic()
+    assert web.reserve("t", wait="300ms") == []
+    assert time.monotonic() - start >= 0.3
+    other = Web(server.web)
+    got = []
+    thread = threading.Thread(target=lambda: got.extend(other.reserve("t", wait="60s", count=5)))
+    thread.start()
+    time.sleep(0.2)
+    web.push("t", b"hello")
+    thread.join(PATIENCE_S)
+    assert [job["body"] for job in got] == ["hello"]
+    thread = threading.Thread(target=lambda: got.append(
+        other.post("/v1/reserve", topics="a,b,c", wait="60s").json["jobs"][0]))
+    thread.start()
+    time.sleep(0.2)
+    web.push("b", b"there")
+    thread.join(PATIENCE_S)
+    assert got[1]["topic"] == "b"
+
+
+def test_long_poll_of_a_client_that_left_gets_nothing(server, web):
+    with raw(server.web) as wire:
+        wire.sendall(b"POST /v1/topics/t/reserve?wait=60s HTTP/1.1\r\n" + HEAD + b"\r\n")
+        time.sleep(0.2)
+    time.sleep(0.2)
+    web.push("t", b"x")
+    job = web.reserve("t")[0]
+    assert job["attempts"] == 1
+
+
+def test_lease_survives_a_restart(tmp_path):
+    with web_server(tmp_path / "store") as server:
+        web = Web(web_port(server))
+        web.push("t", b"x")
+        job = web.reserve("t", ttr="1h")[0]
+        assert server.stop() == 0
+    with web_server(tmp_path / "store") as server:
+        web = Web(web_port(server))
+        assert web.get(f"/v1/jobs/{job['id']}").json["state"] == "reserved"
+        assert web.post(f"/v1/jobs/{job['id']}/ack", lease=job["lease"]).status == 200
+        assert server.stop() == 0
+
+
+# ---- many ----
+
+
+def test_push_many(web):
+    items = [{"topic": "a", "body": "text"}, {"topic": "b", "body": {"x": 1}, "delay": "1h"},
+             {"topic": "a", "body_base64": "AP8=", "key": "k", "priority": 1}, {"topic": "a"},
+             {"topic": "-"}, {"body": "x"}, {"topic": "a", "body": "x" * ((1 << 20) + 1)}, 7,
+             {"topic": "a", "key": "k", "on_conflict": "error"}]
+    lines = "\n".join(map(json.dumps, items)) + "\n\n"
+    for body, kind in [(json.dumps(items), "application/json"), (lines, "application/x-ndjson")]:
+        done = web.ask("POST", "/v1/jobs", body, headers={"Content-Type": kind})
+        assert done.status == 200, done
+        results = done.json["results"]
+        assert len(results) == len(items)
+        ids = [result.get("id") for result in results[:4]]
+        assert all(ids) and results[1]["state"] == "delayed"
+        bodies = [web.get(f"/v1/jobs/{number}").json for number in ids]
+        assert [job.get("body", job.get("body_base64")) for job in bodies] == [
+            "text", '{"x": 1}', "AP8=", ""]
+        codes = [result["error"]["code"] for result in results[4:]]
+        assert codes == ["bad_request", "bad_request", "body_too_large", "bad_request",
+                         "key_exists"]
+    before = web.get("/v1/stats").json
+    for bad in ("", "[", '[{"topic":"a"}', '{"topic":"a"}', "[1,]", '[{"topic":"a"}] x', "nope"):
+        is_error(web.ask("POST", "/v1/jobs", bad), 400)
+    is_error(web.ask("POST", "/v1/jobs", '{"topic":"a"}\n{"topic"',
+                     headers={"Content-Type": "application/x-ndjson"}), 400)
+    assert web.get("/v1/stats").json["pushed"] == before["pushed"]  # nothing of it was pushed
+    assert web.ask("POST", "/v1/jobs", "[]").json == {"results": []}
+
+
+def test_push_and_ack_many_thousands(web):
+    items = [{"topic": "t", "body": str(i)} for i in range(20_000)]
+    done = web.ask("POST", "/v1/jobs", json.dumps(items))
+    assert len({result["id"] for result in done.json["results"]}) == 20_000
+    jobs = []
+    while len(jobs) < 20_000:
+        jobs += web.reserve("t", count=1000)
+    assert sorted(int(job["body"]) for job in jobs) == list(range(20_000))
+    acks = [{"id": job["id"], "lease": job["lease"]} for job in jobs]
+    done = web.ask("POST", "/v1/ack", json.dumps(acks + acks[:1] + [{"id": 5}, {}]))
+    results = done.json["results"]
+    assert all(result["acked"] for result in results[:20_000])
+    assert [result["error"]["code"] for result in results[20_000:]] == ["not_found", "bad_request",
+                                                                        "bad_request"]
+
+
+# ---- both ports ----
+
+
+def test_a_job_is_one_job_on_both_ports(server, web):
+    with Client(server.port()) as beanstalk:
+        job = web.push("default", b"from http", delay="1h")
+        assert beanstalk.ask(f"peek {job['id']}").body == b"from http"
+        assert beanstalk.say(f"kick-job {job['id']}") == "KICKED"
+        assert beanstalk.ask("reserve-with-timeout 0").body == b"from http"
+        assert web.get(f"/v1/jobs/{job['id']}").json["state"] == "reserved"
+        assert beanstalk.say(f"delete {job['id']}") == "DELETED"
+        is_error(web.get(f"/v1/jobs/{job['id']}"), 404)
+        number = beanstalk.put(b"back", pri=5)
+        taken = web.reserve("default")[0]
+        assert taken["id"] == str(number) and taken["body"] == "back" and taken["priority"] == 5
+        assert beanstalk.say(f"delete {number}") == "NOT_FOUND"
+        assert web.post(f"/v1/jobs/{number}/ack", lease=taken["lease"]).status == 200
+
+
+# ---- the wire ----
+
+
+def get(path, *headers):
+    return (f"GET {path} HTTP/1.1\r\n" + "".join(f"{h}\r\n" for h in ("Host: localhost", *headers))
+            + "\r\n").encode()
+
+
+def post(path, body, *headers):
+    length = f"Content-Length: {len(body)}"
+    lines = "".join(f"{h}\r\n" for h in ("Host: localhost", length, *headers))
+    return f"POST {path} HTTP/1.1\r\n{lines}\r\n".encode() + body
+
+
+def test_pipelining(server):
+    sent = b"".join(post("/v1/topics/t/jobs", b"%d" % i) for i in range(100))
+    sent += get("/v1/jobs/100") + get("/nope") + get("/healthz")
+    answers = talk(server.web, sent, 103)
+    assert [a.status for a in answers] == [201] * 100 + [200, 404, 200]
+    assert [a.json["id"] for a in answers[:100]] == [str(i + 1) for i in range(100)]
+    assert answers[100].json["body"] == "99"
+
+
+def test_byte_by_byte(server):
+    with raw(server.web) as wire:
+        wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in post("/v1/topics/t/jobs?delay=1h", b"slow"):
+            wire.sendall(bytes([byte]))
+        assert read_answer(wire.makefile("rb")).status == 201
+
+
+def test_chunked_and_expect(server):
+    chunks = (b"POST /v1/topics/t/jobs HTTP/1.1\r\n" + HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+              b"3\r\nabc\r\n5;x=y\r\ndefgh\r\n0\r\nTrailer: 1\r\n\r\n")
+    first, second = talk(server.web, chunks + get("/v1/jobs/1"), 2)
+    assert first.status == 201 and second.json["body"] == "abcdefgh"
+    with raw(server.web) as wire:
+        stream = wire.makefile("rb")
+        wire.sendall(b"POST /v1/topics/t/jobs HTTP/1.1\r\n" + HEAD +
+                     b"Content-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+        assert read_answer(stream).status == 100
+        wire.sendall(b"ok")
+        assert read_answer(stream).status == 201
+        wire.sendall(b"POST /v1/topics/t/jobs?delay=x HTTP/1.1\r\n" + HEAD +
+                     b"Content-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+        assert read_answer(stream).status == 400  # and nothing is asked for
+        assert read_answer(stream) is None
+    with raw(server.web) as wire:
+        wire.sendall(b"POST /v1/topics/t/jobs HTTP/1.1\r\n" + HEAD +
+                     b"Content-Length: 9999999999\r\nExpect: 100-continue\r\n\r\n")
+        assert read_answer(wire.makefile("rb")).status == 413
+
+
+def test_keep_alive(server):
+    with raw(server.web) as wire:
+        stream = wire.makefile("rb")
+        for _ in range(3):
+            wire.sendall(get("/healthz"))
+            assert read_answer(stream).status == 200
+        wire.sendall(get("/healthz", "Connection: close"))
+        answer = read_answer(stream)
+        assert answer.headers["Connection"] == "close" and stream.read() == b""
+    with raw(server.web) as wire:
+        wire.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+        stream = wire.makefile("rb")
+        assert read_answer(stream).status == 200 and stream.read() == b""
+    with raw(server.web) as wire:
+        wire.sendall(b"HEAD /v1/stats HTTP/1.1\r\n" + HEAD + b"\r\n" + get("/healthz"))
+        stream = wire.makefile("rb")
+        assert int(read_answer(stream, "HEAD").headers["Content-Length"]) > 100
+        assert read_answer(stream).json == {"ok": True}
+
+
+def test_large_body_that_is_refused_is_answered(server):
+    """The client is still sending when it is refused: it must get the answer all the same."""
+    with raw(server.web) as wire:
+        wire.sendall(b"POST /v1/topics/t/jobs HTTP/1.1\r\n" + HEAD +
+                     b"Content-Length: 20000000\r\n\r\n")
+        try:
+            for _ in range(20):
+                wire.sendall(b"x" * 1_000_000)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        assert read_answer(wire.makefile("rb")).status == 413
+
+
+@pytest.mark.parametrize("sent, status", [
+    (b"nonsense\r\n\r\n", 400),
+    (b"GET / HTTP/1.1\r\n\r\n", 400),  # no Host
+    (b"GET / HTTP/2.0\r\n" + HEAD + b"\r\n", 505),
+    (b"GET / HTTP/1.1\r\n" + HEAD + HEAD + b"\r\n", 400),
+    (b"GET /" + b"x" * 20000 + b" HTTP/1.1\r\n", 414),
+    (b"GET / HTTP/1.1\r\n" + HEAD + b"X: " + b"x" * 20000, 431),
+    (b"GET /v1/jobs/%zz HTTP/1.1\r\n" + HEAD + b"\r\n", 400),
+    (b"GET /v1/jobs/% HTTP/1.1\r\n" + HEAD + b"\r\n", 400),
+    (b"GET /healthz HTTP/1.1\r\n" + HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nxx", 400),
+    (b"POST /v1/jobs HTTP/1.1\r\n" + HEAD + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n"
+     b"0\r\n\r\n", 400),
+    (b"POST /v1/jobs HTTP/1.1\r\n" + HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
+    (b"POST /v1/jobs HTTP/1.1\r\n" + HEAD + b"Content-Length: -1\r\n\r\n", 400),
+    (b"POST /v1/jobs HTTP/1.1\r\n" + HEAD + b"Content-Length: 1\r\nContent-Encoding: gzip\r\n\r\nx", 415),
+    (b"POST /v1/jobs HTTP/1.1\r\n" + HEAD + b"Content-Length: 1\r\nExpect: cake\r\n\r\nx", 417),
+    (b"POST /v1/jobs HTTP/1.1\r\n" + HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+])
+def test_bad_requests_are_told_and_closed(server, sent, status):
+    with raw(server.web) as wire:
+        wire.sendall(sent)
+        stream = wire.makefile("rb")
+        answer = read_answer(stream)
+        assert answer.status == status and answer.headers["Connection"] == "close"
+        assert answer.json["error"]["message"]
+        assert stream.read() == b""
+
+
+def test_smuggled_requests_are_not_executed(server, web):
+    """What stands behind an ambiguous length is never taken for a request."""
+    hidden = b"POST /v1/topics/smuggled/jobs HTTP/1.1\r\n" + HEAD + b"Content-Length: 1\r\n\r\nx"
+    for head in (b"Content-Length: 6\r\nTransfer-Encoding: chunked\r\n",
+                 b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+                 b"Transfer-Encoding : chunked\r\n", b"Transfer-Encoding: xchunked\r\n",
+                 b"Content-Length: 0\r\nContent-Length: 5\r\n", b"Content-Length: +5\r\n"):
+        talk(server.web, b"POST /v1/topics/t/jobs HTTP/1.1\r\n" + HEAD + head +
+             b"\r\n0\r\n\r\n" + hidden, 1)
+    assert web.post("/v1/topics/smuggled/reserve").status == 204
+
+
+def test_wrong_paths_and_methods(web):
+    is_error(web.get("/v2/jobs"), 404, "no_route")
+    is_error(web.get("/v1/topics/t/jobs/"), 404, "no_route")
+    answer = web.ask("PUT", "/v1/jobs/1")
+    is_error(answer, 405)
+    assert set(answer.headers["Allow"].split(", ")) == {"GET", "HEAD", "DELETE", "PATCH"}
+    is_error(web.ask("OPTIONS", "/v1/jobs"), 405)
+    is_error(web.ask("GET", "/v1/jobs/1", b"body"), 400)
+    assert "Access-Control-Allow-Origin" not in web.get("/healthz").headers
+
+
+def test_percent_encoding(web):
+    web.push("a%2Fb", b"x")
+    assert web.get("/v1/%6aobs/1").json["topic"] == "a/b"
+    is_error(web.get("/v1%2Fjobs/1"), 404, "no_route")
+    assert web.post("/v1/topics/%74/jobs?%64elay=1%68", b"x").json["state"] == "delayed"
+    at = web.post("/v1/topics/t/jobs?at=2027-01-01T00:00:00+08:00", b"x").json  # + is a space there
+    assert at["due"] == "2026-12-31T16:00:00.000Z"
+
+
+# ---- who may ask ----
+
+
+def test_host(server, tmp_path):
+    def ask(host, port):
+        sent = b"GET /v1/stats HTTP/1.1\r\nHost: " + host + b"\r\n\r\n"
+        return talk(port, sent)[0].status
+
+    for host in (b"127.0.0.1", b"127.0.0.1:1", b"localhost", b"LocalHost:99", b"[::1]:5", b"10.1.2.3"):
+        assert ask(host, server.web) == 200, host
+    for host in (b"evil.example", b"127.0.0.1.evil.example", b"localhost.evil", b"[::1", b"", b"1.2.3",
+                 b"256.1.1.1", b"tarry.example"):
+        assert ask(host, server.web) == 421, host
+    with web_server(tmp_path / "other", "--set", "http.hosts=x.example, tarry.example") as named:
+        port = web_port(named)
+        assert ask(b"Tarry.Example:80", port) == 200
+        assert ask(b"other.example", port) == 421
+
+
+def test_foreign_pages(web):
+    foreign = [{"Sec-Fetch-Site": "cross-site"}, {"Origin": "http://evil.example"},
+               {"Origin": "null"}]
+    own = [{"Origin": f"http://127.0.0.1:{web.port}"}, {"Sec-Fetch-Site": "same-origin"}]
+    for headers in foreign:
+        is_error(web.ask("POST", "/v1/topics/t/jobs", b"x", headers=headers), 403)
+        is_error(web.ask("DELETE", "/v1/jobs/1", headers=headers), 403)
+        assert web.ask("GET", "/v1/stats", headers=headers).status == 200
+    for headers in own:
+        assert web.ask("POST", "/v1/topics/t/jobs", b"x", headers=headers).status == 201
+
+
+# ---- time and limits ----
+
+
+def test_slow_clients_are_closed(tmp_path):
+    flags = ["--set", "limits.header=300ms", "--set", "limits.idle=600ms"]
+    with web_server(tmp_path / "store", *flags) as server:
+        port = web_port(server)
+        with raw(port) as slow, raw(port) as idle, raw(port) as body, raw(port) as waiting:
+            start = time.monotonic()
+            slow.sendall(b"GET / HTTP/1.1\r\n")
+            body.sendall(b"POST /v1/topics/t/jobs HTTP/1.1\r\n" + HEAD + b"Content-Length: 9\r\n\r\nx")
+            waiting.sendall(b"POST /v1/topics/t/reserve?wait=2s HTTP/1.1\r\n" + HEAD + b"\r\n")
+            assert read_answer(slow.makefile("rb")).status == 408
+            assert time.monotonic() - start >= 0.3
+            assert idle.recv(10) == b""
+            assert read_answer(body.makefile("rb")).status == 408
+            assert read_answer(waiting.makefile("rb")).status == 204  # who waits is not idle
+            assert time.monotonic() - start >= 2
+        with raw(port) as drip:  # a byte now and then does not help
+            start = time.monotonic()
+            with pytest.raises((BrokenPipeError, ConnectionResetError)):
+                while time.monotonic() - start < PATIENCE_S:
+                    drip.sendall(b"x")
+                    time.sleep(0.05)
+        assert server.stop() == 0
+
+
+def test_stop_answers_long_polls(tmp_path):
+    with web_server(tmp_path / "store") as server:
+        port = web_port(server)
+        with raw(port) as wire:
+            wire.sendall(b"POST /v1/topics/t/reserve?wait=60s HTTP/1.1\r\n" + HEAD + b"\r\n")
+            time.sleep(0.3)
+            start = time.monotonic()
+            assert server.stop() == 0
+            assert time.monotonic() - start < 5
+            assert read_answer(wire.makefile("rb")).status == 204
+
+
+def test_kill_takes_nothing_back(tmp_path):
+    """With sync always: what was answered is there after kill -9, by every kind of change."""
+    with web_server(tmp_path / "store") as server:
+        web = Web(web_port(server))
+        kept = web.push("t", b"kept", key="k", delay="1h")
+        gone = web.push("t", b"gone", delay="1h")
+        moved = web.push("t", b"moved", delay="1h")
+        web.ask("DELETE", f"/v1/jobs/{gone['id']}")
+        web.ask("PATCH", f"/v1/jobs/{moved['id']}", '{"delay":"5h","body":"new"}')
+        many = web.ask("POST", "/v1/jobs", json.dumps([{"topic": "m", "body": str(i)}
+                                                       for i in range(500)]))
+        assert len(many.json["results"]) == 500
+        assert server.stop(signal.SIGKILL) == -signal.SIGKILL
+    with web_server(tmp_path / "store") as server:
+        web = Web(web_port(server))
+        assert web.get("/v1/topics/t/keys/k").json["id"] == kept["id"]
+        assert web.get(f"/v1/jobs/{gone['id']}").status == 404
+        assert web.get(f"/v1/jobs/{moved['id']}").json["body"] == "new"
+        assert len(web.reserve("m", count=1000)) == 500
+        assert server.stop() == 0
+
+
+def test_figures(web, server):
+    web.push("t", b"x", delay="1h")
+    stats = web.get("/v1/stats").json
+    assert stats["delayed"] == 1 and stats["pushed"] == 1 and stats["connections"]["http"] == 1
+    settings = web.get("/v1/config").json
+    assert settings["settings"]["store.sync"] == {"value": "never", "from": "flag"}
+    assert settings["durability"].startswith("weaker")
+    assert web.get("/healthz").json == {"ok": True}
+    assert web.get("/readyz").json == {"ready": True}
+    server.process.send_signal(signal.SIGUSR1)
+    server.wait_for("draining")
+    is_error(web.get("/readyz"), 503, "not_ready")
+    is_error(web.post("/v1/topics/t/jobs", b"x"), 503, "draining")
+
+
+def test_forecast(web):
+    for minutes in (5, 5, 90):
+        web.push("t", b"x", delay=f"{minutes}m")
+    web.push("u", b"x", delay="5m")
+    now = int(time.time() * 1000)
+    seen = web.get("/v1/forecast", to=now + 3 * 3600_000, step="1h").json
+    assert seen["resolution_ms"] in (60_000, 3600_000)
+    assert sum(step["count"] for step in seen["steps"]) == 4
+    seen = web.get("/v1/forecast", topic="t", to=now + 3600_000, step="1m").json
+    assert sum(step["count"] for step in seen["steps"]) == 2
+    is_error(web.get("/v1/forecast", topic="nobody"), 404)
+    is_error(web.get("/v1/forecast", step="1ms"), 400, field="step")
+    is_error(web.get("/v1/forecast", to=now + 86400_000, step="1s"), 400, field="step")
+    is_error(web.get("/v1/forecast", to=now - 1000), 400, field="to")
+
+
+def test_list_and_bulk(web):
+    base = (int(time.time()) + 3600) * 1000
+    for i in range(25):
+        web.push("t", b"x", at=base + i * 1000, key=f"k{i}")
+    seen, cursor, pages = [], None, 0
+    while True:
+        more = {"cursor": cursor} if cursor else {}
+        page = web.get("/v1/jobs", topic="t", limit=10, **more).json
+        assert all("body" not in job for job in page["jobs"]) and len(page["jobs"]) <= 10
+        seen += page["jobs"]
+        cursor = page["cursor"]
+        pages += 1
+        if cursor is None:
+            break
+    assert [job["key"] for job in seen] == [f"k{i}" for i in range(25)] and pages >= 3
+    some = web.get("/v1/jobs", topic="t", due_from=base + 5000, due_to=base + 8000).json["jobs"]
+    assert [job["key"] for job in some] == ["k5", "k6", "k7"]
+    assert web.get("/v1/jobs", topic="t", state="ready").json == {"jobs": [], "cursor": None}
+    assert web.get("/v1/jobs", topic="nobody").json == {"jobs": [], "cursor": None}
+    for query, field in [({"limit": 0}, "limit"), ({"limit": 1001}, "limit"),
+                         ({"cursor": "x"}, "cursor"), ({"state": "odd"}, "state")]:
+        is_error(web.get("/v1/jobs", topic="t", **query), 400, field=field)
+    filters = {"topic": "t", "due_to": base + 10_000}
+    dry = web.post("/v1/jobs/cancel", dry_run="true", **filters).json
+    assert dry == {"matched": 10, "done": 0, "more": False}
+    part = web.post("/v1/jobs/cancel", limit=4, **filters).json
+    assert part == {"matched": 4, "done": 4, "more": True}
+    assert web.post("/v1/jobs/cancel", **filters).json == {"matched": 6, "done": 6, "more": False}
+    moved = web.post("/v1/jobs/shift", topic="t", by="-1h", due_to=base + 12_000).json
+    assert moved["done"] == 2
+    assert len(web.get("/v1/jobs", topic="t", state="ready").json["jobs"]) >= 0
+    is_error(web.post("/v1/jobs/cancel", state="ready"), 400)
+    is_error(web.post("/v1/jobs/shift", topic="t"), 400, field="by")
+    is_error(web.post("/v1/jobs/shift", topic="t", by="1h", to=base), 400)
+    for job in web.reserve("t", count=10, wait="1s"):
+        web.post(f"/v1/jobs/{job['id']}/bury", lease=job["lease"])
+    dead = len(web.get("/v1/jobs", topic="t", state="dead").json["jobs"])
+    assert web.post("/v1/jobs/kick", topic="t").json["done"] == dead
+    assert web.post("/v1/topics/t/purge").json["purged"] == 15
+    assert web.get("/v1/jobs", topic="t").json["jobs"] == []
+    is_error(web.post("/v1/topics/nobody/purge"), 404)
+
+
+def test_what_is_not_there_yet_says_so(web):
+    is_error(web.get("/v1/schedules"), 501, "unsupported")
