@@ -175,6 +175,7 @@ static int open_engine(struct sim_run *r)
     c.key_bits = p->key_bits;
     c.promote_slots = p->promote_slots;
     c.merge_groups = p->merge_groups;
+    c.crowd = p->crowd;
     c.merge_waste = p->merge_waste;
     c.checkpoint_us = p->checkpoint_us;
     c.idle_us = p->idle_us;

@@ -63,6 +63,7 @@ static void draw_config(struct sim_params *p, struct tr_rng *rng)
     p->far_max = sim_spread(rng, 1, 200);
     p->cells_max = sim_dice(rng, 40) ? sim_spread(rng, 1, 60) : 1 << 20;
     p->merge_groups = (unsigned)sim_spread(rng, 1, 20);
+    p->crowd = p->merge_groups; /* no number of its own: seeds stay what they are */
     p->merge_waste = sim_spread(rng, 1, 256 * KIB);
     p->hour_us = 3600 * sim_spread(rng, 300, 1 * SEC);
     p->near_min = 64;

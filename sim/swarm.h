@@ -64,6 +64,7 @@ struct sim_params {
     uint64_t hour_us;
     unsigned promote_slots;
     unsigned merge_groups;
+    uint64_t crowd;
     uint64_t merge_waste;
     uint64_t checkpoint_us;
     uint64_t idle_us;

@@ -22,6 +22,8 @@
 
 #include <string.h>
 
+enum { FIRES_PER_UNIT = 2 };
+
 void tr_change_schedule(struct tr_engine *e, struct tr_job *job)
 {
     struct tr_topic *t = job->topic;
@@ -33,8 +35,9 @@ void tr_change_schedule(struct tr_engine *e, struct tr_job *job)
         tr_topic_enter(t, job, TR_READY);
         tr_handout_mark(e, t);
     } else {
+        job->crowd = t->count[TR_DELAYED] >= e->config.crowd;
         tr_topic_enter(t, job, TR_DELAYED);
-        tr_wheel_arm(&e->due, &job->timer, job->due_us);
+        tr_wheel_arm(job->crowd ? &e->crowd : &e->due, &job->timer, job->due_us);
     }
     tr_listing_entered(e, job);
 }
@@ -43,7 +46,7 @@ void tr_change_unschedule(struct tr_engine *e, struct tr_job *job)
 {
     switch (job->state) {
     case TR_DELAYED:
-        tr_wheel_disarm(&e->due, &job->timer);
+        tr_wheel_disarm(job->crowd ? &e->crowd : &e->due, &job->timer);
         break;
     case TR_RESERVED:
         tr_wheel_disarm(&e->leases, &job->timer);
@@ -68,14 +71,12 @@ void tr_change_drop_topic(struct tr_engine *e, struct tr_topic *t)
     }
 }
 
-/* Due jobs become ready. */
-void tr_change_fire_due(struct tr_engine *e)
+/* Gives what is left of `work`. */
+static unsigned fire(struct tr_engine *e, struct tr_wheel *wheel, unsigned work)
 {
-    unsigned rest = e->work / 2; /* half of the slice is for everything else */
-    unsigned work = e->work - rest;
     struct tr_timer *timer;
 
-    while ((timer = tr_wheel_pop(&e->due, e->clock.t_us, &work)) != NULL) {
+    while ((timer = tr_wheel_pop(wheel, e->clock.t_us, &work)) != NULL) {
         struct tr_job *job = TR_CONTAINER_OF(timer, struct tr_job, timer);
 
         TR_CHECK(job->state == TR_DELAYED);
@@ -83,6 +84,20 @@ void tr_change_fire_due(struct tr_engine *e)
         tr_topic_leave(job->topic, job);
         tr_change_schedule(e, job);
     }
+    return work;
+}
+
+/*
+ * Due jobs become ready. A million of one topic that are due in the same second take many turns;
+ * so the jobs of topics with many delayed ones are in a wheel of their own, and nobody else's wait
+ * behind them. Becoming ready is less than half a unit of work.
+ */
+void tr_change_fire_due(struct tr_engine *e)
+{
+    unsigned rest = e->work / 2; /* half of the slice is for everything else */
+    unsigned work = fire(e, &e->due, e->work - rest);
+
+    work = fire(e, &e->crowd, work * FIRES_PER_UNIT) / FIRES_PER_UNIT;
     e->work = rest + work;
 }
 

@@ -46,6 +46,7 @@ void tr_engine_config_init(struct tr_engine_config *c, struct tr_mem *mem)
         .cells_max = TR_CELLS_MAX_DEFAULT,
         .hour_us = TR_CELL_HOUR_US,
         .promote_slots = 4,
+        .crowd = 4096,
         .merge_groups = 128,
         .merge_waste = UINT64_C(8) << 20,
         .lazy_us = 100000,
@@ -511,7 +512,8 @@ static void trim(struct tr_engine *e)
 
 static uint64_t next_turn(const struct tr_engine *e)
 {
-    uint64_t at = tr_clock_boot_at(&e->clock, tr_wheel_next(&e->due));
+    uint64_t at =
+        tr_clock_boot_at(&e->clock, min(tr_wheel_next(&e->due), tr_wheel_next(&e->crowd)));
 
     if (e->failed) {
         return TR_NEVER;
@@ -912,5 +914,5 @@ bool tr_engine_ok(const struct tr_engine *e)
         dead -= e->log.slots[i].dead;
     }
     return live == 0 && dead == 0 && tr_handout_ok(e) && tr_state_ok(&e->state) &&
-           tr_wheel_ok(&e->due) && tr_wheel_ok(&e->leases);
+           tr_wheel_ok(&e->due) && tr_wheel_ok(&e->crowd) && tr_wheel_ok(&e->leases);
 }

@@ -48,16 +48,17 @@ struct tr_engine_config {
     unsigned promote_slots;    /* so many of them at a time; 0: never */
     uint64_t cells_max;        /* of the forecast; with more, jobs are counted by day */
     uint64_t hour_us;          /* of its cells; a store has always the same. For tests */
-    unsigned merge_groups;     /* with more groups than this neighbours become one */
-    uint64_t merge_waste;      /* dead bytes of a half-dead group that has to go at once */
-    uint64_t lazy_us;          /* an ATTEMPT waits at most so long for company */
-    uint64_t gather_us;        /* weak sync: so does everything, */
-    uint64_t gather_bytes;     /* or until there is so much of it */
-    uint64_t linger_us;        /* always: a batch waits about so long for those just answered */
-    unsigned many_topics;      /* a reserve of more first looks which of all have anything */
-    uint64_t checkpoint_us;    /* after the first change */
-    uint64_t idle_us;          /* before the ring is made smaller */
-    void (*idle)(void *ctx);   /* nothing was logged for a while; again after tidying up */
+    uint64_t crowd;          /* a topic with so many delayed jobs in memory keeps nobody waiting */
+    unsigned merge_groups;   /* with more groups than this neighbours become one */
+    uint64_t merge_waste;    /* dead bytes of a half-dead group that has to go at once */
+    uint64_t lazy_us;        /* an ATTEMPT waits at most so long for company */
+    uint64_t gather_us;      /* weak sync: so does everything, */
+    uint64_t gather_bytes;   /* or until there is so much of it */
+    uint64_t linger_us;      /* always: a batch waits about so long for those just answered */
+    unsigned many_topics;    /* a reserve of more first looks which of all have anything */
+    uint64_t checkpoint_us;  /* after the first change */
+    uint64_t idle_us;        /* before the ring is made smaller */
+    void (*idle)(void *ctx); /* nothing was logged for a while; again after tidying up */
     void *ctx;
     void (*durable)(void *ctx, uint64_t batch); /* all replies gated by up to this one may go */
     void (*closed)(void *ctx, uint64_t batch);  /* a batch was closed: memory is exact at its end */

@@ -519,7 +519,8 @@ struct tr_engine {
     struct tr_clock clock;
     struct tr_now now;
 
-    struct tr_wheel due;    /* delayed jobs, by T */
+    struct tr_wheel due;    /* delayed jobs, by T, */
+    struct tr_wheel crowd;  /* and those of topics that have very many */
     struct tr_wheel leases; /* reserved jobs, by boot time */
     struct tr_wheel waits;  /* waiting reserves, by boot time */
     struct tr_wheel pauses; /* paused topics, by boot time */

@@ -65,6 +65,7 @@ struct tr_job {
     uint64_t ready_us;               /* when it became ready */
     uint64_t gate;                   /* batch of its last gated record */
     uint64_t holder;
+    bool crowd;            /* delayed: among many of its topic, see change.c */
     bool handing;          /* reserved, but its body is still being read for the one who gets it */
     bool undoing;          /* reserved, but nobody got it: to be taken back uncounted */
     struct tr_timer timer; /* delayed: in the due wheel; reserved: in the lease wheel */

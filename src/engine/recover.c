@@ -595,6 +595,7 @@ static void init(struct tr_engine *e, struct tr_disk d, uint64_t seed, struct tr
     tr_groups_init(&e->groups, e->mem);
     e->state.groups = &e->groups;
     tr_wheel_init(&e->due, now.wall_us);
+    tr_wheel_init(&e->crowd, now.wall_us);
     tr_wheel_init(&e->edges, now.wall_us);
     tr_wheel_init(&e->leases, now.boot_us);
     tr_wheel_init(&e->waits, now.boot_us);

@@ -95,6 +95,37 @@ static void test_change_push_is_never_early(void **state)
     rig_fini(&rig);
 }
 
+/* Two thousand of one topic and one of another are due at once: the one is ready in the first turn.
+ */
+static void test_change_crowd_keeps_nobody_waiting(void **state)
+{
+    struct rig rig;
+    uint32_t few;
+    uint32_t many;
+    uint64_t id;
+
+    (void)state;
+    rig_init(&rig);
+    rig.config.crowd = 10;
+    rig_open(&rig);
+    many = rig_hold(&rig, "many");
+    few = rig_hold(&rig, "few");
+    for (unsigned i = 0; i < 2000; i++) {
+        (void)rig_push(&rig, many, RIG_SECOND);
+    }
+    id = rig_push(&rig, few, RIG_SECOND);
+    rig_pass(&rig, RIG_SECOND - 1);
+    rig.now.wall_us++;
+    rig.now.boot_us++;
+    (void)rig_turn(&rig);
+    assert_int_equal(rig_state(&rig, id), TR_READY);
+    rig_settle(&rig);
+    for (unsigned i = 0; i < 2000; i++) {
+        assert_int_not_equal(rig_reserve(&rig, many, ME), 0);
+    }
+    rig_fini(&rig);
+}
+
 static void test_change_push_at_moment(void **state)
 {
     struct rig rig;
@@ -626,6 +657,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_change_push_without_delay_is_ready),
         cmocka_unit_test(test_change_push_is_never_early),
+        cmocka_unit_test(test_change_crowd_keeps_nobody_waiting),
         cmocka_unit_test(test_change_push_at_moment),
         cmocka_unit_test(test_change_push_limits),
         cmocka_unit_test(test_change_push_is_refused_when_draining),
