@@ -47,7 +47,7 @@ void tr_engine_config_init(struct tr_engine_config *c, struct tr_mem *mem)
         .hour_us = TR_CELL_HOUR_US,
         .promote_slots = 4,
         .crowd = 4096,
-        .merge_groups = 128,
+        .merge_groups = 224,
         .merge_waste = UINT64_C(8) << 20,
         .lazy_us = 100000,
         .gather_us = 5000,

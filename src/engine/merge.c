@@ -156,7 +156,7 @@ static bool too_many(const struct tr_engine *e)
 
 bool tr_merge_urgent(const struct tr_engine *e)
 {
-    return too_many(e) && e->groups.count > e->config.merge_groups + e->config.merge_groups / 2;
+    return too_many(e) && e->groups.count > e->config.merge_groups + e->config.merge_groups / 4;
 }
 
 /* Wants another turn, though nothing happens. */
