@@ -480,7 +480,18 @@ static void commit(struct tr_engine *e)
     }
 }
 
-enum { TRIM_UNITS = 16 }; /* of work, to give a chunk of jobs back */
+enum {
+    TRIM_UNITS = 16,   /* of work, to give a chunk of jobs back */
+    CALM_US = 2000000, /* the world may take its time with what it is told */
+};
+
+/* When the next job or lease is due, as far as memory knows; boot time. */
+static uint64_t next_due(const struct tr_engine *e)
+{
+    uint64_t t_us = min(tr_wheel_next(&e->due), tr_wheel_next(&e->crowd));
+
+    return min(tr_clock_boot_at(&e->clock, t_us), tr_wheel_next(&e->leases));
+}
 
 void tr_engine_tell_idle(struct tr_engine *e)
 {
@@ -488,7 +499,8 @@ void tr_engine_tell_idle(struct tr_engine *e)
     e->trim = e->state.jobs.chunk_count;
 }
 
-/* Gives back what a load has left behind, before the world is told. A read may remember a job. */
+/* Gives back what a load has left behind, before the world is told, which may then be busy with
+ * that for a while. A read may remember a job. */
 static void trim(struct tr_engine *e)
 {
     if (!e->trimming) {
@@ -503,7 +515,9 @@ static void trim(struct tr_engine *e)
         }
     }
     e->trimming = false;
-    if (e->space.idle && e->config.idle != NULL) {
+    if (e->space.idle && next_due(e) < e->now.boot_us + CALM_US) {
+        e->calm_at = e->now.boot_us + CALM_US; /* or that one would be late */
+    } else if (e->space.idle && e->config.idle != NULL) {
         e->config.idle(e->config.ctx);
     }
 }
@@ -542,7 +556,7 @@ static uint64_t next_turn(const struct tr_engine *e)
     if (e->meta.want_checkpoint && e->meta.retry_at > e->now.boot_us) {
         at = min(at, e->meta.retry_at);
     }
-    at = min(at, e->idle_at);
+    at = min(at, min(e->idle_at, e->calm_at));
     at = min(at, tr_load_next(e));
     at = min(at, tr_purge_next(e));
     at = min(at, tr_forecast_next(e));
@@ -596,6 +610,10 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
         e->space.idle = true;
         e->merge.looked = 0;
         tr_engine_tell_idle(e);
+    }
+    if (e->calm_at <= now.boot_us) {
+        e->calm_at = TR_NEVER;
+        e->trimming = e->space.idle;
     }
     tr_bulk_step(e);
     tr_purge_step(e);

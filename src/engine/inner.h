@@ -565,6 +565,7 @@ struct tr_engine {
     uint64_t sync_at;
     uint64_t checkpoint_at;
     uint64_t idle_at;
+    uint64_t calm_at; /* the world was not told yet, as a job was about to be due: again then */
 };
 
 /* What executing a request came to. */

@@ -609,6 +609,7 @@ static void init(struct tr_engine *e, struct tr_disk d, uint64_t seed, struct tr
     e->sync_at = TR_NEVER;
     e->checkpoint_at = TR_NEVER;
     e->idle_at = now.boot_us + e->config.idle_us;
+    e->calm_at = TR_NEVER;
     e->space.retry_at = TR_NEVER;
     e->meta.lock_file = -1;
     for (unsigned i = 0; i < 2; i++) {

@@ -39,6 +39,7 @@ struct rig {
     unsigned durable_calls;
     uint64_t closed;
     unsigned closed_calls;
+    unsigned idles;                          /* for tests that count them */
     struct tr_policy policy;                 /* the last one that was told, */
     char policy_text[TR_POLICY_DELIVER_MAX]; /* and its text */
     unsigned notes[4];                       /* by enum tr_notice */

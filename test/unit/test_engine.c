@@ -439,6 +439,32 @@ static void test_engine_gives_memory_back_when_idle(void **state)
     rig_fini(&rig);
 }
 
+static void count_idle(void *ctx)
+{
+    struct rig *rig = ctx;
+
+    rig->idles++;
+}
+
+/* Giving memory back takes the process a fifth of a second: not just before a job is due. */
+static void test_engine_is_not_told_idle_before_a_job_is_due(void **state)
+{
+    struct rig rig;
+    uint32_t t;
+
+    (void)state;
+    rig_init(&rig);
+    rig.config.idle = count_idle;
+    rig_open(&rig);
+    t = rig_hold(&rig, "t");
+    (void)rig_push(&rig, t, rig.config.idle_us + RIG_SECOND);
+    rig_pass(&rig, rig.config.idle_us + RIG_SECOND - 1);
+    assert_int_equal(rig.idles, 0);
+    rig_pass(&rig, 3 * RIG_SECOND);
+    assert_int_equal(rig.idles, 1);
+    rig_fini(&rig);
+}
+
 static void test_engine_clock_back_makes_late_not_early(void **state)
 {
     struct rig rig;
@@ -873,6 +899,7 @@ int main(void)
         cmocka_unit_test(test_engine_weak_stop_skips_lost_ids),
         cmocka_unit_test(test_engine_is_idle_without_work),
         cmocka_unit_test(test_engine_gives_memory_back_when_idle),
+        cmocka_unit_test(test_engine_is_not_told_idle_before_a_job_is_due),
         cmocka_unit_test(test_engine_clock_back_makes_late_not_early),
         cmocka_unit_test(test_engine_clock_forward_is_believed_after_a_second),
         cmocka_unit_test(test_engine_clock_forward_for_a_moment_is_not_believed),
