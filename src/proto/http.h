@@ -19,7 +19,7 @@
 #include "proto/json_out.h"
 #include "proto/output.h"
 #include "proto/session.h"
-#include "rules/backoff.h"
+#include "rules/policy.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -86,7 +86,7 @@ struct tr_hs {
     /* The request that is being served. */
     struct tr_route_match match;
     struct tr_args args;
-    struct tr_backoff backoff; /* of the arguments */
+    struct tr_policy policy; /* of the arguments; a push has only the backoff */
     struct tr_http_error error;
     bool judged;      /* it was looked at: */
     bool refused;     /* error says why */

@@ -115,6 +115,17 @@ tr_hs_step_fn tr_hs_list; /* http_list.c */
 tr_hs_step_fn tr_hs_bulk;
 tr_hs_step_fn tr_hs_purge;
 
+tr_hs_step_fn tr_hs_topics; /* http_topic.c */
+tr_hs_step_fn tr_hs_topic;
+tr_hs_step_fn tr_hs_topic_set; /* and change */
+tr_hs_step_fn tr_hs_topic_delete;
+tr_hs_step_fn tr_hs_pause;
+tr_hs_step_fn tr_hs_resume;
+
+/* http_policy.c: the arguments into s->policy and s->req.fields. False: they were refused. */
+bool tr_hs_read_policy(struct tr_hs *s);
+void tr_hs_tell_policy(struct tr_json *j, const struct tr_policy *p); /* members */
+
 tr_hs_step_fn tr_hs_forecast; /* http_figures.c */
 tr_hs_step_fn tr_hs_stats;
 tr_hs_step_fn tr_hs_config;

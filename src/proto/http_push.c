@@ -77,8 +77,8 @@ static void fill(struct tr_hs *s)
     r->retries = r->has_retries ? s->args.values[TR_ARG_RETRIES].number : 0;
     r->backoff = NULL;
     if (backoff.at != NULL && /* it was read before, as a check */
-        tr_backoff_read(backoff.at, backoff.len, &s->backoff, &why) == TARRY_OK) {
-        r->backoff = &s->backoff;
+        tr_backoff_read(backoff.at, backoff.len, &s->policy.backoff, &why) == TARRY_OK) {
+        r->backoff = &s->policy.backoff;
     }
     r->body = (const uint8_t *)s->body.at;
     r->body_len = s->body.len;

@@ -657,5 +657,82 @@ def test_list_and_bulk(web):
     is_error(web.post("/v1/topics/nobody/purge"), 404)
 
 
+# ---- topics ----
+
+
+def test_topics(web):
+    is_error(web.get("/v1/topics/t"), 404, "not_found")
+    web.push("t", b"x", delay="1h")
+    web.push("t", b"x")
+    web.push("u", b"x")
+    one = web.get("/v1/topics/t").json
+    assert (one["name"], one["delayed"], one["ready"], one["reserved"], one["dead"]) == ("t", 1, 1, 0, 0)
+    assert one["policy"]["ttr_ms"] == 60_000 and one["policy"]["retries"] == 16
+    assert one["policy"]["backoff"] == "exp(1s,2,1h,0.1)" and one["policy"]["paused"] == "no"
+    for name in ("pushed_per_s", "handed_per_s", "late_p50_ms", "late_p99_ms"):
+        assert one[name] >= 0
+    everyone = web.get("/v1/topics").json["topics"]
+    assert {"t", "u"} <= {topic["name"] for topic in everyone}
+    assert next(topic for topic in everyone if topic["name"] == "t")["ready"] == 1
+    assert is_error(web.ask("DELETE", "/v1/topics/t"), 409, "not_empty")
+    assert web.ask("DELETE", "/v1/topics/t", force="true").json == {"deleted": True, "purged": 2}
+    is_error(web.get("/v1/topics/t"), 404)
+    is_error(web.ask("DELETE", "/v1/topics/t"), 404)
+    web.ask("PUT", "/v1/topics/t", '{"ttr":"5s"}')
+    assert web.ask("DELETE", "/v1/topics/t").json == {"deleted": True, "purged": 0}
+    is_error(web.get("/v1/topics/t"), 404)
+
+
+FULL = {"ttr": "90s", "retries": -1, "backoff": "4m,10m,1h", "ttl": "2h", "rate": 0.5, "burst": 7,
+        "max_jobs": 10, "max_bytes": 1000000, "dead_keep": "1d", "dead_max": 5, "in_flight": 3,
+        "jitter": "250ms", "history": "full", "paused": "out"}
+TOLD = {"ttr_ms": 90_000, "retries": -1, "backoff": "4m,10m,1h", "ttl_ms": 7200_000, "rate": 0.5,
+        "burst": 7, "max_jobs": 10, "max_bytes": 1000000, "dead_keep_ms": 86400_000, "dead_max": 5,
+        "in_flight": 3, "jitter_ms": 250, "history": "full", "spread": 1, "paused": "out"}
+
+
+def test_policy(tmp_path):
+    with web_server(tmp_path / "store") as server:
+        web = Web(web_port(server))
+        done = web.ask("PUT", "/v1/topics/t", json.dumps(FULL))
+        assert done.status == 200 and done.json["policy"] == TOLD
+        done = web.ask("PATCH", "/v1/topics/t", '{"retries":3,"ttl":null,"paused":"no"}')
+        changed = {**TOLD, "retries": 3, "paused": "no"}
+        del changed["ttl_ms"]
+        assert done.json["policy"] == changed
+        assert server.stop(signal.SIGKILL) == -signal.SIGKILL
+    with web_server(tmp_path / "store") as server:
+        web = Web(web_port(server))
+        assert web.get("/v1/topics/t").json["policy"] == changed
+        done = web.ask("PUT", "/v1/topics/t", '{"rate":2}').json["policy"]
+        assert done["rate"] == 2 and done["burst"] == 2 and done["retries"] == 16  # the default again
+        for body, field in [('{"ttr":0}', "ttr"), ('{"rate":"x"}', "rate"), ('{"rate":0}', "rate"),
+                            ('{"backoff":"soon"}', "backoff"), ('{"nope":1}', "nope"),
+                            ('{"paused":"maybe"}', "paused"), ('{"paused":{"until":1}}', "paused"),
+                            ('{"paused":{"what":"in","until":"x"}}', "paused"),
+                            ('{"history":"all"}', "history"), ('{"retries":-2}', "retries")]:
+            is_error(web.ask("PUT", "/v1/topics/t", body), 400, field=field)
+        is_error(web.ask("PATCH", "/v1/topics/t", "{}"), 400)
+        is_error(web.ask("PUT", "/v1/topics/t", ""), 400)
+        is_error(web.ask("PUT", "/v1/topics/t", '{"spread":4}'), 501, field="spread")
+        is_error(web.ask("PUT", "/v1/topics/t", '{"deliver":{"type":"webhook"}}'), 501, field="deliver")
+        assert web.get("/v1/topics/t").json["policy"] == done
+        assert server.stop() == 0
+
+
+def test_pause_is_told(web):
+    web.push("t", b"x")
+    assert web.post("/v1/topics/t/pause").json["policy"]["paused"] == "out"
+    until = web.post("/v1/topics/t/pause", what="both", **{"for": "10m"}).json["policy"]["paused"]
+    assert until["what"] == "both"
+    assert abs(until["until_ms"] - time.time() * 1000 - 600_000) < 60_000
+    assert web.post("/v1/topics/t/resume").json["policy"]["paused"] == "no"
+    at = {"what": "in", "until": "2099-01-01T00:00:00Z"}
+    done = web.ask("PATCH", "/v1/topics/t", json.dumps({"paused": at})).json["policy"]["paused"]
+    assert done == {"what": "in", "until": "2099-01-01T00:00:00.000Z", "until_ms": 4070908800000}
+    is_error(web.post("/v1/topics/nobody/resume"), 404)
+    is_error(web.post("/v1/topics/t/pause", what="sideways"), 400, field="what")
+
+
 def test_what_is_not_there_yet_says_so(web):
     is_error(web.get("/v1/schedules"), 501, "unsupported")

@@ -1,0 +1,265 @@
+/*
+ * Topics: their figures and policies, all of them or one; setting a policy, pausing, deleting.
+ *
+ * A policy makes its topic; so does a pause, which is a part of it. A topic is deleted by taking
+ * its policy away and purging its jobs: then nothing is left of it.
+ */
+
+#include "base/err.h"
+#include "proto/http_inner.h"
+
+/* ---- one as it is told ---- */
+
+static void number(struct tr_json *j, const char *name, uint64_t n)
+{
+    tr_json_name(j, name);
+    tr_json_number(j, n);
+}
+
+static void rate(struct tr_json *j, const char *name, uint64_t milli)
+{
+    tr_json_name(j, name);
+    tr_json_thousandths(j, milli);
+}
+
+/* The members of the topic in s->req.out. */
+static void tell(struct tr_hs *s, struct tr_json *j)
+{
+    const struct tr_topic_stat *stat = &s->req.out.stat;
+
+    tr_json_name(j, "name");
+    tr_json_string(j, s->req.out.name, s->req.out.name_len);
+    number(j, "delayed", stat->delayed);
+    number(j, "ready", stat->ready);
+    number(j, "reserved", stat->reserved);
+    number(j, "dead", stat->dead);
+    number(j, "waiting", stat->waiting);
+    if (stat->next_due_us != 0) {
+        number(j, "next_due_ms", stat->next_due_us / 1000);
+    }
+    if (stat->oldest_ready_us != 0) {
+        number(j, "oldest_ready_ms", stat->oldest_ready_us / 1000);
+    }
+    rate(j, "pushed_per_s", stat->pushed_milli);
+    rate(j, "handed_per_s", stat->handed_milli);
+    number(j, "late_p50_ms", stat->late_p50_us / 1000);
+    number(j, "late_p99_ms", stat->late_p99_us / 1000);
+    if (stat->policy != NULL) {
+        tr_json_name(j, "policy");
+        tr_json_open(j, '{');
+        tr_hs_tell_policy(j, stat->policy);
+        tr_json_close(j, '}');
+    }
+}
+
+static void said(struct tr_hs *s)
+{
+    struct tr_hs_reply r;
+
+    if (s->req.out.status != TARRY_OK) {
+        tr_hs_no_topic(s);
+        return;
+    }
+    tr_hs_open(s, &r, 200);
+    tell(s, &r.json);
+    tr_hs_close(s, &r);
+}
+
+/* ---- looking ---- */
+
+static void found(struct tr_hs *s)
+{
+    if (s->req.out.status != TARRY_OK) {
+        tr_hs_no_topic(s);
+        return;
+    }
+    s->req.topic = s->req.out.topic;
+    s->next = s->act;
+}
+
+static void with_topic(struct tr_hs *s, tr_hs_step_fn *act)
+{
+    s->act = act;
+    tr_hs_find_topic(s, s->match.topic, found);
+}
+
+static void stat(struct tr_hs *s)
+{
+    tr_hs_ask(s, TR_OP_STAT_TOPIC, said);
+}
+
+void tr_hs_topic(struct tr_hs *s)
+{
+    with_topic(s, stat);
+}
+
+static void next_topic(struct tr_hs *s);
+
+static void listed(struct tr_hs *s)
+{
+    if (s->req.out.status == TARRY_OK) { /* else it went meanwhile */
+        tr_json_open(&s->json, '{');
+        tell(s, &s->json);
+        tr_json_close(&s->json, '}');
+    }
+    s->next = next_topic;
+}
+
+static void stat_one(struct tr_hs *s)
+{
+    tr_hs_ask(s, TR_OP_STAT_TOPIC, listed);
+}
+
+static void came(struct tr_hs *s)
+{
+    struct tr_hs_reply r;
+
+    if (s->req.out.status == TARRY_OK) {
+        s->req.topic = s->req.out.topic;
+        s->next = stat_one;
+        return;
+    }
+    if (s->req.out.status != TARRY_ENOTFOUND) {
+        tr_hs_fail(s);
+        return;
+    }
+    tr_hs_open(s, &r, 200); /* that was the last one */
+    tr_hs_end_text(s, &r, "topics");
+    tr_hs_close(s, &r);
+}
+
+static void next_topic(struct tr_hs *s)
+{
+    tr_hs_ask(s, TR_OP_NEXT_TOPIC, came);
+}
+
+void tr_hs_topics(struct tr_hs *s)
+{
+    if (tr_hs_begin_text(s)) {
+        next_topic(s);
+    }
+}
+
+/* ---- changing ---- */
+
+static void changed(struct tr_hs *s)
+{
+    s->next = s->holding ? tr_hs_let_go : NULL;
+    said(s);
+}
+
+static void change(struct tr_hs *s)
+{
+    s->req.topic = s->holding ? s->topic : s->req.topic;
+    s->req.policy = &s->policy;
+    tr_hs_ask(s, TR_OP_POLICY, changed);
+}
+
+static void held(struct tr_hs *s)
+{
+    if (s->req.out.status != TARRY_OK) {
+        tr_hs_no_topic(s);
+        return;
+    }
+    s->holding = true;
+    s->topic = s->req.out.topic;
+    s->next = change;
+}
+
+void tr_hs_topic_set(struct tr_hs *s)
+{
+    if (tr_hs_read_policy(s)) {
+        tr_hs_hold_topic(s, s->match.topic, held);
+    }
+}
+
+void tr_hs_pause(struct tr_hs *s)
+{
+    static const unsigned whats[] = {TR_PAUSED_IN, TR_PAUSED_OUT, TR_PAUSED_IN | TR_PAUSED_OUT};
+
+    s->policy = tr_policy_default();
+    s->policy.given = TR_POLICY_BIT(PAUSED);
+    s->policy.paused = whats[tr_hs_number(s, TR_ARG_WHAT, 1)];
+    if (tr_hs_given(s, TR_ARG_FOR)) {
+        s->policy.paused_until_us = s->now.wall_us + tr_hs_number(s, TR_ARG_FOR, 0);
+    }
+    s->req.fields = TR_POLICY_BIT(PAUSED);
+    tr_hs_hold_topic(s, s->match.topic, held);
+}
+
+void tr_hs_resume(struct tr_hs *s)
+{
+    s->policy = tr_policy_default();
+    s->req.fields = TR_POLICY_BIT(PAUSED);
+    with_topic(s, change);
+}
+
+/* ---- deleting ---- */
+
+static void deleted(struct tr_hs *s)
+{
+    struct tr_hs_reply r;
+
+    if (s->req.out.status != TARRY_OK && s->req.out.status != TARRY_ENOTFOUND) {
+        tr_hs_fail(s);
+        return;
+    }
+    tr_hs_open(s, &r, 200);
+    tr_json_name(&r.json, "deleted");
+    tr_json_bool(&r.json, true);
+    number(&r.json, "purged", s->req.op == TR_OP_PURGE ? s->req.out.number : 0);
+    tr_hs_close(s, &r);
+}
+
+static void purge(struct tr_hs *s)
+{
+    tr_hs_ask(s, TR_OP_PURGE, deleted);
+}
+
+static void forgotten(struct tr_hs *s)
+{
+    if (s->req.out.status != TARRY_OK && s->req.out.status != TARRY_ENOTFOUND) {
+        tr_hs_fail(s);
+    } else if (s->number > 0) {
+        s->next = purge;
+    } else {
+        deleted(s);
+    }
+}
+
+static void forget_policy(struct tr_hs *s)
+{
+    s->policy = tr_policy_default();
+    s->req.policy = &s->policy;
+    s->req.fields = TR_POLICY_ALL;
+    tr_hs_ask(s, TR_OP_POLICY, forgotten);
+}
+
+static void counted(struct tr_hs *s)
+{
+    const struct tr_topic_stat *stat_of = &s->req.out.stat;
+
+    if (s->req.out.status != TARRY_OK) {
+        tr_hs_no_topic(s);
+        return;
+    }
+    s->number = stat_of->delayed + stat_of->ready + stat_of->reserved + stat_of->dead;
+    if (s->number > 0 && tr_hs_number(s, TR_ARG_FORCE, 0) == 0) {
+        tr_hs_refuse(s, &(struct tr_http_error){.status = 409,
+                                                .code = "not_empty",
+                                                .message = "the topic has jobs: force=true "
+                                                           "deletes them, too"});
+        return;
+    }
+    s->next = forget_policy;
+}
+
+static void count(struct tr_hs *s)
+{
+    tr_hs_ask(s, TR_OP_STAT_TOPIC, counted);
+}
+
+void tr_hs_topic_delete(struct tr_hs *s)
+{
+    with_topic(s, count);
+}
