@@ -81,7 +81,8 @@ static bool snapshot_shows(const struct sim_rows *snap, const struct sim_job *j)
     }
     return row != NULL && row->due_us == j->due_us && row->priority == j->priority &&
            row->releases == j->releases && row->buries == j->buries && row->kicks == j->kicks &&
-           row->ttr_us == j->ttr_us && row->body_len == j->body.len;
+           row->ttr_us == j->ttr_us && row->body_len == j->body.len &&
+           sim_extra_same(&row->extra, &j->extra);
 }
 
 void sim_answer_change(struct sim_oracle *o, struct sim_ask *a, struct sim_job *j)
@@ -203,8 +204,10 @@ void sim_answer_fields(struct sim_oracle *o, const struct sim_ask *a, struct sim
     } else if (v->due_us != j->due_us &&
                !(v->state == TR_RESERVED && sim_answer_is_being_reserved(o, j))) {
         what = "due";
-    } else if (v->ttr_us != j->ttr_us) {
+    } else if (v->ttr_us != sim_job_ttr(&o->model, j)) {
         what = "ttr";
+    } else if (!sim_extra_same(&a->job_extra, &j->extra)) {
+        what = "tag, ttl, retries, backoff or port";
     } else if (v->delay_us != j->delay_us) {
         what = "delay";
     } else if (v->created_us != j->created_us) {
@@ -381,7 +384,7 @@ static void take_lease(struct sim_oracle *o, struct sim_ask *a, struct sim_job *
     j->lease = v->lease;
     j->lease_ttr_us = a->req.holder == 0 && a->req.op == TR_OP_RESERVE && a->req.ttr_us != 0
                           ? a->req.ttr_us
-                          : j->ttr_us;
+                          : sim_job_ttr(m, j);
     j->last_lease = j->lease;
     j->last_ttr_us = j->lease_ttr_us;
     j->lease_lo_us = m->now.boot_us + j->lease_ttr_us; /* from now, however slow the disk was */
@@ -572,7 +575,9 @@ static void answer_touch(struct sim_oracle *o, struct sim_ask *a)
     struct sim_job *j = named(o, a);
 
     if (j != NULL && check_holder(o, a, j)) {
-        if (j->holder == 0 && a->req.ttr_us != 0) {
+        if (j->holder != 0) {
+            j->lease_ttr_us = sim_job_ttr(&o->model, j);
+        } else if (a->req.ttr_us != 0) {
             j->lease_ttr_us = a->req.ttr_us;
         } else if (j->lease_ttr_us == 0) {
             j->lease_ttr_us = a->req.out.job.left_us; /* an old lease, found by a recovery */
@@ -652,6 +657,12 @@ static void answer_edit(struct sim_oracle *o, struct sim_ask *a)
     }
     if (a->req.edit & TR_EDIT_TTR) {
         j->ttr_us = a->req.ttr_us;
+    }
+    if (a->req.edit & TR_EDIT_TTL) {
+        j->extra.ttl_us = a->req.ttl_us;
+    }
+    if (a->req.edit & TR_EDIT_TAG) {
+        j->extra.tag = sim_extra_of_push(&a->req).tag;
     }
     if (a->req.edit & TR_EDIT_BODY) {
         j->body = (struct sim_body){.seed = a->body_seed, .len = (uint32_t)a->req.body_len};
@@ -938,26 +949,6 @@ static void answer_close(struct sim_oracle *o, struct sim_ask *a)
     }
 }
 
-/* All that the topic had is gone, whoever holds it. */
-static void answer_purge(struct sim_oracle *o, struct sim_ask *a)
-{
-    uint64_t number = 0;
-
-    for (size_t i = 0; i < o->model.job_count; i++) {
-        struct sim_job *j = &o->model.jobs[i];
-
-        if (j->where != SIM_GONE && j->topic == a->topic) {
-            number++;
-            sim_model_set_where(&o->model, j, SIM_GONE);
-            sim_answer_change(o, a, j);
-        }
-    }
-    if (number != a->req.out.number) {
-        FAIL("I23", "purge says %" PRIu64 ", but there were %" PRIu64, a->req.out.number, number);
-    }
-    sim_answer_seen(o, a, o->model.topics[a->topic].gate);
-}
-
 typedef void answer_fn(struct sim_oracle *o, struct sim_ask *a);
 
 static answer_fn *const answers[TR_OP_COUNT] = {
@@ -986,7 +977,7 @@ static answer_fn *const answers[TR_OP_COUNT] = {
     [TR_OP_NEXT_TOPIC] = answer_topic,
     [TR_OP_CLOSE] = answer_close,
     [TR_OP_LIST] = sim_answer_list,
-    [TR_OP_PURGE] = answer_purge,
+    [TR_OP_PURGE] = sim_answer_purge,
     [TR_OP_BULK] = sim_answer_bulk,
     [TR_OP_POLICY] = sim_answer_policy,
 };

@@ -32,6 +32,7 @@ static void take_fields(struct sim_oracle *o, const struct sim_ask *a, struct si
 
     j->priority = a->req.priority;
     j->ttr_us = a->req.ttr_us;
+    j->extra = sim_extra_of_push(&a->req);
     j->body = (struct sim_body){.seed = a->body_seed, .len = (uint32_t)a->req.body_len};
     j->body.hash = sim_body_hash(a->req.body, j->body.len);
     sim_answer_due(o, a, v->due_us);

@@ -1,5 +1,6 @@
 /*
- * Bulks: each change is told when it happens, so the model follows at once; the end says how many.
+ * Bulks and purges. Of a bulk each change is told when it happens, so the model follows at once;
+ * the end says how many.
  *
  * A job that was delayed or dead all the time must have been met. Whether it was is known if
  * nothing else changed in the topic since the bulk began.
@@ -120,4 +121,24 @@ void sim_answer_bulk(struct sim_oracle *o, struct sim_ask *a)
         FAIL("I29", "bulk says %" PRIu64 ", but there are %" PRIu64, a->req.out.number, meant);
     }
     sim_answer_seen(o, a, t->gate);
+}
+
+/* All that the topic had is gone, whoever holds it. */
+void sim_answer_purge(struct sim_oracle *o, struct sim_ask *a)
+{
+    uint64_t number = 0;
+
+    for (size_t i = 0; i < o->model.job_count; i++) {
+        struct sim_job *j = &o->model.jobs[i];
+
+        if (j->where != SIM_GONE && j->topic == a->topic) {
+            number++;
+            sim_model_set_where(&o->model, j, SIM_GONE);
+            sim_answer_change(o, a, j);
+        }
+    }
+    if (number != a->req.out.number) {
+        FAIL("I23", "purge says %" PRIu64 ", but there were %" PRIu64, a->req.out.number, number);
+    }
+    sim_answer_seen(o, a, o->model.topics[a->topic].gate);
 }

@@ -88,6 +88,8 @@ static void check_row(struct sim_oracle *o, struct sim_job *j, const struct sim_
         what = "created or delay";
     } else if (row->ttr_us != j->ttr_us) {
         what = "ttr";
+    } else if (!sim_extra_same(&row->extra, &j->extra)) {
+        what = "tag, ttl, retries, backoff or port";
     } else if (row->body_len != j->body.len) {
         what = "body length";
     } else if (row->releases != j->releases || row->buries != j->buries || row->kicks != j->kicks) {
@@ -609,6 +611,7 @@ static void restore(struct sim_oracle *o, struct sim_job *j, const struct sim_ro
         j->buries = row->buries;
         j->kicks = row->kicks;
         j->key = row->key;
+        j->extra = row->extra;
     }
     j->body = sim_job_body_at(j, row->rid);
     while (j->body_count > 0 && j->bodies[j->body_count - 1].rid > row->rid) {

@@ -94,6 +94,7 @@ static void check_listed(struct sim_oracle *o, struct sim_ask *a, const struct t
     }
     a->req.out.job = *v;
     a->job_key = (uint32_t)v->key_len; /* its number */
+    a->job_extra = o->listed_extra[a->client][v - o->listed[a->client]];
     sim_answer_state(o, a, j, v->state);
     if (!v->damaged) {
         sim_answer_fields(o, a, j);

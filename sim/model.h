@@ -34,6 +34,15 @@ struct sim_body {
     uint32_t len;
 };
 
+/* What few jobs have, as numbers that can be compared; 0: none. */
+struct sim_extra {
+    uint64_t tag; /* hash */
+    uint64_t ttl_us;
+    uint64_t retries; /* + 2 */
+    uint64_t backoff; /* hash of its bytes */
+    uint64_t beanstalk;
+};
+
 struct sim_job {
     uint64_t id;
     uint64_t rid; /* as last seen among the facts; 0: not yet */
@@ -44,7 +53,8 @@ struct sim_job {
     uint64_t due_us;
     uint64_t created_us;
     uint64_t delay_us;
-    uint64_t ttr_us;
+    uint64_t ttr_us; /* 0: the topic's */
+    struct sim_extra extra;
     struct sim_body body;
     struct sim_body bodies[SIM_BODIES_MAX]; /* earlier ones, by rid, for the way back */
     unsigned body_count;
@@ -153,6 +163,17 @@ void sim_job_keep_body(struct sim_job *j);
 
 /* The body that version rid had. */
 struct sim_body sim_job_body_at(const struct sim_job *j, uint64_t rid);
+
+/* extra.c: as records, facts and requests say it. */
+struct tr_record;
+struct sim_extra sim_extra_of_record(const struct tr_record *rec);
+struct sim_extra sim_extra_of_fact(const struct tr_job_fact *f);
+struct sim_extra sim_extra_of_view(const struct tr_job_view *v);
+struct sim_extra sim_extra_of_push(const struct tr_req *r);
+bool sim_extra_same(const struct sim_extra *a, const struct sim_extra *b);
+
+/* How long a hand-out of it is for. */
+uint64_t sim_job_ttr(const struct sim_model *m, const struct sim_job *j);
 
 /* policy.c: of p, of a topic that has none, and are two the same? */
 struct sim_policy sim_policy_of(const struct tr_policy *p);

@@ -138,7 +138,7 @@ static void judge(struct sim_oracle *o, struct sim_ask *a)
     note(o, a->req.out.gate);
     note(o, a->req.out.job.id);
     note(o, a->req.out.job.due_us ^ a->req.out.job.lease);
-    note(o, a->body_hash ^ a->job_key);
+    note(o, a->body_hash ^ a->job_key ^ a->job_extra.tag ^ a->job_extra.backoff);
     note(o, a->req.out.number ^ a->req.out.cursor.at ^ a->req.out.cursor.id);
     if (status == TARRY_OK && o->was_failed) {
         FAIL("I14", "%s succeeds after the log has failed", sim_op_name(a->req.op));
@@ -368,6 +368,7 @@ void sim_oracle_done(struct tr_req *r)
         a->name_topic = sim_model_topic_by_name(&o->model, r->out.name, r->out.name_len);
     }
     a->job_key = sim_key_number(r->out.job.key, r->out.job.key_len);
+    a->job_extra = sim_extra_of_view(&r->out.job);
     if (r->out.status == TARRY_OK && r->out.job.body != NULL) {
         a->has_body = true;
         a->body_hash = sim_body_hash(r->out.job.body, r->out.job.body_len);
@@ -377,6 +378,7 @@ void sim_oracle_done(struct tr_req *r)
 
         for (uint64_t i = 0; i < r->out.number; i++) {
             page[i] = r->out.jobs[i];
+            o->listed_extra[a->client][i] = sim_extra_of_view(&page[i]);
             page[i].key_len = sim_key_number(page[i].key, page[i].key_len); /* its number */
         }
     }

@@ -40,13 +40,16 @@ struct sim_ask {
     uint64_t body_seed;
     uint32_t key; /* number; 0: none */
     char key_text[SIM_KEY_BYTES + 1];
+    char tag_text[64];
+    struct tr_backoff backoff; /* req.backoff */
     uint64_t submit_call;
     struct tr_now submit_now;
     uint64_t wall_max_us; /* highest wall clock since it was submitted */
 
     /* From done. */
     bool has_body;
-    uint32_t job_key; /* of out.job */
+    uint32_t job_key;           /* of out.job */
+    struct sim_extra job_extra; /* the same */
     uint64_t body_hash;
     uint64_t closed;
     int name_topic;                /* index of out.name, -1: unknown */
@@ -71,6 +74,7 @@ struct sim_oracle {
     struct sim_prefix prefix;
     struct sim_report *report;
     struct tr_job_view listed[SIM_ASKS_MAX][TR_LIST_MAX]; /* what LIST answered, by client */
+    struct sim_extra listed_extra[SIM_ASKS_MAX][TR_LIST_MAX];
 
     struct sim_each each[SIM_EACH_MAX];
 
@@ -197,6 +201,9 @@ void sim_answer_list(struct sim_oracle *o, struct sim_ask *a);
 /* bulk.c: one job of many, and the end. */
 void sim_answer_each(struct sim_oracle *o, const struct sim_each *each);
 void sim_answer_bulk(struct sim_oracle *o, struct sim_ask *a);
+void sim_answer_purge(struct sim_oracle *o, struct sim_ask *a);
+/* extra.c: tag, ttl, retries and backoff of a push; tag and ttl of an edit. */
+void sim_extra_draw(struct sim_ask *a, struct tr_rng *rng);
 /* policy.c: a request; its answer; what STAT_TOPIC says; the policies in memory. */
 void sim_policy_draw(struct sim_ask *a, struct tr_rng *rng, uint8_t text[]);
 void sim_answer_policy(struct sim_oracle *o, struct sim_ask *a);

@@ -17,8 +17,8 @@ enum { TEXT_MAX = 2000 };
 
 /* Those that clients give. Whoever makes another one mean something adds it here, and to the model.
  */
-static const unsigned drawn =
-    TR_POLICY_BIT(BURST) | TR_POLICY_BIT(HISTORY) | TR_POLICY_BIT(SPREAD) | TR_POLICY_BIT(DELIVER);
+static const unsigned drawn = TR_POLICY_BIT(TTR) | TR_POLICY_BIT(BURST) | TR_POLICY_BIT(HISTORY) |
+                              TR_POLICY_BIT(SPREAD) | TR_POLICY_BIT(DELIVER);
 
 struct sim_policy sim_policy_of(const struct tr_policy *p)
 {
@@ -52,6 +52,7 @@ void sim_policy_draw(struct sim_ask *a, struct tr_rng *rng, uint8_t text[])
     struct tr_policy any = tr_policy_default();
 
     any.given = TR_POLICY_ALL;
+    any.ttr_us = sim_spread(rng, 1000, 10000000);
     any.burst = sim_between(rng, 0, 9);
     any.history = (enum tr_history)tr_rng_below(rng, 3);
     any.spread = (uint32_t)sim_between(rng, 1, 4);
@@ -66,9 +67,9 @@ void sim_policy_draw(struct sim_ask *a, struct tr_rng *rng, uint8_t text[])
     a->req.fields = sim_dice(rng, 40) ? TR_POLICY_ALL : drawn & (unsigned)tr_rng_next(rng);
     if (sim_dice(rng, 3)) {
         a->wrong = true;
-        a->policy.given |= TR_POLICY_BIT(TTR);
-        a->policy.ttr_us = 0;
-        a->req.fields |= TR_POLICY_BIT(TTR);
+        a->policy.given |= TR_POLICY_BIT(SPREAD);
+        a->policy.spread = 0;
+        a->req.fields |= TR_POLICY_BIT(SPREAD);
     }
     a->to = sim_policy_of(&a->policy);
 }

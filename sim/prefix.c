@@ -60,6 +60,7 @@ static void set_fields(struct sim_row *row, const struct tr_record *rec)
     row->ttr_us = rec->ttr_us;
     row->priority = rec->priority;
     row->key = sim_key_number(rec->key.at, rec->key.len);
+    row->extra = sim_extra_of_record(rec);
     row->body_len = (uint32_t)rec->body.len;
     row->reserves = rec->counters.reserves;
     row->timeouts = rec->counters.timeouts;
@@ -122,6 +123,7 @@ static void add_row(void *ctx, const struct tr_job_fact *f)
         .lease_end_us = f->lease_end_us,
         .topic = (uint32_t)topic,
         .key = sim_key_number(f->key, f->key_len),
+        .extra = sim_extra_of_fact(f),
         .priority = f->priority,
         .body_len = f->body_len,
         .reserves = f->reserves,
@@ -451,10 +453,29 @@ static const struct field {
     size_t off;
     size_t size;
 } fields[] = {
-    FIELD(id),       FIELD(rid),          FIELD(topic),      FIELD(due_us),   FIELD(priority),
-    FIELD(body_len), FIELD(dead_seq),     FIELD(created_us), FIELD(delay_us), FIELD(ttr_us),
-    FIELD(reserves), FIELD(timeouts),     FIELD(releases),   FIELD(buries),   FIELD(kicks),
-    FIELD(lease),    FIELD(lease_end_us), FIELD(key),
+    FIELD(id),
+    FIELD(rid),
+    FIELD(topic),
+    FIELD(due_us),
+    FIELD(priority),
+    FIELD(body_len),
+    FIELD(dead_seq),
+    FIELD(created_us),
+    FIELD(delay_us),
+    FIELD(ttr_us),
+    FIELD(reserves),
+    FIELD(timeouts),
+    FIELD(releases),
+    FIELD(buries),
+    FIELD(kicks),
+    FIELD(lease),
+    FIELD(lease_end_us),
+    FIELD(key),
+    FIELD(extra.tag),
+    FIELD(extra.ttl_us),
+    FIELD(extra.retries),
+    FIELD(extra.backoff),
+    FIELD(extra.beanstalk),
 };
 
 static uint64_t field_of(const struct sim_row *row, const struct field *f)

@@ -19,6 +19,7 @@
 struct sim_row {
     uint64_t rid, id, due_us, created_us, delay_us, ttr_us;
     uint64_t dead_seq, lease, lease_end_us;
+    struct sim_extra extra;
     uint64_t body_hash; /* 0: not in memory */
     uint32_t topic;     /* index */
     uint32_t key;       /* number; 0: none */

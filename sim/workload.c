@@ -270,8 +270,9 @@ static void draw_push(struct sim_work *w, struct sim_ask *a, unsigned topic)
     draw_due(w, a);
     draw_body(w, a);
     a->req.priority = draw_priority(w);
-    a->req.ttr_us = draw_ttr(w);
+    a->req.ttr_us = sim_dice(&w->rng, 90) ? draw_ttr(w) : 0;
     a->req.beanstalk = sim_dice(&w->rng, 50);
+    sim_extra_draw(a, &w->rng);
     if (sim_dice(&w->rng, 1)) {
         a->wrong = true;
         if (sim_dice(&w->rng, 50)) {
@@ -327,6 +328,10 @@ static void draw_edit(struct sim_work *w, struct sim_ask *a)
 {
     a->req.id = pick_id(w, PICK_PENDING);
     a->req.edit = (unsigned)sim_between(&w->rng, 1, 15);
+    if (sim_dice(&w->rng, 40)) {
+        a->req.edit = (unsigned)sim_between(&w->rng, 1, 63);
+        sim_extra_draw(a, &w->rng);
+    }
     if (a->req.edit & TR_EDIT_DUE) {
         draw_due(w, a);
     }

@@ -87,9 +87,11 @@
     X(NO_REFILL, "R32", "parked jobs never come back", "refill.c:tr_refill_step", "park", 500) \
     X(NEVER_PARKED, "R32", "a topic at its quota keeps all that is pushed", "park.c:tr_park_placed", "park", 2000) \
     X(NO_WARNING, "R31", "a reserve that waits is not warned of the end of a lease", "handout.c:arm_wait", "wait", 500) \
-    X(POLICY_NOT_FROZEN, "R25", "a checkpoint has a policy that was set after it", "state.c:set_policy", "policy", 2000) \
+    X(POLICY_NOT_FROZEN, "R25", "a checkpoint has a policy that was set after it", "state.c:set_policy", "policy", 5000) \
     X(POLICY_LOST_IN_PURGE, "I23", "the policy of a topic that was purged is only in memory", "policies.c:tr_policies_inherit", "policy", 2000) \
     X(POLICY_KEEPS_TOPIC, "I12", "a policy that is taken back is kept as one of which nothing is given", "state.c:apply_policy", "policy", 500) \
+    X(TAG_NOT_IN_ROW, "R25", "a checkpoint does not say that the tag or ttl of a job has changed", "extra.c:tr_extra_describe_changes", "policy", 2000) \
+    X(TAG_NOT_IN_RUN, "R25", "a promotion writes the old tag and ttl of a job that has changed", "promote_make.c:read_chosen", "far", 2000) \
     X(NO_PAYLOAD_CRC, "R29", "the payload's crc is not checked", "scan.c:payload_ok", "rot", 5000) \
     X(NO_RECORD_CRC, "R29", "a record's crc is not checked when it is read", "read.c:good", "rot", 5000)
 /* clang-format on */

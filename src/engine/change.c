@@ -107,10 +107,12 @@ static bool can_move(const struct tr_engine *e, const struct tr_job *job)
            e->state.next_rid < e->rid_limit && tr_space_push_ok(e);
 }
 
-/* Writes the job again under a new rid, with the changes of rec. */
+/* Writes the job again under a new rid, with the changes of rec. One that has a key is a push that
+ * found the job: it says all that is in its block. */
 static int move(struct tr_engine *e, struct tr_job *job, const struct tr_record *rec,
                 struct tr_bytes body)
 {
+    uint64_t extras = rec->mask & TR_FIELD(KEY) ? TR_EXTRA_FIELDS : rec->mask & TR_EXTRA_ALTERED;
     struct tr_job next = *job;
     struct tr_record mv;
     struct tr_job *same;
@@ -119,6 +121,7 @@ static int move(struct tr_engine *e, struct tr_job *job, const struct tr_record 
     next.slot = NULL; /* a copy, which no slot is to count */
     tr_state_set_fields(&next, rec);
     tr_state_describe(&next, TR_REC_MOVE, &mv);
+    tr_extra_copy(rec, &mv, extras);
     mv.mask |= TR_FIELD(OLD) | TR_FIELD(ID);
     mv.rid = e->state.next_rid;
     mv.id = job->id;
@@ -127,14 +130,17 @@ static int move(struct tr_engine *e, struct tr_job *job, const struct tr_record 
     err = tr_state_apply(&e->state, &mv, e->log.open.no, &same);
     if (err == TARRY_OK) {
         TR_CHECK(same == job);
+        tr_extra_describe(job->extra, &mv); /* the block that it borrowed from may be gone */
         tr_log_append(&e->log, &mv, tr_engine_base(e), true);
     }
     return err;
 }
 
-static void alter(struct tr_engine *e, struct tr_job *job, struct tr_record *rec, bool gated)
+/* TARRY_ENOMEM, nothing changed: only if it changes what is in the job's block. */
+static int alter(struct tr_engine *e, struct tr_job *job, struct tr_record *rec, bool gated)
 {
     struct tr_job *same;
+    int err;
 
     rec->type = TR_REC_ALTER;
     rec->rid = job->rid;
@@ -142,9 +148,13 @@ static void alter(struct tr_engine *e, struct tr_job *job, struct tr_record *rec
         rec->mask |= TR_FIELD(OLD); /* a replay may not have met the job */
         rec->old = tr_tally_kill(job);
     }
-    TR_CHECK(tr_state_apply(&e->state, rec, e->log.open.no, &same) == TARRY_OK);
-    TR_CHECK(same == job);
-    tr_log_append(&e->log, rec, tr_engine_base(e), gated);
+    err = tr_state_apply(&e->state, rec, e->log.open.no, &same);
+    TR_CHECK(err == TARRY_OK || (rec->mask & TR_EXTRA_ALTERED) != 0);
+    if (err == TARRY_OK) {
+        TR_CHECK(same == job);
+        tr_log_append(&e->log, rec, tr_engine_base(e), gated);
+    }
+    return err;
 }
 
 int tr_change_fits(struct tr_engine *e, const struct tr_job *job, struct tr_record *rec)
@@ -157,9 +167,11 @@ int tr_change_fits(struct tr_engine *e, const struct tr_job *job, struct tr_reco
         return TARRY_OK;
     }
     err = tr_tally_kind(&e->state, to.topic, to.due_us, &kind);
-    if (err == TARRY_OK && kind != (job->flags & TR_RF_CELL)) {
+    if (err == TARRY_OK && (kind != (job->flags & TR_RF_CELL) || (rec->mask & TR_FIELD(FLAGS)))) {
+        uint32_t flags = rec->mask & TR_FIELD(FLAGS) ? rec->flags : job->flags;
+
         rec->mask |= TR_FIELD(FLAGS);
-        rec->flags = (job->flags & ~(uint32_t)TR_RF_CELL) | kind;
+        rec->flags = (flags & ~(uint32_t)TR_RF_CELL) | kind;
     }
     return err;
 }
@@ -178,14 +190,14 @@ int tr_change_revise(struct tr_engine *e, struct tr_job *job, struct tr_record *
     }
     tr_change_unschedule(e, job);
     if (!moves || move(e, job, rec, (struct tr_bytes){job->body, job->body_len}) != TARRY_OK) {
-        alter(e, job, rec, gated);
+        err = alter(e, job, rec, gated);
     }
-    if (gated || moves) {
+    if (err == TARRY_OK && (gated || moves)) {
         job->gate = e->log.open.no;
     }
     tr_change_schedule(e, job);
     tr_engine_touch_log(e);
-    return TARRY_OK;
+    return err;
 }
 
 /* The moment that a request names; a relative delay counts from its arrival. */
@@ -231,7 +243,7 @@ static int rewrite(struct tr_engine *e, struct tr_job *job, struct tr_record *re
     if (!tr_mem_room(e->mem, r->body_len)) {
         return TARRY_ENOMEM;
     }
-    if (!tr_space_push_ok(e)) {
+    if (!tr_space_push_ok(e) || !tr_meta_room(e, 1)) { /* its row may be longer */
         e->refusing = true;
         return tr_space_hope(e) ? TARRY_EFULL : TARRY_ENOSPC;
     }
@@ -274,6 +286,22 @@ static struct tr_bytes key_of(const struct tr_req *r)
     return (struct tr_bytes){(const uint8_t *)r->key, r->key_len};
 }
 
+/* What few jobs have. */
+static void ask_extras(const struct tr_req *r, struct tr_record *rec,
+                       uint8_t backoff[TR_BACKOFF_BYTES])
+{
+    struct tr_record asked = {.mask = r->has_retries ? TR_FIELD(RETRIES) : 0,
+                              .key = key_of(r),
+                              .tag = {(const uint8_t *)r->tag, r->tag_len},
+                              .ttl_us = r->ttl_us,
+                              .retries = r->retries};
+
+    if (r->backoff != NULL) {
+        asked.backoff = (struct tr_bytes){backoff, tr_backoff_encode(backoff, r->backoff)};
+    }
+    tr_extra_copy(&asked, rec, TR_EXTRA_FIELDS);
+}
+
 static int push_job(struct tr_engine *e, struct tr_req *r, struct tr_topic *t)
 {
     struct tr_record rec = {.type = TR_REC_PUSH,
@@ -288,20 +316,19 @@ static int push_job(struct tr_engine *e, struct tr_req *r, struct tr_topic *t)
                             .delay_us = r->delay_us,
                             .body = {r->body, r->body_len}};
     uint8_t *copy = tr_jobs_copy_body(&e->state.jobs, r->body, (uint32_t)r->body_len);
+    uint8_t backoff[TR_BACKOFF_BYTES];
     struct tr_job *job;
     int err;
 
     if (copy == NULL) {
         return TARRY_ENOMEM;
     }
+    rec.mask &= r->ttr_us != 0 ? UINT64_MAX : ~TR_FIELD(TTR);
     rec.mask |= r->delay_us != 0 ? TR_FIELD(DELAY) : 0;
     err = tr_tally_kind(&e->state, t, rec.due_us, &rec.flags);
     rec.flags |= r->beanstalk ? TR_RF_BEANSTALK : 0;
     rec.mask |= rec.flags != 0 ? TR_FIELD(FLAGS) : 0;
-    if (r->key_len != 0) {
-        rec.mask |= TR_FIELD(KEY);
-        rec.key = key_of(r);
-    }
+    ask_extras(r, &rec, backoff);
     if (err == TARRY_OK) {
         err = tr_state_apply(&e->state, &rec, e->log.open.no, &job);
     }
@@ -325,11 +352,14 @@ static int push_job(struct tr_engine *e, struct tr_req *r, struct tr_topic *t)
 static enum tr_verdict push_again(struct tr_engine *e, struct tr_req *r, struct tr_job *job)
 {
     struct tr_record rec = {.mask = TR_FIELD(DUE) | TR_FIELD(DELAY) | TR_FIELD(PRIORITY) |
-                                    TR_FIELD(TTR) | TR_FIELD(COUNTERS),
+                                    TR_FIELD(TTR) | TR_FIELD(COUNTERS) | TR_FIELD(FLAGS),
+                            .flags =
+                                (job->flags & TR_RF_CELL) | (r->beanstalk ? TR_RF_BEANSTALK : 0),
                             .due_us = due_of(e, r),
                             .delay_us = r->delay_us,
                             .priority = r->priority,
                             .ttr_us = r->ttr_us};
+    uint8_t backoff[TR_BACKOFF_BYTES];
     int err;
 
     r->out.existed = true;
@@ -341,6 +371,7 @@ static enum tr_verdict push_again(struct tr_engine *e, struct tr_req *r, struct 
         return tr_engine_finish(e, r, TARRY_ESTATE);
     }
     rec.mask |= job->dead_seq != 0 ? TR_FIELD(DEAD) : 0;
+    ask_extras(r, &rec, backoff);
     err = rewrite(e, job, &rec, r);
     if (err == TARRY_OK) {
         tr_view_fill(e, job, &r->out.job);
@@ -348,10 +379,17 @@ static enum tr_verdict push_again(struct tr_engine *e, struct tr_req *r, struct 
     return end(e, r, err);
 }
 
+static bool extras_ok(const struct tr_req *r)
+{
+    return r->key_len <= TR_KEY_MAX && r->tag_len <= TR_TAG_MAX && r->ttl_us <= TR_DELAY_MAX_US &&
+           (!r->has_retries || r->retries >= -1) &&
+           (r->backoff == NULL || tr_backoff_ok(r->backoff));
+}
+
 static bool push_sane(const struct tr_req *r, const struct tr_topic *t)
 {
-    return t != NULL && due_ok(r) && r->ttr_us != 0 && r->ttr_us <= TR_DELAY_MAX_US &&
-           r->key_len <= TR_KEY_MAX && (unsigned)r->conflict < TR_CONFLICT_COUNT;
+    return t != NULL && due_ok(r) && r->ttr_us <= TR_DELAY_MAX_US && extras_ok(r) &&
+           (unsigned)r->conflict < TR_CONFLICT_COUNT;
 }
 
 static enum tr_verdict push(struct tr_engine *e, struct tr_req *r)
@@ -483,9 +521,8 @@ static enum tr_verdict delete_job(struct tr_engine *e, struct tr_req *r)
         return end(e, r, err);
     }
     tr_view_fill(e, job, &r->out.job);
-    r->out.job.key = NULL; /* it dies with the job, */
-    r->out.job.key_len = 0;
-    r->out.job.topic_name = NULL; /* and its topic may */
+    tr_view_extra(&r->out.job, NULL); /* it dies with the job, */
+    r->out.job.topic_name = NULL;     /* and its topic may */
     r->out.job.topic_name_len = 0;
 
     struct tr_kill kill = tr_tally_kill(job);
@@ -624,7 +661,10 @@ static enum tr_verdict kick(struct tr_engine *e, struct tr_req *r)
 
 static enum tr_verdict edit(struct tr_engine *e, struct tr_req *r)
 {
-    struct tr_record rec = {.priority = r->priority, .ttr_us = r->ttr_us};
+    struct tr_record rec = {.priority = r->priority,
+                            .ttr_us = r->ttr_us,
+                            .ttl_us = r->ttl_us,
+                            .tag = {(const uint8_t *)r->tag, r->tag_len}};
     struct tr_job *job;
     enum tr_verdict found = find(e, r, false, &job);
     int err;
@@ -636,7 +676,7 @@ static enum tr_verdict edit(struct tr_engine *e, struct tr_req *r)
         tr_view_fill(e, job, &r->out.job);
         return tr_engine_finish(e, r, TARRY_ESTATE);
     }
-    if (r->edit == 0 || !due_ok(r) || r->ttr_us > TR_DELAY_MAX_US ||
+    if (r->edit == 0 || !due_ok(r) || r->ttr_us > TR_DELAY_MAX_US || !extras_ok(r) ||
         ((r->edit & TR_EDIT_TTR) && r->ttr_us == 0)) {
         return tr_engine_finish(e, r, TARRY_EINVAL);
     }
@@ -650,6 +690,12 @@ static enum tr_verdict edit(struct tr_engine *e, struct tr_req *r)
     }
     rec.mask |= r->edit & TR_EDIT_PRIORITY ? TR_FIELD(PRIORITY) : 0;
     rec.mask |= r->edit & TR_EDIT_TTR ? TR_FIELD(TTR) : 0;
+    rec.mask |= r->edit & TR_EDIT_TTL ? TR_FIELD(TTL) : 0;
+    rec.mask |= r->edit & TR_EDIT_TAG ? TR_FIELD(TAG) : 0;
+    if ((rec.mask & TR_EXTRA_ALTERED) != 0 && !tr_meta_room(e, 1)) {
+        e->refusing = true;
+        return tr_space_hope(e) ? TR_STALL : tr_engine_finish(e, r, TARRY_ENOSPC);
+    }
     err = r->edit & TR_EDIT_BODY ? rewrite(e, job, &rec, r) : tr_change_revise(e, job, &rec, true);
     if (err == TARRY_OK) {
         tr_view_fill(e, job, &r->out.job);

@@ -75,7 +75,8 @@ enum {
     BLOCK_BYTES = BLOCK_RIDS / 8,
     DENSE = 0xffff,
     ROW_MAX = 8 + 2 + BLOCK_BYTES,
-    CHANGE_MAX = 144, /* an ALTER with every field at its widest */
+    CHANGE_MAX = 144, /* an ALTER with every field at its widest, but for ttl and tag */
+    CHANGE_ROW_MAX = CHANGE_MAX + TR_EXTRA_ROW + TR_TAG_MAX,
     TOPIC_ROW_MAX = 300,
     COUNT_ROW_MAX = 24,
     CELL_ROW_MAX = 5 + 1 + 255,
@@ -439,7 +440,7 @@ static int copy_change(struct tr_freeze *f, struct tr_job *job)
 
     tr_state_describe_changes(job, &rec);
     len = tr_record_encode(row, &rec, (struct tr_base){0});
-    TR_CHECK(len <= CHANGE_MAX);
+    TR_CHECK(len <= CHANGE_MAX + (job->extra != NULL ? TR_EXTRA_ROW + rec.tag.len : 0));
     tr_jobs_row_done(&f->state->jobs, job);
     return add_row(f, TR_PAGE_CHANGES, row, len);
 }
@@ -688,12 +689,14 @@ uint64_t tr_checkpoint_bound(const struct tr_state *s, uint64_t more)
     uint64_t sparse = alive * (10 + 2); /* the worst: each job alone in its block */
     uint64_t dense = ((s->next_rid + more) / BLOCK_RIDS + 1) * ROW_MAX;
     uint64_t bits = sparse < dense ? sparse : dense;
+    uint64_t changes = jobs * CHANGE_MAX + (s->jobs.extras + more) * TR_EXTRA_ROW +
+                       s->jobs.tag_bytes + more * TR_TAG_MAX;
     uint64_t cells = s->cells.count + jobs; /* each job in memory may move to another one, */
 
     cells = cells < alive ? cells : alive; /* but none is empty */
 
     return TR_PAGE * (TR_PAGE_KINDS + bits / (TR_PAGE - HEAD - ROW_MAX) +
-                      jobs / ((TR_PAGE - HEAD) / CHANGE_MAX) +
+                      changes / (TR_PAGE - HEAD - CHANGE_ROW_MAX) +
                       topics / ((TR_PAGE - HEAD) / TOPIC_ROW_MAX) +
                       topics / ((TR_PAGE - HEAD) / COUNT_ROW_MAX) +
                       cells * CELL_MAX / (TR_PAGE - HEAD - CELL_ROW_MAX)) +

@@ -833,6 +833,14 @@ void tr_engine_facts(const struct tr_engine *e, tr_fact_fn *fn, void *ctx)
             .body = job->body,
             .key = (const char *)tr_extra_key(job->extra).at,
             .key_len = tr_extra_key(job->extra).len,
+            .tag = (const char *)tr_extra_tag(job->extra).at,
+            .tag_len = tr_extra_tag(job->extra).len,
+            .ttl_us = job->extra != NULL ? job->extra->ttl_us : 0,
+            .has_retries = job->extra != NULL && job->extra->has_retries,
+            .retries = job->extra != NULL ? job->extra->retries : 0,
+            .backoff = tr_extra_backoff_bytes(job->extra).at,
+            .backoff_len = tr_extra_backoff_bytes(job->extra).len,
+            .flags = job->flags,
         };
 
         fn(ctx, &fact);

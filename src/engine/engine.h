@@ -166,7 +166,15 @@ struct tr_job_fact {
     uint64_t lease_end_us;
     const uint8_t *body; /* NULL: not in memory */
     const char *key;
-    size_t key_len;            /* 0: none, or far */
+    size_t key_len; /* 0: none, or far */
+    const char *tag;
+    size_t tag_len;
+    uint64_t ttl_us;
+    bool has_retries;
+    int64_t retries;
+    const uint8_t *backoff; /* as bytes */
+    size_t backoff_len;
+    uint32_t flags;            /* enum tr_record_flag */
     bool far;                  /* not in memory: the rest is in its record, */
     char file[TR_IO_NAME_MAX]; /* here */
     uint64_t off;

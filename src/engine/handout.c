@@ -402,7 +402,7 @@ static void log_attempt(struct tr_engine *e, struct tr_job *job, uint64_t lease,
 
 static uint64_t ttr_of(const struct tr_req *r, const struct tr_job *job)
 {
-    return r->holder == 0 && r->ttr_us != 0 ? r->ttr_us : job->ttr_us;
+    return r->holder == 0 && r->ttr_us != 0 ? r->ttr_us : tr_topic_ttr(job->topic, job->ttr_us);
 }
 
 /* All that a hand-out needs, before anything is changed: *read if the body is not in memory. */
@@ -771,11 +771,11 @@ void tr_handout_expire(struct tr_engine *e)
         struct tr_counters counters = job->counters;
 
         if (job->handing) { /* nobody has it yet: the disk is slow, not the consumer */
-            tr_wheel_arm(&e->leases, timer, boot_after(e, job->ttr_us));
+            tr_wheel_arm(&e->leases, timer, boot_after(e, tr_topic_ttr(job->topic, job->ttr_us)));
             continue;
         }
         if (job->topic->purged) { /* as long as it is not killed */
-            tr_wheel_arm(&e->leases, timer, boot_after(e, job->ttr_us));
+            tr_wheel_arm(&e->leases, timer, boot_after(e, tr_topic_ttr(job->topic, job->ttr_us)));
             continue;
         }
         if (job->undoing) {
@@ -816,7 +816,7 @@ static enum tr_verdict give_back(struct tr_engine *e, struct tr_req *r, struct t
 static uint64_t touch_ttr(const struct tr_req *r, const struct tr_job *job)
 {
     if (job->lease_end_us == 0) {
-        return job->ttr_us;
+        return tr_topic_ttr(job->topic, job->ttr_us);
     }
     return r->ttr_us != 0 ? r->ttr_us : job->lease_ttr_us;
 }

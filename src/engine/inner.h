@@ -636,7 +636,7 @@ void tr_handout_body(struct tr_engine *e, struct tr_read *read, struct tr_job *s
 enum tr_verdict tr_view_execute(struct tr_engine *e, struct tr_req *r);
 enum tr_verdict tr_view_topic(struct tr_engine *e, struct tr_req *r); /* STAT_TOPIC */
 void tr_view_fill(const struct tr_engine *e, const struct tr_job *job, struct tr_job_view *v);
-void tr_view_key(struct tr_job_view *v, const struct tr_extra *x); /* which it borrows */
+void tr_view_extra(struct tr_job_view *v, const struct tr_extra *x); /* which it borrows */
 void tr_view_body(struct tr_engine *e, struct tr_read *read, struct tr_job *job, int status);
 
 /* lookup.c */

@@ -117,6 +117,14 @@ bool tr_jobs_trim(struct tr_jobs *js, size_t number)
     return true;
 }
 
+void tr_jobs_set_extra(struct tr_jobs *js, struct tr_job *job, struct tr_extra *x)
+{
+    js->extras += (uint64_t)(x != NULL) - (job->extra != NULL);
+    js->tag_bytes += tr_extra_tag(x).len - tr_extra_tag(job->extra).len;
+    tr_extra_free(js->mem, job->extra);
+    job->extra = x;
+}
+
 static struct tr_job_chunk *chunk_of(struct tr_job *job)
 {
     return TR_CONTAINER_OF(job - job->nth, struct tr_job_chunk, jobs);
@@ -165,7 +173,7 @@ static void forget(struct tr_jobs *js, struct tr_job *job)
     TR_CHECK(job->slot == NULL);
     tr_list_remove(&job->visit);
     tr_jobs_drop_body(js, job);
-    tr_extra_free(js->mem, job->extra);
+    tr_jobs_set_extra(js, job, NULL);
     TR_CHECK(tr_index_take(&js->by_rid, job->rid) == job);
     if (job->rid != job->id) {
         TR_CHECK(tr_map_take(&js->moved, job->id) == job);

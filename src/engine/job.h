@@ -95,6 +95,8 @@ struct tr_jobs {
     uint64_t altered;   /* how many those are */
     uint32_t freeze_no; /* of the newest checkpoint in the making */
     uint64_t body_bytes;
+    uint64_t extras;    /* jobs in memory that have some, */
+    uint64_t tag_bytes; /* and what their tags take */
 };
 
 void tr_jobs_init(struct tr_jobs *js, struct tr_mem *mem);
@@ -142,6 +144,9 @@ void tr_jobs_give_body(struct tr_jobs *js, struct tr_job *job, uint8_t *copy, ui
 /* Takes the copy out of the job; NULL when it has none. */
 uint8_t *tr_jobs_take_body(struct tr_jobs *js, struct tr_job *job);
 void tr_jobs_drop_body(struct tr_jobs *js, struct tr_job *job);
+
+/* The job has this block from now on, or NULL, in place of the one it had. */
+void tr_jobs_set_extra(struct tr_jobs *js, struct tr_job *job, struct tr_extra *x);
 
 /* Takes the job's record out of its slot, if it has one. */
 void tr_job_unplace(struct tr_job *job, uint64_t batch);

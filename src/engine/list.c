@@ -39,7 +39,7 @@ struct tr_listed {
     bool reading;
     bool known; /* of a far one: the view is complete */
     struct tr_job_view view;
-    struct tr_extra *extra; /* which has its key; or NULL */
+    struct tr_extra *extra; /* what few have, or NULL */
 };
 
 static bool before(const struct tr_cursor *a, const struct tr_cursor *b)
@@ -446,8 +446,11 @@ static void show_record(struct tr_listed *job, const struct tr_record *rec)
                                      .releases = rec->counters.releases,
                                      .buries = rec->counters.buries,
                                      .kicks = rec->counters.kicks,
-                                     .body_len = (uint32_t)rec->body.len};
-    tr_view_key(&job->view, job->extra);
+                                     .body_len = (uint32_t)rec->body.len,
+                                     .dead_why = rec->dead.reason,
+                                     .dead_at_us = rec->dead.at_us,
+                                     .beanstalk = (rec->flags & TR_RF_BEANSTALK) != 0};
+    tr_view_extra(&job->view, job->extra);
     job->known = true;
 }
 
@@ -552,6 +555,7 @@ static bool show(const struct tr_engine *e, const struct tr_listed *found, struc
     }
     *v = found->view;
     v->topic = l->req->topic;
+    v->ttr_us = tr_topic_ttr(tr_topics_by_number(&e->state.topics, l->topic), v->ttr_us);
     v->id = found->key.id;
     if (found->key.dead) {
         v->state = TR_DEAD;

@@ -547,7 +547,9 @@ static bool switch_one(struct tr_engine *e, const struct tr_chosen *c)
         tr_job_unplace(job, 0);
         tr_job_place(job, run, c->off, c->len);
         if (c->change != 0) {
-            tr_state_absorb(&e->state, job, &p->changes[c->change - 1]);
+            struct tr_record written = tr_promote_change(p, c);
+
+            tr_state_absorb(&e->state, job, &written);
             (void)tr_load_send_far(e, job);
         }
     }

@@ -63,6 +63,12 @@ struct tr_chosen {
     bool bad; /* its record cannot be read: it stays */
 };
 
+/* A job as it is to be written; its own bytes, since it may go meanwhile. */
+struct tr_change_of {
+    struct tr_record rec;    /* without key, retries and backoff, which its record has; */
+    uint8_t tag[TR_TAG_MAX]; /* rec.tag.at is not used */
+};
+
 /* An input of a merge: a run of one group. */
 struct tr_stream {
     const struct tr_run_footer *footer;
@@ -105,8 +111,8 @@ struct tr_promote {
     struct tr_chosen *scratch;
     size_t count;
     size_t room;
-    size_t dead_from; /* after the sort: the first dead one */
-    struct tr_record *changes;
+    size_t dead_from;             /* after the sort: the first dead one */
+    struct tr_change_of *changes; /* what chosen jobs are, that differ from their records */
     size_t change_count;
     size_t change_room;
     size_t next; /* chosen one that is dealt with */
@@ -171,6 +177,8 @@ void tr_promote_build(void *ctx); /* the sidecar */
 void tr_promote_pages(void *ctx); /* the buffer with its next pages */
 
 /* The sidecar is to know of this record. */
+/* What a chosen job was when it was chosen, if c->change says so; without what is fixed. */
+struct tr_record tr_promote_change(const struct tr_promote *p, const struct tr_chosen *c);
 void tr_promote_note(struct tr_promote *p, const struct tr_record *rec, uint64_t place);
 void tr_merge_fill(void *ctx); /* merge_make.c: the same as tr_promote_fill, from groups */
 

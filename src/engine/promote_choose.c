@@ -9,6 +9,8 @@
 #include "base/err.h"
 #include "engine/inner.h"
 
+#include <string.h>
+
 enum {
     RETRY_US = 1000000,
     CHOOSE_UNITS = 2,
@@ -137,8 +139,8 @@ static bool add_change(struct tr_engine *e, const struct tr_job *job)
     struct tr_promote *p = &e->promote;
 
     if (p->change_count == p->change_room) {
-        struct tr_record *more = tr_mem_stretch(e->mem, p->changes, p->change_room * sizeof *more,
-                                                2 * p->change_room * sizeof *more);
+        struct tr_change_of *more = tr_mem_stretch(
+            e->mem, p->changes, p->change_room * sizeof *more, 2 * p->change_room * sizeof *more);
 
         if (more == NULL) {
             return false;
@@ -146,7 +148,13 @@ static bool add_change(struct tr_engine *e, const struct tr_job *job)
         p->changes = more;
         p->change_room *= 2;
     }
-    tr_state_describe(job, TR_REC_RELOG, &p->changes[p->change_count++]);
+
+    struct tr_change_of *change = &p->changes[p->change_count++];
+
+    tr_state_describe(job, TR_REC_RELOG, &change->rec);
+    if (change->rec.tag.len != 0) {
+        memcpy(change->tag, change->rec.tag.at, change->rec.tag.len);
+    }
     return true;
 }
 

@@ -55,6 +55,15 @@ void tr_promote_sort(void *ctx)
     sort(ctx);
 }
 
+struct tr_record tr_promote_change(const struct tr_promote *p, const struct tr_chosen *c)
+{
+    struct tr_change_of *change = &p->changes[c->change - 1];
+    struct tr_record rec = change->rec;
+
+    rec.tag.at = change->tag;
+    return rec;
+}
+
 /* The record as it is to be in the run. */
 static int read_chosen(const struct tr_promote *p, const struct tr_chosen *c, struct tr_record *rec)
 {
@@ -71,9 +80,9 @@ static int read_chosen(const struct tr_promote *p, const struct tr_chosen *c, st
     rec->mask &= ~TR_FIELD(OLD);
     if (err == TARRY_OK && c->change != 0) { /* but for what no change can change */
         was = *rec;
-        *rec = p->changes[c->change - 1];
+        *rec = tr_promote_change(p, c);
         rec->body = was.body;
-        tr_extra_copy(&was, rec);
+        tr_extra_copy(&was, rec, TR_MUTANT(TAG_NOT_IN_RUN) ? TR_EXTRA_FIELDS : TR_EXTRA_FIXED);
     }
     rec->type = TR_REC_RELOG;
     return err;

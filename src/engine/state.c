@@ -287,7 +287,7 @@ static int add_job(struct tr_state *s, const struct tr_record *rec, struct tr_jo
         tr_keymap_put(&s->keys.map, hash, rec->rid);
     }
     (*job)->topic = t;
-    (*job)->extra = extra;
+    tr_jobs_set_extra(&s->jobs, *job, extra);
     t->jobs += s->recount;
     tr_topic_note_listed(t);
     set_all(*job, rec);
@@ -327,10 +327,26 @@ static bool same_job(const struct tr_job *job, const struct tr_record *rec)
     return job->topic->number == rec->topic && tr_bytes_same(tr_extra_key(job->extra), rec->key);
 }
 
+/* A block with what the record says, if the job's is another; else its own. */
+static int fresh_extra(struct tr_state *s, const struct tr_job *job, const struct tr_record *rec,
+                       struct tr_extra **x)
+{
+    *x = job->extra;
+    return tr_extra_is(*x, rec) ? TARRY_OK : tr_extra_new(s->jobs.mem, rec, x);
+}
+
+static void set_extra(struct tr_state *s, struct tr_job *job, struct tr_extra *x)
+{
+    if (x != job->extra) {
+        tr_jobs_set_extra(&s->jobs, job, x);
+    }
+}
+
 static int rename_job(struct tr_state *s, const struct tr_record *rec, uint64_t batch,
                       struct tr_job **out)
 {
     struct tr_job *job = tr_jobs_by_rid(&s->jobs, rec->old.rid);
+    struct tr_extra *extra;
     int err;
 
     if (job == NULL) {
@@ -357,9 +373,16 @@ static int rename_job(struct tr_state *s, const struct tr_record *rec, uint64_t 
     if (!same_job(job, rec)) {
         return TARRY_EDAMAGED;
     }
+    err = fresh_extra(s, job, rec, &extra);
+    if (err != TARRY_OK) {
+        return err;
+    }
     before_change(s, job, true);
     err = tr_jobs_rename(&s->jobs, job, rec->rid);
     if (err != TARRY_OK) {
+        if (extra != job->extra) {
+            tr_extra_free(s->jobs.mem, extra);
+        }
         return err;
     }
     move_key(s, rec->old.rid, rec);
@@ -367,6 +390,7 @@ static int rename_job(struct tr_state *s, const struct tr_record *rec, uint64_t 
     tr_job_unplace(job, batch);
     tr_jobs_set_altered(&s->jobs, job, false);
     set_all(job, rec);
+    set_extra(s, job, extra); /* last: the record may borrow from the block */
     *out = job;
     return TARRY_OK;
 }
@@ -433,6 +457,7 @@ static int apply_change(struct tr_state *s, const struct tr_record *rec, bool ro
                         struct tr_job **out)
 {
     struct tr_job *job = tr_jobs_by_rid(&s->jobs, rec->rid);
+    struct tr_extra *extra = NULL;
     int err;
 
     if (job == NULL && s->recall != NULL && !TR_MUTANT(FAR_CHANGE_LOST) &&
@@ -446,12 +471,22 @@ static int apply_change(struct tr_state *s, const struct tr_record *rec, bool ro
     if (job == NULL && !(s->replaying && tr_bitmap_test(&s->jobs.alive, rec->rid))) {
         return TARRY_EDAMAGED;
     }
+    if (job != NULL && (rec->mask & TR_EXTRA_ALTERED) != 0) {
+        err = tr_extra_alter(s->jobs.mem, job->extra, rec, &extra);
+        if (err != TARRY_OK) {
+            return err;
+        }
+    }
     err = row ? TARRY_OK : recount_altered(s, rec, job);
     if (err != TARRY_OK || job == NULL) {
+        tr_extra_free(s->jobs.mem, extra);
         return err;
     }
     before_change(s, job, false);
     tr_state_set_fields(job, rec);
+    if ((rec->mask & TR_EXTRA_ALTERED) != 0) {
+        tr_jobs_set_extra(&s->jobs, job, extra);
+    }
     tr_jobs_set_altered(&s->jobs, job, true);
     *out = job;
     return TARRY_OK;
@@ -481,6 +516,8 @@ static int apply_relog(struct tr_state *s, const struct tr_record *rec, uint64_t
                        struct tr_job **out)
 {
     struct tr_job *job = tr_jobs_by_rid(&s->jobs, rec->rid);
+    struct tr_extra *extra;
+    int err;
 
     if (job == NULL) {
         if (!tr_bitmap_test(&s->jobs.alive, rec->rid)) {
@@ -499,8 +536,13 @@ static int apply_relog(struct tr_state *s, const struct tr_record *rec, uint64_t
         return TARRY_EDAMAGED;
     }
     if (s->replaying) { /* a running engine places it when it is written */
+        err = fresh_extra(s, job, rec, &extra);
+        if (err != TARRY_OK) {
+            return err;
+        }
         tr_job_unplace(job, batch);
         set_all(job, rec);
+        set_extra(s, job, extra);
     }
     before_change(s, job, false);
     tr_jobs_set_altered(&s->jobs, job, false);
@@ -511,6 +553,8 @@ static int apply_relog(struct tr_state *s, const struct tr_record *rec, uint64_t
 int tr_state_meet(struct tr_state *s, const struct tr_record *rec, struct tr_job **job)
 {
     bool whole = rec->type == TR_REC_PUSH || rec->type == TR_REC_MOVE || rec->type == TR_REC_RELOG;
+    struct tr_extra *extra;
+    int err;
 
     *job = NULL;
     if ((rec->mask & ~FIELDS) != 0) {
@@ -522,15 +566,21 @@ int tr_state_meet(struct tr_state *s, const struct tr_record *rec, struct tr_job
     *job = tr_jobs_by_rid(&s->jobs, rec->rid);
     if (*job == NULL) {
         bool has = false;
-        int err = s->has != NULL ? s->has(s->recall_ctx, rec->rid, &has) : TARRY_OK;
+
+        err = s->has != NULL ? s->has(s->recall_ctx, rec->rid, &has) : TARRY_OK;
 
         return err != TARRY_OK || has ? err : meet_again(s, rec, 0, job);
     }
     if (!same_job(*job, rec)) {
         return TARRY_EDAMAGED;
     }
+    err = fresh_extra(s, *job, rec, &extra);
+    if (err != TARRY_OK) {
+        return err;
+    }
     tr_job_unplace(*job, 0);
     set_all(*job, rec);
+    set_extra(s, *job, extra);
     return TARRY_OK;
 }
 
@@ -732,16 +782,17 @@ void tr_state_describe_changes(const struct tr_job *job, struct tr_record *rec)
                   job->lease & ((UINT64_C(1) << TR_LEASE_BITS) - 1), job->lease_end_us,
                   job->lease_ttr_us},
     };
+    tr_extra_describe_changes(job->extra, rec);
 }
 
 static bool same_fields(const struct tr_record *a, const struct tr_record *b)
 {
     return a->due_us == b->due_us && a->delay_us == b->delay_us && a->priority == b->priority &&
-           a->ttr_us == b->ttr_us && a->flags == b->flags && a->dead.reason == b->dead.reason &&
-           a->dead.seq == b->dead.seq && a->dead.at_us == b->dead.at_us &&
-           a->lease.epoch == b->lease.epoch && a->lease.number == b->lease.number &&
-           a->lease.end_us == b->lease.end_us && a->lease.ttr_us == b->lease.ttr_us &&
-           a->counters.reserves == b->counters.reserves &&
+           a->ttr_us == b->ttr_us && a->ttl_us == b->ttl_us && tr_bytes_same(a->tag, b->tag) &&
+           a->flags == b->flags && a->dead.reason == b->dead.reason && a->dead.seq == b->dead.seq &&
+           a->dead.at_us == b->dead.at_us && a->lease.epoch == b->lease.epoch &&
+           a->lease.number == b->lease.number && a->lease.end_us == b->lease.end_us &&
+           a->lease.ttr_us == b->lease.ttr_us && a->counters.reserves == b->counters.reserves &&
            a->counters.timeouts == b->counters.timeouts &&
            a->counters.releases == b->counters.releases &&
            a->counters.buries == b->counters.buries && a->counters.kicks == b->counters.kicks;
@@ -775,6 +826,9 @@ void tr_state_describe(const struct tr_job *job, uint8_t type, struct tr_record 
     }
     if (job->delay_us == 0) {
         rec->mask &= ~TR_FIELD(DELAY);
+    }
+    if (job->ttr_us == 0) { /* the topic's */
+        rec->mask &= ~TR_FIELD(TTR);
     }
     if (job->flags == 0) {
         rec->mask &= ~TR_FIELD(FLAGS);

@@ -12,12 +12,21 @@
 
 #include <string.h>
 
-void tr_view_key(struct tr_job_view *v, const struct tr_extra *x)
+static const char *text_of(struct tr_bytes b)
 {
-    struct tr_bytes key = tr_extra_key(x);
+    return b.len != 0 ? (const char *)b.at : NULL;
+}
 
-    v->key = key.len != 0 ? (const char *)key.at : NULL;
-    v->key_len = key.len;
+void tr_view_extra(struct tr_job_view *v, const struct tr_extra *x)
+{
+    v->key = text_of(tr_extra_key(x));
+    v->key_len = tr_extra_key(x).len;
+    v->tag = text_of(tr_extra_tag(x));
+    v->tag_len = tr_extra_tag(x).len;
+    v->backoff = tr_extra_backoff(x);
+    v->ttl_us = x != NULL ? x->ttl_us : 0;
+    v->has_retries = x != NULL && x->has_retries;
+    v->retries = v->has_retries ? x->retries : 0;
 }
 
 void tr_view_fill(const struct tr_engine *e, const struct tr_job *job, struct tr_job_view *v)
@@ -32,15 +41,18 @@ void tr_view_fill(const struct tr_engine *e, const struct tr_job *job, struct tr
         .due_us = job->due_us,
         .created_us = job->created_us,
         .delay_us = job->delay_us,
-        .ttr_us = job->ttr_us,
+        .ttr_us = tr_topic_ttr(job->topic, job->ttr_us),
         .reserves = job->counters.reserves,
         .timeouts = job->counters.timeouts,
         .releases = job->counters.releases,
         .buries = job->counters.buries,
         .kicks = job->counters.kicks,
         .body_len = job->body_len,
+        .dead_why = job->dead_reason,
+        .dead_at_us = job->dead_at_us,
+        .beanstalk = (job->flags & TR_RF_BEANSTALK) != 0,
     };
-    tr_view_key(v, job->extra);
+    tr_view_extra(v, job->extra);
     if (job->state == TR_DELAYED && job->due_us > e->clock.t_us) {
         v->left_us = job->due_us - e->clock.t_us;
     }

@@ -198,6 +198,15 @@ static void on_done(struct tr_req *r)
         assert_true(r->out.job.body_len <= RIG_BODY_MAX);
         memcpy(a->body, r->out.job.body, r->out.job.body_len);
     }
+    memset(a->tag, 0, sizeof a->tag);
+    if (r->out.job.tag_len != 0) {
+        assert_true(r->out.job.tag_len < sizeof a->tag);
+        memcpy(a->tag, r->out.job.tag, r->out.job.tag_len);
+    }
+    a->has_backoff = r->out.job.backoff != NULL;
+    if (a->has_backoff) {
+        a->backoff = *r->out.job.backoff;
+    }
     if (r->out.stat.policy != NULL) {
         a->rig->policy = *r->out.stat.policy;
         if (a->rig->policy.deliver != NULL) {

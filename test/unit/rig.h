@@ -55,6 +55,9 @@ struct ask {
     char name[256];   /* copy of out.name */
     uint8_t body[RIG_BODY_MAX];
     bool has_body;
+    char tag[65];                    /* copy of out.job.tag */
+    struct tr_backoff backoff;       /* and of its backoff, */
+    bool has_backoff;                /* if there is one */
     uint64_t counts[RIG_COUNTS_MAX]; /* copy of out.forecast.counts */
 };
 

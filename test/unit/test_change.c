@@ -165,7 +165,7 @@ static void test_change_push_limits(void **state)
     a.req.at_us = UINT64_MAX;
     assert_int_equal(rig_do(&rig, &a), TARRY_EINVAL);
     a.req.at_us = 0;
-    a.req.ttr_us = 0;
+    a.req.ttr_us = TR_DELAY_MAX_US + 1; /* 0 is the topic's */
     assert_int_equal(rig_do(&rig, &a), TARRY_EINVAL);
     a.req.ttr_us = 1;
     a.req.topic = 999;
