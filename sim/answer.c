@@ -46,6 +46,7 @@ static const char *const op_names[TR_OP_COUNT] = {
     [TR_OP_PURGE] = "purge",
     [TR_OP_BULK] = "bulk",
     [TR_OP_POLICY] = "policy",
+    [TR_OP_ADVANCE] = "advance",
 };
 
 const char *sim_op_name(enum tr_op op)
@@ -387,7 +388,7 @@ static void take_lease(struct sim_oracle *o, struct sim_ask *a, struct sim_job *
                           : sim_job_ttr(m, j);
     j->last_lease = j->lease;
     j->last_ttr_us = j->lease_ttr_us;
-    j->lease_lo_us = m->now.boot_us + j->lease_ttr_us; /* from now, however slow the disk was */
+    j->lease_lo_us = m->span_us + j->lease_ttr_us; /* from now, however slow the disk was */
     j->lease_hi_us = j->lease_lo_us;
     o->handouts++;
 }
@@ -583,8 +584,8 @@ static void answer_touch(struct sim_oracle *o, struct sim_ask *a)
             j->lease_ttr_us = a->req.out.job.left_us; /* an old lease, found by a recovery */
         }
         j->last_ttr_us = j->lease_ttr_us;
-        j->lease_lo_us = j->lease_ttr_us + a->submit_now.boot_us;
-        j->lease_hi_us = j->lease_ttr_us + o->model.now.boot_us;
+        j->lease_lo_us = j->lease_ttr_us + a->submit_span_us;
+        j->lease_hi_us = j->lease_ttr_us + o->model.span_us;
     }
 }
 
@@ -932,7 +933,7 @@ static void answer_pause(struct sim_oracle *o, struct sim_ask *a)
 {
     struct sim_topic *t = &o->model.topics[a->topic];
 
-    t->pause_until_us = a->req.wait_us == 0 ? 0 : o->model.now.boot_us + a->req.wait_us;
+    t->pause_until_us = a->req.wait_us == 0 ? 0 : o->model.span_us + a->req.wait_us;
     t->pause_call = o->model.call;
     t->resume_call = o->model.call;
 }
@@ -943,7 +944,7 @@ static void answer_close(struct sim_oracle *o, struct sim_ask *a)
         struct sim_job *j = &o->model.jobs[i];
 
         if (j->where == SIM_RESERVED && j->holder == a->req.holder) {
-            j->late_close = o->model.now.boot_us >= j->lease_lo_us;
+            j->late_close = o->model.span_us >= j->lease_lo_us;
             sim_job_expire(&o->model, j, false);
         }
     }
@@ -980,6 +981,7 @@ static answer_fn *const answers[TR_OP_COUNT] = {
     [TR_OP_PURGE] = sim_answer_purge,
     [TR_OP_BULK] = sim_answer_bulk,
     [TR_OP_POLICY] = sim_answer_policy,
+    [TR_OP_ADVANCE] = sim_answer_advance,
 };
 
 void sim_answer(struct sim_oracle *o, struct sim_ask *a)

@@ -118,7 +118,7 @@ static void check_row(struct sim_oracle *o, struct sim_job *j, const struct sim_
              ", %" PRIu64 "], now %" PRIu64,
              j->id, row->rid, what, (int)j->where, row->due_us, j->due_us, row->reserves,
              j->reserves, row->timeouts, j->timeouts, row->dead_seq, row->lease, j->lease,
-             j->lease_lo_us, j->lease_hi_us, m->now.boot_us);
+             j->lease_lo_us, j->lease_hi_us, m->span_us);
     }
 }
 
@@ -336,7 +336,7 @@ void sim_check_leases(struct sim_oracle *o)
     for (size_t i = 0; i < o->model.job_count && !tr_engine_failed(o->engine); i++) {
         const struct sim_job *j = &o->model.jobs[i];
 
-        if (j->where == SIM_RESERVED && o->model.now.boot_us >= j->lease_lo_us) {
+        if (j->where == SIM_RESERVED && o->model.span_us >= j->lease_lo_us) {
             sim_oracle_sync(o);
             return;
         }
@@ -360,7 +360,7 @@ bool sim_check_may_warn(const struct sim_oracle *o, const struct sim_ask *a)
         const struct sim_job *j = &o->model.jobs[i];
 
         if (j->where == SIM_RESERVED && j->holder == a->req.holder &&
-            o->model.now.boot_us + a->req.warn_us >= j->lease_lo_us) {
+            o->model.span_us + a->req.warn_us >= j->lease_lo_us) {
             return true;
         }
     }
@@ -373,7 +373,7 @@ bool sim_check_must_warn(const struct sim_oracle *o, const struct sim_ask *a, ui
         const struct sim_job *j = &o->model.jobs[i];
 
         if (j->holder == a->req.holder && sim_job_is_reserved(&o->model, j) &&
-            o->model.now.boot_us + a->req.warn_us >= j->lease_hi_us + so_us) {
+            o->model.span_us + a->req.warn_us >= j->lease_hi_us + so_us) {
             return !o->params->mem_small; /* else there may be no memory to know it */
         }
     }
@@ -558,9 +558,9 @@ void sim_check_quiet(struct sim_oracle *o)
             FAIL("I1", "job %" PRIu64 " is due and not in memory, and nothing is done about it",
                  j->id);
         }
-        if (j->where == SIM_RESERVED && m->now.boot_us >= j->lease_hi_us + slack) {
+        if (j->where == SIM_RESERVED && m->span_us >= j->lease_hi_us + slack) {
             FAIL("I8", "the lease of job %" PRIu64 " ran out %" PRIu64 " us ago", j->id,
-                 m->now.boot_us - j->lease_hi_us);
+                 m->span_us - j->lease_hi_us);
         }
     }
     check_synced(o);
@@ -572,7 +572,8 @@ void sim_check_quiet(struct sim_oracle *o)
         if (a->pending && a->req.op == TR_OP_RESERVE) {
             check_waiting(o, a, slack);
         } else if (a->pending && a->req.op != TR_OP_PUSH && a->req.op != TR_OP_EDIT &&
-                   a->req.op != TR_OP_POLICY && stuck(o, a, 0)) {
+                   a->req.op != TR_OP_POLICY && stuck(o, a, 0) &&
+                   (a->req.op != TR_OP_ADVANCE || o->next_turn == UINT64_MAX)) {
             FAIL("I13", "%s of client %u is stuck: nothing is left to do", sim_op_name(a->req.op),
                  a->client);
         }
@@ -592,8 +593,8 @@ static void restore_lease(struct sim_oracle *o, struct sim_job *j, const struct 
     j->holder = 0;
     j->lease = row->lease;
     j->lease_ttr_us = ttr;
-    j->lease_lo_us = now.boot_us + (left < least ? left : least);
-    j->lease_hi_us = now.boot_us + left;
+    j->lease_lo_us = o->model.span_us + (left < least ? left : least);
+    j->lease_hi_us = o->model.span_us + left;
 }
 
 static void restore(struct sim_oracle *o, struct sim_job *j, const struct sim_row *row)
@@ -684,6 +685,7 @@ void sim_oracle_opened(struct sim_oracle *o, struct tr_engine *e, struct tr_now 
     uint64_t least = o->id_told > o->prefix.rid_high ? o->id_told : o->prefix.rid_high;
 
     o->engine = e;
+    now = sim_tclock_opened(o, now);
     o->model.now = now;
     o->model.call++;
     o->clock_doubt = false;

@@ -169,6 +169,8 @@ static bool kick_dead(struct sim_run *r)
 /* On to the next moment at which some job must come. */
 static void wait_for_next(struct sim_run *r)
 {
+    struct tr_now now = sim_tclock_now(&r->oracle, r->now); /* which is that of the model */
+    uint64_t span_us = r->params.test_clock ? now.wall_us : now.boot_us;
     uint64_t wait = UINT64_MAX;
 
     for (size_t i = 0; i < r->oracle.model.job_count; i++) {
@@ -176,11 +178,18 @@ static void wait_for_next(struct sim_run *r)
         uint64_t at = UINT64_MAX;
 
         if (j->where == SIM_PENDING) {
-            at = j->due_us > r->now.wall_us ? j->due_us - r->now.wall_us : 0;
+            at = j->due_us > now.wall_us ? j->due_us - now.wall_us : 0;
         } else if (j->where == SIM_RESERVED) {
-            at = j->lease_hi_us > r->now.boot_us ? j->lease_hi_us - r->now.boot_us : 0;
+            at = j->lease_hi_us > span_us ? j->lease_hi_us - span_us : 0;
         }
         wait = at < wait ? at : wait;
+    }
+    if (r->params.test_clock && wait != 0 && wait != UINT64_MAX) {
+        struct sim_ask *a = sim_work_blank(&r->work, SIM_DRAINER, TR_OP_ADVANCE);
+
+        a->req.delay_us = wait;
+        (void)ask(r, a);
+        return;
     }
     if (wait == 0 && r->oracle.next_turn > r->now.boot_us && r->oracle.next_turn != UINT64_MAX) {
         wait = r->oracle.next_turn - r->now.boot_us; /* something is tried again later */

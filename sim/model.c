@@ -209,7 +209,7 @@ bool sim_job_may_be_reserved(const struct sim_job *j)
 
 bool sim_job_is_reserved(const struct sim_model *m, const struct sim_job *j)
 {
-    return j->where == SIM_RESERVED && !j->doubt && m->now.boot_us < j->lease_lo_us;
+    return j->where == SIM_RESERVED && !j->doubt && m->span_us < j->lease_lo_us;
 }
 
 bool sim_job_may_be_pending(const struct sim_model *m, const struct sim_job *j)
@@ -263,7 +263,7 @@ bool sim_job_due_before(const struct sim_job *a, const struct sim_job *b)
 
 bool sim_topic_is_paused(const struct sim_model *m, unsigned topic)
 {
-    return m->now.boot_us < m->topics[topic].pause_until_us;
+    return m->span_us < m->topics[topic].pause_until_us;
 }
 
 bool sim_topic_may_be_paused(const struct sim_model *m, unsigned topic)

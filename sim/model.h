@@ -67,8 +67,8 @@ struct sim_job {
     uint64_t lease_ttr_us;
     uint64_t last_lease; /* the last one given, over or not, and its time to run */
     uint64_t last_ttr_us;
-    uint64_t lease_lo_us; /* boot: the lease may end from here on */
-    uint64_t lease_hi_us; /* boot: and has ended by here */
+    uint64_t lease_lo_us; /* span: the lease may end from here on */
+    uint64_t lease_hi_us; /* span: and has ended by here */
 
     uint64_t ready_call; /* surely ready since this engine call; 0: perhaps not */
     uint64_t gate;       /* batch of its last gated change */
@@ -101,7 +101,7 @@ struct sim_topic {
     struct sim_policy policy;
     uint32_t number; /* 0: not known */
     uint64_t holds[TR_HOLD_COUNT];
-    uint64_t pause_until_us; /* boot; 0: surely not paused */
+    uint64_t pause_until_us; /* span; 0: surely not paused */
     uint64_t pause_call;     /* when the last change of pause was asked */
     uint64_t resume_call;    /* surely not paused since */
     uint64_t gate;           /* batch of the last gated change of any of its jobs, */
@@ -124,6 +124,7 @@ struct sim_model {
     uint64_t gate; /* batch of the last gated change of all */
 
     struct tr_now now;
+    uint64_t span_us;      /* the clock of leases and pauses: boot time, or the test clock */
     uint64_t call;         /* number of the engine call under way */
     uint64_t wall_high_us; /* highest wall clock ever seen */
 };

@@ -64,6 +64,10 @@ static void watch_clock(struct sim_oracle *o, struct tr_now now)
     uint64_t passed = now.boot_us - o->model.now.boot_us;
     uint64_t was = o->model.now.wall_us;
 
+    if (o->params->test_clock) {
+        o->model.wall_high_us = now.wall_us;
+        return; /* it moves as it likes, and never back */
+    }
     if (now.wall_us > was && now.wall_us - was > JUMP_US && now.wall_us - was > passed) {
         o->clock_doubt = true;
     }
@@ -84,6 +88,7 @@ static void watch_clock(struct sim_oracle *o, struct tr_now now)
 
 void sim_oracle_begin(struct sim_oracle *o, struct tr_now now)
 {
+    now = sim_tclock_now(o, now);
     watch_clock(o, now);
     o->model.now = now;
     o->model.call++;
@@ -306,6 +311,7 @@ void sim_oracle_ask(struct sim_oracle *o, struct sim_ask *a)
     memset(a->keeps, 0, sizeof(a->keeps));
     a->submit_call = o->model.call;
     a->submit_now = o->model.now;
+    a->submit_span_us = o->model.span_us;
     a->wall_max_us = o->model.now.wall_us;
     a->body_hash = 0;
     a->has_body = false;
@@ -314,12 +320,13 @@ void sim_oracle_ask(struct sim_oracle *o, struct sim_ask *a)
     if (a->req.op == TR_OP_KICK) {
         o->model.topics[a->topic].kicking++;
     }
+    sim_tclock_asked(o, a);
     for (size_t i = 0; a->req.op == TR_OP_CLOSE && i < o->model.job_count; i++) {
         struct sim_job *j = &o->model.jobs[i];
 
         if (j->where == SIM_RESERVED && j->holder == a->req.holder) {
             j->doubt = true;
-            j->late_close = o->model.now.boot_us >= j->lease_lo_us; /* perhaps it had run out */
+            j->late_close = o->model.span_us >= j->lease_lo_us; /* perhaps it had run out */
         }
     }
 }
@@ -660,6 +667,9 @@ void sim_answer_refused(struct sim_oracle *o, struct sim_ask *a)
         if (!sim_answer_push_refused(o, a)) {
             FAIL("I17", "push with key %u is refused with %s", a->key, tarry_errname(status));
         }
+        return;
+    }
+    if (a->req.op == TR_OP_ADVANCE && sim_tclock_refused(o, a)) {
         return;
     }
     if (status == TARRY_ENOTFOUND && !about_job(a->req.op) && topic_may_be_gone(o, a)) {

@@ -44,6 +44,7 @@ struct sim_ask {
     struct tr_backoff backoff; /* req.backoff */
     uint64_t submit_call;
     struct tr_now submit_now;
+    uint64_t submit_span_us;
     uint64_t wall_max_us; /* highest wall clock since it was submitted */
 
     /* From done. */
@@ -104,6 +105,10 @@ struct sim_oracle {
     bool clock_doubt;
     bool clock_turned; /* the engine has seen it */
     uint64_t clock_boot_us;
+
+    uint64_t test_us;   /* where the test clock stands, */
+    uint64_t target_us; /* where anybody asked it to go at most, */
+    uint64_t by_us;     /* and, from wherever it was then, by so much in all */
 
     bool damage;      /* a DAMAGE notice was given */
     bool said;        /* a notice was given since the last open */
@@ -209,6 +214,13 @@ void sim_policy_draw(struct sim_ask *a, struct tr_rng *rng, uint8_t text[]);
 void sim_answer_policy(struct sim_oracle *o, struct sim_ask *a);
 void sim_answer_policy_told(struct sim_oracle *o, const struct sim_ask *a);
 void sim_check_policies(struct sim_oracle *o);
+/* tclock.c: the test clock, if there is one. What time it is; */
+struct tr_now sim_tclock_now(struct sim_oracle *o, struct tr_now now);
+struct tr_now sim_tclock_opened(struct sim_oracle *o, struct tr_now now); /* after a start; */
+void sim_tclock_asked(struct sim_oracle *o, const struct sim_ask *a);
+void sim_tclock_moves(struct sim_oracle *o, uint64_t t_us, struct tr_now now);
+void sim_answer_advance(struct sim_oracle *o, struct sim_ask *a);
+bool sim_tclock_refused(const struct sim_oracle *o, const struct sim_ask *a); /* rightly */
 /* check.c: takes from the facts which jobs a KICK has kicked. */
 void sim_check_kick(struct sim_oracle *o, struct sim_ask *a);
 /* forecast.c: inside `done`. */

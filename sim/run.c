@@ -50,6 +50,13 @@ static void on_notice(void *ctx, enum tr_notice kind, const char *text)
     sim_oracle_notice(&((struct sim_run *)ctx)->oracle, kind, text);
 }
 
+static void on_moved(void *ctx, uint64_t t_us)
+{
+    struct sim_run *r = ctx;
+
+    sim_tclock_moves(&r->oracle, t_us, r->now);
+}
+
 /* A KICK is judged by what is there when the call ends: nothing may come between. */
 static bool kicks(const struct sim_run *r)
 {
@@ -179,6 +186,8 @@ static int open_engine(struct sim_run *r)
     c.merge_waste = p->merge_waste;
     c.checkpoint_us = p->checkpoint_us;
     c.idle_us = p->idle_us;
+    c.test_clock = p->test_clock;
+    c.moved = on_moved;
     c.ctx = r;
     c.durable = on_durable;
     c.closed = on_closed;

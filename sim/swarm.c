@@ -547,6 +547,27 @@ static void swarm_wait(struct sim_params *p, struct tr_rng *rng)
     p->op_crash_pct = 0;
 }
 
+/* Time stands still until somebody moves it. */
+static void swarm_tclock(struct sim_params *p, struct tr_rng *rng)
+{
+    if (sim_dice(rng, 60)) {
+        swarm_far(p, rng);
+        p->mem_small = false;
+        p->mem_fail_pct = 0;
+    }
+    p->test_clock = true;
+    p->delay_pct = (unsigned)sim_between(rng, 30, 90);
+    p->op_weight[TR_OP_ADVANCE] = (unsigned)sim_between(rng, 10, 60);
+    p->op_weight[TR_OP_RESERVE] = (unsigned)sim_between(rng, 50, 200);
+    p->ttr_max_us = sim_spread(rng, 10 * MS, 60 * SEC);
+    p->wait_pct = 80;
+    p->checkpoint_us = sim_spread(rng, 1 * MS, 500 * MS);
+    p->event_weight[SIM_EV_CRASH] = sim_dice(rng, 70) ? (unsigned)sim_between(rng, 1, 4) : 0;
+    p->event_weight[SIM_EV_REOPEN] = sim_dice(rng, 40) ? 1 : 0;
+    p->event_weight[SIM_EV_CLOCK] = sim_dice(rng, 30) ? 2 : 0; /* which means nothing */
+    p->clock_start_pct = p->event_weight[SIM_EV_CLOCK] != 0 ? 50 : 0;
+}
+
 const struct sim_swarm sim_swarms[] = {
     {"generic", "everything at once, at random rates", swarm_generic},
     {"crash", "crash upon crash, in recovery too", swarm_crash},
@@ -570,6 +591,7 @@ const struct sim_swarm sim_swarms[] = {
     {"park", "topics have more due jobs than may be in memory", swarm_park},
     {"short", "a short life of run files, for sweeps", swarm_short},
     {"wait", "few jobs, many who wait for them while their leases end", swarm_wait},
+    {"tclock", "a test clock, which somebody moves", swarm_tclock},
     {NULL, NULL, NULL},
 };
 

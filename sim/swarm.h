@@ -68,6 +68,7 @@ struct sim_params {
     uint64_t merge_waste;
     uint64_t checkpoint_us;
     uint64_t idle_us;
+    bool test_clock;       /* and ADVANCEs */
     uint64_t mem_bytes;    /* limit */
     bool mem_small;        /* so that requests may be refused */
     unsigned mem_fail_pct; /* chance, at each step, that an allocation soon fails; mem_small */

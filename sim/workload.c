@@ -442,6 +442,23 @@ static void draw_list(struct sim_work *w, struct sim_ask *a, unsigned topic)
     sim_work_for_topic(w, a, topic);
 }
 
+/* How far the test clock is to go; now and then nowhere, or back. */
+static void draw_advance(struct sim_work *w, struct sim_ask *a)
+{
+    uint64_t by = sim_spread(&w->rng, 1, sim_dice(&w->rng, 70) ? 10 * SEC : 3 * 86400 * SEC);
+
+    if (sim_dice(&w->rng, 50)) {
+        a->req.delay_us = sim_dice(&w->rng, 5) ? 0 : by;
+    } else {
+        a->req.at_us = w->oracle->model.now.wall_us + by - (sim_dice(&w->rng, 10) ? 5 * SEC : 0);
+    }
+    if (sim_dice(&w->rng, 1)) {
+        a->wrong = true;
+        a->req.at_us = 0;
+        a->req.delay_us = TR_DELAY_MAX_US + 1;
+    }
+}
+
 /* Requests about a whole topic; false: it is another one. */
 static bool fill_many(struct sim_work *w, struct sim_ask *a, unsigned topic)
 {
@@ -462,6 +479,9 @@ static bool fill_many(struct sim_work *w, struct sim_ask *a, unsigned topic)
     case TR_OP_PURGE:
     case TR_OP_STAT_TOPIC:
         sim_work_for_topic(w, a, topic);
+        return true;
+    case TR_OP_ADVANCE:
+        draw_advance(w, a);
         return true;
     default:
         return false;

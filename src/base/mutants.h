@@ -93,6 +93,12 @@
     X(TAG_NOT_IN_ROW, "R25", "a checkpoint does not say that the tag or ttl of a job has changed", "extra.c:tr_extra_describe_changes", "policy", 2000) \
     X(TAG_NOT_IN_RUN, "R25", "a promotion writes the old tag and ttl of a job that has changed", "promote_make.c:read_chosen", "far", 2000) \
     X(NO_PAYLOAD_CRC, "R29", "the payload's crc is not checked", "scan.c:payload_ok", "rot", 5000) \
+    X(ADVANCE_JUMPS, "R36", "the test clock goes to its end at once", "advance.c:next_event", "tclock", 200) \
+    X(ADVANCE_UNLOADED, "R36", "it goes on before far jobs are loaded", "advance.c:is_settled", "tclock", 2000) \
+    X(ADVANCE_SKIPS_LEASES, "R36", "it passes ends of leases", "advance.c:next_event", "tclock", 500) \
+    X(SPAN_IS_REAL, "R36", "leases and pauses run on boot time", "clock.c:tr_clock_span", "tclock", 500) \
+    X(CLOCK_UNLOGGED, "R37", "it moves before that is durable", "advance.c:is_free", "tclock", 2000) \
+    X(CLOCK_NOT_KEPT, "R37", "the checkpoint does not tell where it stands", "checkpoint.c:finish", "tclock", 2000) \
     X(NO_RECORD_CRC, "R29", "a record's crc is not checked when it is read", "read.c:good", "rot", 5000)
 /* clang-format on */
 

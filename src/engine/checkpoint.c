@@ -15,7 +15,8 @@
  * Kinds:
  *
  *     0 META     page 0, one row: uuid 16, u64 batch, u32 pages, u64 next rid,
- *                u32 next topic number, u64 jobs, u64 altered jobs
+ *                u32 next topic number, u64 jobs, u64 altered jobs, u64 test clock or 0 (older
+ *                stores have zeros there)
  *     1 TOPICS   TOPIC record, varint next dead_seq, varint 1: it was purged; else 0
  *     2 BITS     u64 number of a block of 8,192 rids, u16 n; then n times u16, the rids alive in
  *                the block; or n = 0xffff and 1,024 bytes of bits
@@ -70,7 +71,7 @@
 enum {
     PAGE_MAGIC = 0x706b6374, /* "tckp" */
     HEAD = 32,
-    META_LEN = TR_UUID + 8 + 4 + 8 + 4 + 8 + 8,
+    META_LEN = TR_UUID + 8 + 4 + 8 + 4 + 8 + 8 + 8,
     BLOCK_RIDS = 8192,
     BLOCK_BYTES = BLOCK_RIDS / 8,
     DENSE = 0xffff,
@@ -474,6 +475,7 @@ static void finish(struct tr_freeze *f)
     tr_put_le(m + TR_UUID + 20, f->next_topic, 4);
     tr_put_le(m + TR_UUID + 24, f->jobs, 8);
     tr_put_le(m + TR_UUID + 32, f->altered, 8);
+    tr_put_le(m + TR_UUID + 40, TR_MUTANT(CLOCK_NOT_KEPT) ? 0 : f->clock_us, 8);
     tr_put_le(page + 10, 1, 2);
     tr_put_le(page + 12, HEAD + META_LEN, 4);
     tr_put_le(page + 20, COUNTS_TOLD | CELLS_TOLD | DEAD_TOLD, 4);
@@ -518,6 +520,7 @@ int tr_freeze_begin(struct tr_freeze *f, struct tr_pages *p, struct tr_state *s,
                             .next_topic = s->topics.next_number,
                             .jobs = s->jobs.alive.members,
                             .altered = s->jobs.altered,
+                            .clock_us = s->clock_us,
                             .topic = s->topics.all.next};
     memcpy(f->uuid, uuid, TR_UUID);
     tr_bitmap_init(&f->cleared, p->mem);
@@ -887,6 +890,7 @@ int tr_checkpoint_load(const uint8_t *bytes, size_t pages, struct tr_state *s)
         return err;
     }
     s->next_rid = tr_get_le(m + TR_UUID + 12, 8);
+    s->clock_us = tr_get_le(m + TR_UUID + 40, 8);
     next_topic = (uint32_t)tr_get_le(m + TR_UUID + 20, 4);
     if (next_topic > s->topics.next_number) { /* pages may have topics that came after the count */
         s->topics.next_number = next_topic;

@@ -56,10 +56,11 @@ struct tr_freeze {
     enum tr_page_kind step;     /* what is copied now */
     size_t open[TR_PAGE_KINDS]; /* the page to which rows of a kind go, or 0 */
     uint8_t uuid[TR_UUID];
-    uint64_t next_rid; /* this and the next three as they were at the beginning */
+    uint64_t next_rid; /* this and the next four as they were at the beginning */
     uint32_t next_topic;
     uint64_t jobs;
     uint64_t altered;
+    uint64_t clock_us;
     uint64_t chunk;              /* BITS: the next one of L */
     struct tr_bitmap cleared;    /* BITS: rids that have died since, in this chunk or later ones */
     struct tr_list *topic;       /* TOPICS: the next one */

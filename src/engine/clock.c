@@ -8,6 +8,9 @@
  *
  * Invariant: T <= the wall clock of the last update. It follows that nothing can be fired before
  * its due time by the wall clock, even when that clock goes back.
+ *
+ * A test clock knows nothing of the wall clock. What is to happen at a later T waits without a
+ * timer: nobody knows when somebody will move it.
  */
 
 #include "engine/clock.h"
@@ -18,6 +21,19 @@
 void tr_clock_init(struct tr_clock *c, struct tr_now now)
 {
     *c = (struct tr_clock){.t_us = now.wall_us, .boot_us = now.boot_us};
+}
+
+void tr_clock_stand(struct tr_clock *c, uint64_t t_us)
+{
+    c->test = true;
+    c->t_us = t_us;
+}
+
+void tr_clock_move(struct tr_clock *c, uint64_t t_us)
+{
+    TR_CHECK(c->test);
+    TR_CHECK(t_us >= c->t_us);
+    c->t_us = t_us;
 }
 
 static uint64_t distance(uint64_t a, uint64_t b)
@@ -51,6 +67,9 @@ enum tr_clock_event tr_clock_update(struct tr_clock *c, struct tr_now now)
 
     TR_CHECK(now.boot_us >= c->boot_us);
     c->boot_us = now.boot_us;
+    if (c->test) {
+        return TR_CLOCK_RUNS;
+    }
     if (now.wall_us > was && now.wall_us - was > TR_CLOCK_JUMP_US && now.wall_us - was > passed) {
         return doubt(c, now, passed);
     }
@@ -70,11 +89,21 @@ uint64_t tr_clock_boot_at(const struct tr_clock *c, uint64_t at_us)
 {
     uint64_t wait = at_us > c->t_us ? at_us - c->t_us : 0;
 
-    if (at_us == UINT64_MAX || wait > UINT64_MAX - c->boot_us) {
+    if (at_us == UINT64_MAX || wait > UINT64_MAX - c->boot_us || (c->test && wait != 0)) {
         return UINT64_MAX;
     }
     if (c->doubting && wait > TR_CLOCK_DOUBT_US) {
         wait = TR_CLOCK_DOUBT_US; /* look again: the wall clock may have been right */
     }
     return c->boot_us + wait;
+}
+
+uint64_t tr_clock_span(const struct tr_clock *c)
+{
+    return c->test && !TR_MUTANT(SPAN_IS_REAL) ? c->t_us : c->boot_us;
+}
+
+uint64_t tr_clock_span_boot(const struct tr_clock *c, uint64_t at_us)
+{
+    return c->test && !TR_MUTANT(SPAN_IS_REAL) ? tr_clock_boot_at(c, at_us) : at_us;
 }

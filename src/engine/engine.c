@@ -181,6 +181,8 @@ static enum tr_verdict execute(struct tr_engine *e, struct tr_req *r)
         return tr_forecast_execute(e, r);
     case TR_OP_BULK:
         return tr_bulk_execute(e, r);
+    case TR_OP_ADVANCE:
+        return tr_advance_execute(e, r);
     default:
         return tr_view_execute(e, r);
     }
@@ -238,7 +240,7 @@ void tr_engine_submit(struct tr_engine *e, struct tr_req *r, struct tr_now now)
     bool outer = enter(e);
 
     set_now(e, now);
-    r->start_wall_us = now.wall_us;
+    r->start_wall_us = e->clock.test ? e->clock.t_us : now.wall_us;
     r->progress = 0;
     r->own = NULL;
     r->busy = true;
@@ -286,6 +288,7 @@ void tr_engine_abandon(struct tr_engine *e, struct tr_req *r, struct tr_now now)
     tr_listing_abandon(e, r);
     tr_forecast_drop(e, r);
     tr_bulk_abandon(e, r);
+    tr_advance_abandon(e, r);
     r->busy = false;
 }
 
@@ -335,6 +338,7 @@ void tr_engine_fail(struct tr_engine *e, const char *why)
     tr_handout_fail(e);
     tr_listing_fail(e);
     tr_bulk_fail(e);
+    tr_advance_fail(e);
 }
 
 /* ---- the log ---- */
@@ -490,7 +494,8 @@ static uint64_t next_due(const struct tr_engine *e)
 {
     uint64_t t_us = min(tr_wheel_next(&e->due), tr_wheel_next(&e->crowd));
 
-    return min(tr_clock_boot_at(&e->clock, t_us), tr_wheel_next(&e->leases));
+    return min(tr_clock_boot_at(&e->clock, t_us),
+               tr_clock_span_boot(&e->clock, tr_wheel_next(&e->leases)));
 }
 
 void tr_engine_tell_idle(struct tr_engine *e)
@@ -534,7 +539,8 @@ static uint64_t next_turn(const struct tr_engine *e)
     }
     if (e->work == 0 || e->cut || e->placing || e->trimming || e->state.keys.tidying ||
         tr_promote_goes_on(e) || tr_listing_goes_on(e) || tr_deaths_goes_on(e) ||
-        e->meta.freeze.state != NULL || (e->moved && e->stalled_first != NULL)) {
+        tr_advance_goes_on(e) || e->meta.freeze.state != NULL ||
+        (e->moved && e->stalled_first != NULL)) {
         return e->now.boot_us;
     }
     if (e->blocked || e->stalled_first != NULL) { /* what is in flight makes room; else ask again */
@@ -542,9 +548,11 @@ static uint64_t next_turn(const struct tr_engine *e)
     } else {
         at = min(at, tr_list_empty(&e->dirty) ? TR_NEVER : e->now.boot_us);
     }
-    at = min(at, e->leases_blocked ? TR_NEVER : tr_wheel_next(&e->leases));
+    at = min(at, e->leases_blocked ? TR_NEVER
+                                   : tr_clock_span_boot(&e->clock, tr_wheel_next(&e->leases)));
     at = min(at, tr_wheel_next(&e->waits));
-    at = min(at, tr_wheel_next(&e->pauses));
+    at = min(at, tr_clock_span_boot(&e->clock, tr_wheel_next(&e->warns)));
+    at = min(at, tr_clock_span_boot(&e->clock, tr_wheel_next(&e->pauses)));
     at = min(at, tr_clock_boot_at(&e->clock, tr_wheel_next(&e->edges)));
     if (!e->log.writing && !e->log.sealing) { /* else its end is what we wait for */
         at = min(at, tr_log_open_empty(&e->log) ? TR_NEVER : e->lazy_at);
@@ -600,6 +608,7 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
     half(e, tr_deaths_step);
     run_stalled(e);
     tr_handout_serve(e);
+    tr_advance_step(e);
     tr_lookup_tidy(e);
     if (e->checkpoint_at <= now.boot_us) {
         e->checkpoint_at = TR_NEVER;
@@ -724,6 +733,7 @@ void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s)
         .keys = tr_keymap_count(&e->state.keys.map),
         .refusing = e->refusing,
         .draining = e->draining,
+        .clock_us = e->clock.t_us,
         .log_records = e->log.records,
         .seg_oldest = e->log.seg_no,
         .seg_newest = e->log.seg_no,

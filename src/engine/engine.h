@@ -58,6 +58,10 @@ struct tr_engine_config {
     unsigned many_topics;    /* a reserve of more first looks which of all have anything */
     uint64_t checkpoint_us;  /* after the first change */
     uint64_t idle_us;        /* before the ring is made smaller */
+    bool test_clock;         /* time stands still until TR_OP_ADVANCE; a store is made with such a
+                                clock or without, and keeps to it */
+    uint64_t clock_start_us; /* where the test clock of a new store stands; 0: at the wall clock */
+    void (*moved)(void *ctx, uint64_t t_us); /* tests: the test clock is about to go there */
     void (*idle)(void *ctx); /* nothing was logged for a while; again after tidying up */
     void *ctx;
     void (*durable)(void *ctx, uint64_t batch); /* all replies gated by up to this one may go */
@@ -69,8 +73,8 @@ void tr_engine_config_init(struct tr_engine_config *c, struct tr_mem *mem);
 
 /*
  * Opens the store in d, or makes one in an empty directory. Blocks. `seed` gives nonces and ids of
- * stores. TARRY_ELOCKED, EVERSION, EDAMAGED (told by notices), EIO, ENOSPC, ENOMEM. On failure *e
- * is NULL.
+ * stores. TARRY_ELOCKED, EVERSION, EDAMAGED (told by notices), EIO, ENOSPC, ENOMEM; TARRY_EINVAL:
+ * with a test clock, but made without one, or the other way round. On failure *e is NULL.
  */
 TR_MUST_USE int tr_engine_open(struct tr_engine **e, const struct tr_engine_config *c,
                                struct tr_disk d, uint64_t seed, struct tr_now now);
@@ -132,6 +136,7 @@ struct tr_engine_stat {
     uint64_t checkpoints;
     uint64_t relogged;
     uint64_t clock_steps;
+    uint64_t clock_us; /* what time it is to the engine */
     uint64_t work_max; /* most work units in one turn */
     uint64_t replayed; /* records read at the start */
     uint64_t next_rid;

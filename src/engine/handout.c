@@ -13,16 +13,6 @@
  * A lease number is (epoch, counter) and never repeats (R27); a job is held by whoever names the
  * connection or the lease number under which it is reserved right now.
  *
- * Warnings (R31): a reserve may ask to end with TARRY_ESOON when nothing can be handed out and a
- * lease of its own holder is about to end. Each holder has a heap of its leases by their end; it is
- * filled only when such a reserve finds nothing, from the list of the holder's jobs:
- *
- *     holder->jobs:  looked at: o-o-o | o-o : given since       in the heap unless it was returned
- *                                     ^ rest
- *
- * So a worker that takes one job at a time never has a heap. If there is no memory for it, the
- * leases behind `rest` give no warning until there is.
- *
  * ATTEMPT is lazy: it gates nobody, and is written with the next batch or after lazy_us. So a
  * crash may forget the last hand-outs, which then are repeated: at least once.
  */
@@ -47,160 +37,35 @@ bool tr_handout_held_by(const struct tr_job *job, const struct tr_req *r)
            (r->lease != 0 && (job->lease == r->lease || TR_MUTANT(ANY_LEASE)));
 }
 
-/* ---- holders ---- */
+/* ---- leases ---- */
 
-static struct tr_holder *holder_get(struct tr_engine *e, uint64_t number)
+/* So long after now, by the clock of leases and pauses. */
+static uint64_t span_after(const struct tr_engine *e, uint64_t wait_us)
 {
-    struct tr_holder *h = tr_map_find(&e->holders, number);
+    uint64_t now_us = tr_clock_span(&e->clock);
+    uint64_t most = TR_WHEEL_NEVER - 1 - now_us;
 
-    if (h != NULL) {
-        return h;
-    }
-    h = tr_mem_alloc(e->mem, sizeof *h);
-    if (h == NULL) {
-        return NULL;
-    }
-    h->number = number;
-    tr_list_init(&h->jobs);
-    tr_list_init(&h->warned);
-    h->rest = &h->jobs;
-    tr_heap_init(&h->ends, e->mem, offsetof(struct tr_job, places[0]));
-    if (tr_map_put(&e->holders, number, h) != TARRY_OK) {
-        tr_mem_free(e->mem, h, sizeof *h);
-        return NULL;
-    }
-    return h;
-}
-
-static void drop_empty(struct tr_engine *e, uint64_t number)
-{
-    struct tr_holder *h = tr_map_find(&e->holders, number);
-
-    if (h != NULL && h->count == 0 && tr_list_empty(&h->warned)) {
-        TR_CHECK(tr_map_take(&e->holders, number) == h);
-        tr_heap_fini(&h->ends);
-        tr_mem_free(e->mem, h, sizeof *h);
-    }
-}
-
-void tr_handout_unhold(struct tr_engine *e, struct tr_job *job)
-{
-    struct tr_holder *h = tr_map_find(&e->holders, job->holder);
-
-    TR_CHECK(h != NULL);
-    if (job->places[0] != 0) {
-        tr_heap_remove(&h->ends, job);
-    }
-    if (h->rest == &job->link) {
-        h->rest = job->link.next;
-    }
-    tr_list_remove(&job->link);
-    h->count--;
-    drop_empty(e, job->holder);
-    job->holder = 0;
-}
-
-/* The boot time so long after now. */
-static uint64_t boot_after(const struct tr_engine *e, uint64_t wait_us)
-{
-    uint64_t most = TR_WHEEL_NEVER - 1 - e->now.boot_us;
-
-    return e->now.boot_us + (wait_us < most ? wait_us : most);
+    return now_us + (wait_us < most ? wait_us : most);
 }
 
 static void hold(struct tr_engine *e, struct tr_holder *h, struct tr_job *job, uint64_t ttr_us)
 {
     tr_topic_enter(job->topic, job, TR_RESERVED);
-    job->holder = h->number;
-    h->count++;
-    tr_list_append(&h->jobs, &job->link);
-    if (h->rest == &h->jobs) {
-        h->rest = &job->link;
-    }
-    tr_wheel_arm(&e->leases, &job->timer, boot_after(e, ttr_us));
+    tr_holder_add(h, job);
+    tr_wheel_arm(&e->leases, &job->timer, span_after(e, ttr_us));
     tr_listing_entered(e, job);
 }
 
 void tr_handout_restore(struct tr_engine *e, struct tr_job *job)
 {
     uint64_t left = job->lease_end_us > e->clock.t_us ? job->lease_end_us - e->clock.t_us : 0;
-    struct tr_holder *h = holder_get(e, 0);
+    struct tr_holder *h = tr_holder_get(e, 0);
 
     if (h == NULL) {
         tr_change_schedule(e, job); /* no memory: it is handed out again instead */
         return;
     }
     hold(e, h, job, left < job->lease_ttr_us ? left : job->lease_ttr_us);
-}
-
-/* ---- warnings ---- */
-
-static uint64_t warning_of(uint64_t end_us, const struct tr_req *r)
-{
-    return end_us > r->warn_us ? end_us - r->warn_us : 0;
-}
-
-/* Somebody has the job now, or has it for another time. */
-static void lease_begins(struct tr_engine *e, struct tr_job *job)
-{
-    struct tr_holder *h = tr_map_find(&e->holders, job->holder);
-
-    TR_CHECK(h != NULL);
-    if (h->number == 0) {
-        return; /* nobody is warned of these */
-    }
-    if (job->places[0] != 0) {
-        tr_heap_update(&h->ends, (struct tr_heap_item){.second = job->timer.at_us, .what = job});
-    } else if (h->rest != &job->link) { /* it was looked at while its body was read, perhaps */
-        tr_list_remove(&job->link);
-        tr_list_append(&h->jobs, &job->link);
-        h->rest = h->rest == &h->jobs ? &job->link : h->rest;
-    }
-    /* A connection waits once at a time, so this is one step at most. */
-    for (struct tr_list *n = h->warned.next; n != &h->warned; n = n->next) {
-        struct tr_wait *w = TR_CONTAINER_OF(n, struct tr_wait, of_holder);
-        uint64_t at_us = warning_of(job->timer.at_us, w->req);
-
-        if (!w->timer.armed || w->timer.at_us > at_us) {
-            tr_wheel_disarm(&e->waits, &w->timer);
-            tr_wheel_arm(&e->waits, &w->timer, at_us);
-        }
-    }
-}
-
-/* When r is to be warned, as things are, or TR_NEVER. TARRY_EFULL: go on in the next slice. */
-static int next_warning(struct tr_engine *e, const struct tr_req *r, uint64_t *at_us)
-{
-    struct tr_holder *h =
-        r->warn_us != 0 && r->holder != 0 ? tr_map_find(&e->holders, r->holder) : NULL;
-    const struct tr_heap_item *top;
-
-    *at_us = TR_NEVER;
-    if (h == NULL) {
-        return TARRY_OK;
-    }
-    while (h->rest != &h->jobs) {
-        struct tr_job *job = TR_CONTAINER_OF(h->rest, struct tr_job, link);
-        struct tr_heap_item item = {.second = job->timer.at_us, .what = job};
-
-        if (!tr_engine_spend(e)) {
-            return TARRY_EFULL;
-        }
-        if (!job->handing && !job->undoing && !job->topic->purged &&
-            tr_heap_push(&h->ends, item) != TARRY_OK) {
-            break; /* without memory the others give no warning */
-        }
-        h->rest = h->rest->next;
-    }
-    while ((top = tr_heap_top(&h->ends)) != NULL &&
-           ((const struct tr_job *)top->what)->topic->purged) {
-        if (!tr_engine_spend(e)) {
-            return TARRY_EFULL;
-        }
-        tr_heap_remove(&h->ends, top->what);
-    }
-    *at_us = top != NULL ? warning_of(top->second, r) : TR_NEVER;
-    return TARRY_OK;
 }
 
 /* ---- waiting ---- */
@@ -222,6 +87,7 @@ static int remember(struct tr_engine *e, struct tr_req *r)
     w->count = r->topic_count;
     w->until_us = r->wait_us < TR_NEVER - e->now.boot_us ? e->now.boot_us + r->wait_us : TR_NEVER;
     tr_timer_init(&w->timer);
+    tr_timer_init(&w->warn);
     tr_list_init(&w->of_holder);
     for (unsigned i = 0; i < w->count; i++) {
         struct tr_waiter *waiter = &w->waiters[i];
@@ -245,6 +111,7 @@ static void leave_lines(struct tr_engine *e, struct tr_wait *w)
     w->in_line = false;
     e->wait_count--;
     tr_wheel_disarm(&e->waits, &w->timer);
+    tr_wheel_disarm(&e->warns, &w->warn);
     tr_list_remove(&w->of_holder);
     for (unsigned i = 0; i < w->count; i++) {
         if (w->waiters[i].topic != NULL) {
@@ -257,7 +124,7 @@ static void leave_lines(struct tr_engine *e, struct tr_wait *w)
 static void wait_free(struct tr_engine *e, struct tr_wait *w)
 {
     leave_lines(e, w);
-    drop_empty(e, w->holder);
+    tr_holder_drop_empty(e, w->holder);
     tr_list_remove(&w->all);
     tr_mem_free(e->mem, w, sizeof *w + w->count * sizeof w->waiters[0]);
 }
@@ -289,16 +156,14 @@ void tr_handout_cancel_wait(struct tr_engine *e, struct tr_req *r)
     r->own = NULL;
 }
 
-/* In line until its time is over, or until it is to be warned. */
+/* In line until its time is over, by boot time, or until it is to be warned, by that of leases. */
 static void arm_wait(struct tr_engine *e, struct tr_wait *w, uint64_t warn_at)
 {
-    uint64_t at_us = w->until_us < warn_at ? w->until_us : warn_at;
-
-    if (TR_MUTANT(NO_WARNING)) {
-        at_us = w->until_us;
+    if (w->until_us != TR_NEVER && !w->timer.armed) {
+        tr_wheel_arm(&e->waits, &w->timer, w->until_us);
     }
-    if (at_us != TR_NEVER) {
-        tr_wheel_arm(&e->waits, &w->timer, at_us);
+    if (warn_at != TR_NEVER && !TR_MUTANT(NO_WARNING)) {
+        tr_wheel_arm(&e->warns, &w->warn, warn_at);
     }
 }
 
@@ -309,13 +174,13 @@ static int join_lines(struct tr_engine *e, struct tr_req *r, uint64_t warn_at)
     struct tr_holder *h = NULL;
 
     if (r->warn_us != 0 && r->holder != 0) {
-        h = holder_get(e, r->holder);
+        h = tr_holder_get(e, r->holder);
         if (h == NULL) {
             return TARRY_ENOMEM;
         }
     }
     if (remember(e, r) != TARRY_OK) {
-        drop_empty(e, r->holder);
+        tr_holder_drop_empty(e, r->holder);
         return TARRY_ENOMEM;
     }
     w = r->own;
@@ -409,7 +274,7 @@ static uint64_t ttr_of(const struct tr_req *r, const struct tr_job *job)
 static int prepare(struct tr_engine *e, struct tr_req *r, const struct tr_job *job,
                    struct tr_read **read)
 {
-    int err = holder_get(e, r->holder) != NULL ? TARRY_OK : TARRY_ENOMEM;
+    int err = tr_holder_get(e, r->holder) != NULL ? TARRY_OK : TARRY_ENOMEM;
 
     *read = NULL;
     if (err == TARRY_OK && job->body == NULL) {
@@ -419,7 +284,7 @@ static int prepare(struct tr_engine *e, struct tr_req *r, const struct tr_job *j
         }
     }
     if (err != TARRY_OK) {
-        drop_empty(e, r->holder);
+        tr_holder_drop_empty(e, r->holder);
     }
     return err;
 }
@@ -433,10 +298,10 @@ static enum tr_verdict give(struct tr_engine *e, struct tr_req *r, struct tr_job
 
     counters.reserves++;
     tr_change_unschedule(e, job);
-    hold(e, holder_get(e, r->holder), job, ttr_us);
+    hold(e, tr_holder_get(e, r->holder), job, ttr_us);
     log_attempt(e, job, new_lease(e, job), r->holder == 0 ? ttr_us : 0, counters);
     if (read == NULL) {
-        lease_begins(e, job);
+        tr_holder_lease_begins(e, job);
         return handed(e, r, job, job->body);
     }
     tr_read_send(e, read, job, r);
@@ -596,10 +461,10 @@ static enum tr_verdict find_nothing(struct tr_engine *e, struct tr_req *r)
 {
     uint64_t warn_at;
 
-    if (next_warning(e, r, &warn_at) != TARRY_OK) {
+    if (tr_holder_next_warning(e, r, &warn_at) != TARRY_OK) {
         return stall(e, r);
     }
-    if (warn_at <= e->now.boot_us) {
+    if (warn_at <= tr_clock_span(&e->clock)) {
         return finish(e, r, TARRY_ESOON);
     }
     if (r->wait_us == 0 || wait_over(e, r)) {
@@ -742,7 +607,7 @@ void tr_handout_undo(struct tr_engine *e, uint64_t id, uint64_t lease)
         job->handing = false; /* cannot be logged now: the lease ends at once, uncounted */
         job->undoing = true;
         tr_wheel_disarm(&e->leases, &job->timer);
-        tr_wheel_arm(&e->leases, &job->timer, e->now.boot_us);
+        tr_wheel_arm(&e->leases, &job->timer, tr_clock_span(&e->clock));
     }
 }
 
@@ -752,7 +617,8 @@ static void end_wait(struct tr_engine *e, struct tr_wait *w)
     struct tr_req *r = w->req;
     uint64_t warn_at;
 
-    if (!wait_over(e, r) && next_warning(e, r, &warn_at) == TARRY_OK && warn_at > e->now.boot_us) {
+    if (!wait_over(e, r) && tr_holder_next_warning(e, r, &warn_at) == TARRY_OK &&
+        warn_at > tr_clock_span(&e->clock)) {
         arm_wait(e, w, warn_at); /* that lease was renewed or is gone */
         return;
     }
@@ -764,18 +630,19 @@ static void end_wait(struct tr_engine *e, struct tr_wait *w)
 
 void tr_handout_expire(struct tr_engine *e)
 {
+    uint64_t span_us = tr_clock_span(&e->clock);
     struct tr_timer *timer;
 
-    while ((timer = tr_wheel_pop(&e->leases, e->now.boot_us, &e->work)) != NULL) {
+    while ((timer = tr_wheel_pop(&e->leases, span_us, &e->work)) != NULL) {
         struct tr_job *job = TR_CONTAINER_OF(timer, struct tr_job, timer);
         struct tr_counters counters = job->counters;
 
         if (job->handing) { /* nobody has it yet: the disk is slow, not the consumer */
-            tr_wheel_arm(&e->leases, timer, boot_after(e, tr_topic_ttr(job->topic, job->ttr_us)));
+            tr_wheel_arm(&e->leases, timer, span_after(e, tr_topic_ttr(job->topic, job->ttr_us)));
             continue;
         }
         if (job->topic->purged) { /* as long as it is not killed */
-            tr_wheel_arm(&e->leases, timer, boot_after(e, tr_topic_ttr(job->topic, job->ttr_us)));
+            tr_wheel_arm(&e->leases, timer, span_after(e, tr_topic_ttr(job->topic, job->ttr_us)));
             continue;
         }
         if (job->undoing) {
@@ -786,7 +653,7 @@ void tr_handout_expire(struct tr_engine *e)
         bool timed_out = !job->undoing;
 
         if (take_back(e, job, counters, false) != TARRY_OK) {
-            tr_wheel_arm(&e->leases, timer, e->now.boot_us);
+            tr_wheel_arm(&e->leases, timer, span_us);
             e->blocked = true;
             e->leases_blocked = true;
             break;
@@ -794,8 +661,11 @@ void tr_handout_expire(struct tr_engine *e)
         e->state.topics.totals.timeouts += timed_out;
     }
     /* Before the waits: whose time is up at the same moment still gets what a pause held back. */
-    while ((timer = tr_wheel_pop(&e->pauses, e->now.boot_us, &e->work)) != NULL) {
+    while ((timer = tr_wheel_pop(&e->pauses, span_us, &e->work)) != NULL) {
         tr_handout_mark(e, TR_CONTAINER_OF(timer, struct tr_topic, pause));
+    }
+    while ((timer = tr_wheel_pop(&e->warns, span_us, &e->work)) != NULL) {
+        end_wait(e, TR_CONTAINER_OF(timer, struct tr_wait, warn));
     }
     while ((timer = tr_wheel_pop(&e->waits, e->now.boot_us, &e->work)) != NULL) {
         end_wait(e, TR_CONTAINER_OF(timer, struct tr_wait, timer));
@@ -831,8 +701,8 @@ static enum tr_verdict touch(struct tr_engine *e, struct tr_req *r, struct tr_jo
         return err == TARRY_EFULL ? TR_STALL : tr_engine_finish(e, r, err);
     }
     tr_wheel_disarm(&e->leases, &job->timer);
-    tr_wheel_arm(&e->leases, &job->timer, boot_after(e, ttr_us));
-    lease_begins(e, job);
+    tr_wheel_arm(&e->leases, &job->timer, span_after(e, ttr_us));
+    tr_holder_lease_begins(e, job);
     if (job->lease_end_us != 0) {
         log_attempt(e, job, job->lease, ttr_us, job->counters);
     }
@@ -905,7 +775,7 @@ static enum tr_verdict pause_topic(struct tr_engine *e, struct tr_req *r)
     if (r->wait_us == 0) {
         tr_handout_mark(e, t);
     } else {
-        tr_wheel_arm(&e->pauses, &t->pause, boot_after(e, r->wait_us));
+        tr_wheel_arm(&e->pauses, &t->pause, span_after(e, r->wait_us));
     }
     return tr_engine_finish(e, r, TARRY_OK);
 }
@@ -958,8 +828,8 @@ void tr_handout_body(struct tr_engine *e, struct tr_read *read, struct tr_job *s
     } else { /* the lease counts from now */
         job->handing = false;
         tr_wheel_disarm(&e->leases, &job->timer);
-        tr_wheel_arm(&e->leases, &job->timer, boot_after(e, ttr_of(r, job)));
-        lease_begins(e, job);
+        tr_wheel_arm(&e->leases, &job->timer, span_after(e, ttr_of(r, job)));
+        tr_holder_lease_begins(e, job);
         if (job->lease_end_us != 0 && tr_log_reserve(&e->log, TR_RECORD_HEAD_MAX, 1) == TARRY_OK) {
             log_attempt(e, job, job->lease, ttr_of(r, job), job->counters);
         }

@@ -6,7 +6,8 @@
  *
  *     engine.c    requests, turns, completions: who is called when
  *     change.c    requests that change jobs: record, log, state, schedule
- *     handout.c   reserve, waiters, leases
+ *     handout.c   reserve, waiters, leases; holder.c who holds what
+ *     advance.c   the test clock moves
  *     lookup.c    jobs that are named by key
  *     view.c      requests that only look; forecast.c how many jobs are due when
  *     read.c      bodies that are not in memory
@@ -73,10 +74,11 @@ struct tr_wait {
     struct tr_list all; /* of engine->waiting */
     struct tr_req *req;
     struct tr_list of_holder; /* of holder->warned, in line and if it is to be warned */
-    struct tr_timer timer; /* in line: armed for until_us, or for its warning if that is earlier */
-    uint64_t until_us;     /* its time-out, boot time, or TR_NEVER */
-    uint64_t holder;       /* to be warned of its leases, or 0 */
-    bool in_line;          /* it waits for a job, not for a body or its next slice */
+    struct tr_timer timer;    /* in line: armed for until_us, */
+    struct tr_timer warn;     /* and for its warning, by the clock of leases */
+    uint64_t until_us;        /* its time-out, boot time, or TR_NEVER */
+    uint64_t holder;          /* to be warned of its leases, or 0 */
+    bool in_line;             /* it waits for a job, not for a body or its next slice */
     unsigned count;
     struct tr_waiter waiters[];
 };
@@ -494,6 +496,14 @@ struct tr_count {
     uint64_t until_us;       /* boot: the last count will do */
 };
 
+/* The test clock is on its way; see advance.c. */
+struct tr_advance {
+    bool on;
+    struct tr_req *req; /* NULL: its maker has left */
+    uint64_t to_us;     /* where to, */
+    uint64_t batch;     /* which this one says */
+};
+
 struct tr_engine {
     struct tr_engine_config config;
     struct tr_mem *mem;
@@ -517,13 +527,15 @@ struct tr_engine {
     struct tr_bulk bulk;
     struct tr_deaths deaths;
     struct tr_clock clock;
+    struct tr_advance advance;
     struct tr_now now;
 
     struct tr_wheel due;    /* delayed jobs, by T, */
     struct tr_wheel crowd;  /* and those of topics that have very many */
-    struct tr_wheel leases; /* reserved jobs, by boot time */
-    struct tr_wheel waits;  /* waiting reserves, by boot time */
-    struct tr_wheel pauses; /* paused topics, by boot time */
+    struct tr_wheel leases; /* reserved jobs, by the clock of spans (tr_clock_span) */
+    struct tr_wheel waits;  /* waiting reserves, by boot time, */
+    struct tr_wheel warns;  /* and when they are warned of a lease, by that of spans */
+    struct tr_wheel pauses; /* paused topics, by that of spans */
     struct tr_wheel edges;  /* parked topics, by T */
     struct tr_map holders;
     struct tr_list dirty;   /* topics in which a waiter may get something */
@@ -632,6 +644,24 @@ void tr_handout_restore(struct tr_engine *e, struct tr_job *job); /* a lease fou
 bool tr_handout_ok(const struct tr_engine *e);
 void tr_handout_body(struct tr_engine *e, struct tr_read *read, struct tr_job *same, int status);
 
+/* holder.c */
+struct tr_holder *tr_holder_get(struct tr_engine *e, uint64_t number); /* NULL: no memory */
+void tr_holder_drop_empty(struct tr_engine *e, uint64_t number);       /* if it is */
+void tr_holder_add(struct tr_holder *h, struct tr_job *job);
+/* Somebody has the job now, or has it for another time. */
+void tr_holder_lease_begins(struct tr_engine *e, struct tr_job *job);
+/* When r is to be warned, as things are, or TR_NEVER. TARRY_EFULL: go on in the next slice. */
+TR_MUST_USE int tr_holder_next_warning(struct tr_engine *e, const struct tr_req *r,
+                                       uint64_t *at_us);
+
+/* advance.c */
+enum tr_verdict tr_advance_execute(struct tr_engine *e, struct tr_req *r);
+void tr_advance_step(struct tr_engine *e);
+bool tr_advance_goes_on(const struct tr_engine *e); /* it wants a turn */
+void tr_advance_abandon(struct tr_engine *e, const struct tr_req *r);
+void tr_advance_fail(struct tr_engine *e);
+TR_MUST_USE int tr_advance_open(struct tr_engine *e); /* a new store: where the clock stands */
+
 /* view.c */
 enum tr_verdict tr_view_execute(struct tr_engine *e, struct tr_req *r);
 enum tr_verdict tr_view_topic(struct tr_engine *e, struct tr_req *r); /* STAT_TOPIC */
@@ -670,7 +700,10 @@ void tr_read_free_all(struct tr_engine *e);
 void tr_load_open(struct tr_engine *e);  /* before the replay */
 void tr_load_begin(struct tr_engine *e); /* after it */
 void tr_load_step(struct tr_engine *e);
-uint64_t tr_load_next(const struct tr_engine *e); /* boot: when it wants a turn */
+uint64_t tr_load_next(const struct tr_engine *e);  /* boot: when it wants a turn */
+uint64_t tr_load_event(const struct tr_engine *e); /* T: when it wants to look for far jobs */
+/* All that is due before that is here, unless it cannot be read or its topic is parked. */
+bool tr_load_settled(const struct tr_engine *e);
 /* The job with this id, brought back if need be. TARRY_EFULL: it is on its way, ask again; else it
  * is in *job, or TARRY_ENOTFOUND, TARRY_EDAMAGED (it cannot be read), TARRY_ENOMEM, TARRY_ENOSPC.
  */

@@ -667,6 +667,25 @@ void tr_load_step(struct tr_engine *e)
     }
 }
 
+uint64_t tr_load_event(const struct tr_engine *e)
+{
+    uint64_t half = e->config.near_us / 2;
+
+    if (far_jobs(e) == 0 || e->load.next_us == TR_NEVER) {
+        return TR_NEVER;
+    }
+    return e->load.next_us > half ? e->load.next_us - half + 1 : 0;
+}
+
+bool tr_load_settled(const struct tr_engine *e)
+{
+    const struct tr_load *l = &e->load;
+    bool hungry = !tr_list_empty(&e->state.topics.hungry) && e->refill.retry_at <= e->now.boot_us;
+
+    return !l->sweeping && l->reads == 0 && l->retry_at == TR_NEVER && !wants_sweep(e) &&
+           !tr_park_busy(e) && e->refill.topic == 0 && !hungry;
+}
+
 uint64_t tr_load_next(const struct tr_engine *e)
 {
     const struct tr_load *l = &e->load;
@@ -688,10 +707,8 @@ uint64_t tr_load_next(const struct tr_engine *e)
         (l->pull_topic != 0 && l->retry_at == TR_NEVER)) {
         return min(at, e->now.boot_us);
     }
-    if (far_jobs(e) != 0 && l->next_us != TR_NEVER && l->retry_at == TR_NEVER) {
-        uint64_t half = e->config.near_us / 2;
-
-        at = min(at, tr_clock_boot_at(&e->clock, l->next_us > half ? l->next_us - half + 1 : 0));
+    if (l->retry_at == TR_NEVER) {
+        at = min(at, tr_clock_boot_at(&e->clock, tr_load_event(e)));
     }
     return at;
 }

@@ -22,7 +22,7 @@ enum {
 enum tr_manifest_flag {
     TR_MAN_CLEAN = 1,      /* closed in order: the log ends with log_batch */
     TR_MAN_WEAK = 2,       /* answers were given before the disk had them */
-    TR_MAN_TEST_CLOCK = 4, /* reserved */
+    TR_MAN_TEST_CLOCK = 4, /* made with a test clock: state.clock_us says where it stands */
 };
 
 struct tr_manifest_slot {

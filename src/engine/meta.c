@@ -228,7 +228,8 @@ static int man_file(const struct tr_meta *m)
 
 static uint32_t flags_now(const struct tr_engine *e)
 {
-    return e->config.sync != TR_SYNC_ALWAYS ? TR_MAN_WEAK : 0;
+    return (e->config.sync != TR_SYNC_ALWAYS ? TR_MAN_WEAK : 0) |
+           (e->clock.test ? TR_MAN_TEST_CLOCK : 0);
 }
 
 static void send(struct tr_engine *e, struct tr_io io)

@@ -272,20 +272,31 @@ static int check_generation(struct tr_engine *e, const struct tr_replay *p)
 
 static void note_clock(struct tr_engine *e, const struct tr_replay *p)
 {
-    if (p->clock_us > e->clock.t_us + TR_CLOCK_SLACK_US) {
+    if (!e->clock.test && p->clock_us > e->clock.t_us + TR_CLOCK_SLACK_US) {
         tr_engine_note(e, TR_NOTE_WARNING,
                        "The clock is %.3f s behind the newest entry of the log: jobs will be late.",
                        (double)(p->clock_us - e->clock.t_us) / 1e6);
     }
 }
 
+/* A test clock stands where it may have been seen; before the replay perhaps not as far. */
+static void set_clock(struct tr_engine *e, uint64_t t_us)
+{
+    if (e->clock.test) {
+        tr_clock_stand(&e->clock, t_us);
+        e->load.horizon_us = t_us + e->config.near_us;
+    }
+}
+
 static int replay(struct tr_engine *e, struct tr_replay *p)
 {
+    uint64_t start_us = e->clock.t_us;
     uint8_t *bytes = NULL;
     int err = check_generation(e, p);
 
     if (err == TARRY_OK) {
         err = read_checkpoint(e, p, &bytes);
+        set_clock(e, e->state.clock_us);
     }
     if (err == TARRY_OK) {
         err = tr_regroup_open(e);
@@ -300,6 +311,7 @@ static int replay(struct tr_engine *e, struct tr_replay *p)
         return err;
     }
     note_clock(e, p);
+    set_clock(e, e->state.clock_us != 0 ? e->state.clock_us : start_us);
     e->log.open.no = p->next_batch;
     e->log.durable = p->next_batch - 1;
     e->log.synced = p->next_batch - 1;
@@ -533,6 +545,22 @@ static int fit_config(struct tr_engine *e, uint64_t slot_bytes)
     return TARRY_OK;
 }
 
+/* What was made by one clock makes no sense by the other. */
+static int check_clock(const struct tr_engine *e)
+{
+    bool test = (e->meta.now.flags & TR_MAN_TEST_CLOCK) != 0;
+
+    if (test == e->config.test_clock) {
+        return TARRY_OK;
+    }
+    tr_engine_note(e, TR_NOTE_FATAL,
+                   test ? "The store was made with the test clock: it opens only with --test-clock "
+                          "(clock.test = on)."
+                        : "The store was made without the test clock: it opens only without "
+                          "--test-clock (clock.test = off). Take another data directory.");
+    return TARRY_EINVAL;
+}
+
 static int open_store(struct tr_engine *e, uint8_t *present)
 {
     struct tr_replay p = {.e = e};
@@ -547,6 +575,9 @@ static int open_store(struct tr_engine *e, uint8_t *present)
         err = read_manifest(e);
     }
     fresh = err == TARRY_ENOTFOUND;
+    if (err == TARRY_OK) {
+        err = check_clock(e);
+    }
     if (err != TARRY_OK && !fresh) {
         return err;
     }
@@ -587,6 +618,10 @@ static void init(struct tr_engine *e, struct tr_disk d, uint64_t seed, struct tr
     e->rng.state = seed;
     e->now = now;
     tr_clock_init(&e->clock, now);
+    if (e->config.test_clock) {
+        tr_clock_stand(&e->clock,
+                       e->config.clock_start_us != 0 ? e->config.clock_start_us : now.wall_us);
+    }
     tr_state_init(&e->state, e->mem);
     e->state.cells.count_max = e->config.cells_max;
     e->state.cells.hour_us = e->config.hour_us;
@@ -599,6 +634,7 @@ static void init(struct tr_engine *e, struct tr_disk d, uint64_t seed, struct tr
     tr_wheel_init(&e->edges, now.wall_us);
     tr_wheel_init(&e->leases, now.boot_us);
     tr_wheel_init(&e->waits, now.boot_us);
+    tr_wheel_init(&e->warns, now.boot_us);
     tr_wheel_init(&e->pauses, now.boot_us);
     tr_map_init(&e->holders, e->mem);
     tr_list_init(&e->dirty);
@@ -682,6 +718,9 @@ int tr_engine_open(struct tr_engine **out, const struct tr_engine_config *c, str
     if (err == TARRY_OK) {
         err = prepare(e);
         tr_load_begin(e);
+    }
+    if (err == TARRY_OK) {
+        err = tr_advance_open(e);
     }
     if (err != TARRY_OK) {
         close_files(e);

@@ -10,6 +10,7 @@
  *     TOPIC    a number gets its name
  *     POLICY   all of a topic's policy, as bytes; nothing given: it has none any more
  *     PURGE    a number loses its name and policy: all that it has is dead, and is killed by and by
+ *     CLOCK    the test clock is on its way there
  *
  * Replay. A checkpoint gives L, topics and the changes of altered jobs; the log gives the jobs
  * themselves. A slot whose live records were written again (RELOG) is freed, so a job that L knows
@@ -759,6 +760,12 @@ int tr_state_apply(struct tr_state *s, const struct tr_record *rec, uint64_t bat
         return apply_policy(s, rec);
     case TR_REC_PURGE:
         return apply_purge(s, rec);
+    case TR_REC_CLOCK:
+        if (rec->number < s->clock_us) {
+            return TARRY_EDAMAGED;
+        }
+        s->clock_us = rec->number;
+        return TARRY_OK;
     default:
         return rec->type >= TR_REC_SKIPPABLE ? TARRY_OK : TARRY_EVERSION;
     }

@@ -48,6 +48,7 @@ struct tr_state {
     unsigned drop_count;
     struct tr_keys keys;
     uint64_t next_rid;
+    uint64_t clock_us;    /* the test clock may have come so far; 0: there is none */
     uint64_t freed_bytes; /* of records that were killed or moved since the start */
     bool replaying;       /* L came from a checkpoint: some jobs have not been met yet */
     bool recount;         /* replay of an older store: topics count those that have been met */

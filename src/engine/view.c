@@ -31,6 +31,8 @@ void tr_view_extra(struct tr_job_view *v, const struct tr_extra *x)
 
 void tr_view_fill(const struct tr_engine *e, const struct tr_job *job, struct tr_job_view *v)
 {
+    uint64_t span_us = tr_clock_span(&e->clock);
+
     *v = (struct tr_job_view){
         .id = job->id,
         .topic = job->topic->handle,
@@ -40,6 +42,7 @@ void tr_view_fill(const struct tr_engine *e, const struct tr_job *job, struct tr
         .priority = job->priority,
         .due_us = job->due_us,
         .created_us = job->created_us,
+        .age_us = e->clock.t_us > job->created_us ? e->clock.t_us - job->created_us : 0,
         .delay_us = job->delay_us,
         .ttr_us = tr_topic_ttr(job->topic, job->ttr_us),
         .reserves = job->counters.reserves,
@@ -58,8 +61,8 @@ void tr_view_fill(const struct tr_engine *e, const struct tr_job *job, struct tr
     }
     if (job->state == TR_RESERVED) {
         v->lease = job->lease;
-        if (job->timer.armed && job->timer.at_us > e->now.boot_us) {
-            v->left_us = job->timer.at_us - e->now.boot_us;
+        if (job->timer.armed && job->timer.at_us > span_us) {
+            v->left_us = job->timer.at_us - span_us;
         }
     }
     if ((job->state == TR_READY || job->state == TR_RESERVED) && job->ready_us > job->due_us) {
@@ -173,8 +176,8 @@ enum tr_verdict tr_view_topic(struct tr_engine *e, struct tr_req *r)
                                          .listed = t->listed,
                                          .policy = tr_topic_policy(t)};
     memcpy(r->out.stat.holds, t->holds, sizeof t->holds);
-    if (t->pause.armed && t->pause.at_us > e->now.boot_us) {
-        r->out.stat.pause_left_us = t->pause.at_us - e->now.boot_us;
+    if (t->pause.armed && t->pause.at_us > tr_clock_span(&e->clock)) {
+        r->out.stat.pause_left_us = t->pause.at_us - tr_clock_span(&e->clock);
     }
     return tr_engine_finish(e, r, TARRY_OK);
 }
@@ -197,7 +200,8 @@ static enum tr_verdict stat_all(struct tr_engine *e, struct tr_req *r)
                                          .deleted = all->deleted,
                                          .timeouts = all->timeouts,
                                          .waiting = e->wait_count,
-                                         .pauses = all->pauses};
+                                         .pauses = all->pauses,
+                                         .now_us = e->clock.t_us};
     memcpy(r->out.stat.holds, all->holds, sizeof all->holds);
     r->out.number = e->state.topics.listed;
     return tr_engine_finish(e, r, TARRY_OK);
@@ -273,7 +277,6 @@ enum tr_verdict tr_view_execute(struct tr_engine *e, struct tr_req *r)
     case TR_OP_NEXT_TOPIC:
         return answer_topic(e, r, tr_topics_after(ts, r->topic));
     case TR_OP_HISTORY:
-    case TR_OP_ADVANCE:
     case TR_OP_BACKUP:
         return tr_engine_finish(e, r, TARRY_EUNSUPPORTED);
     default:

@@ -56,9 +56,11 @@ enum tr_op {
     TR_OP_LIST,       /* topic, filter, cursor, count: a page of so many at most -> jobs, cursor */
     TR_OP_POLICY,     /* topic, policy, fields: those are as in *policy from now on -> stat */
     TR_OP_HISTORY,    /* id -> events; TARRY_ENOTFOUND: nothing is known of it */
-    TR_OP_ADVANCE,    /* at_us: the test clock goes there, all that happens on the way is done
-                         -> number: where it stands; TARRY_EINVAL: there is no test clock */
-    TR_OP_BACKUP,     /* name: a folder beside the data, made by this -> number: bytes copied */
+    TR_OP_ADVANCE, /* at_us, or delay_us from where it stands: the test clock goes there, all that
+                      happens on the way is done -> number: where it stands; TARRY_EUNSUPPORTED:
+                      there is no test clock; TARRY_ESTATE: that is past. If its maker leaves it
+                      goes on */
+    TR_OP_BACKUP,  /* name: a folder beside the data, made by this -> number: bytes copied */
     TR_OP_COUNT
 };
 
@@ -131,6 +133,7 @@ struct tr_job_view {
     uint32_t priority;
     uint64_t due_us;
     uint64_t created_us;
+    uint64_t age_us;   /* since then; 0 if it was not read */
     uint64_t delay_us; /* as last given */
     uint64_t ttr_us;
     uint64_t left_us; /* until due, or until the lease ends; else 0 */
@@ -205,6 +208,7 @@ struct tr_topic_stat {
     uint64_t pauses;
     uint64_t pause_us;        /* as given */
     uint64_t pause_left_us;   /* 0: not paused */
+    uint64_t now_us;          /* what time it is, by the test clock if there is one; STAT only */
     uint64_t next_due_us;     /* of the first delayed job; 0: there is none. STAT_TOPIC only, as all
                                  below */
     uint64_t oldest_ready_us; /* since when the oldest ready job is; 0: there is none */

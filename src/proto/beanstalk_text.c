@@ -37,7 +37,7 @@ void tr_bs_text_stats_job(struct tr_bs_session *s)
                                          [TR_RESERVED] = "reserved",
                                          [TR_DEAD] = "buried"};
     const struct tr_job_view *job = &s->req.out.job;
-    uint64_t age_us = s->now.wall_us > job->created_us ? s->now.wall_us - job->created_us : 0;
+    uint64_t age_us = job->age_us;
     char text[TEXT_MAX];
 
     s->cost += ROW_COST;

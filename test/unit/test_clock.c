@@ -133,9 +133,31 @@ static void test_clock_is_never_ahead(void **state)
     }
 }
 
+/* A test clock knows nothing of the others; spans run on it. */
+static void test_clock_test_stands(void **state)
+{
+    struct tr_clock c;
+
+    (void)state;
+    tr_clock_init(&c, at(10 * HOUR, 5));
+    assert_true(tr_clock_span(&c) == 5);
+    assert_true(tr_clock_span_boot(&c, 77) == 77);
+    tr_clock_stand(&c, HOUR);
+    assert_int_equal(tr_clock_update(&c, at(30 * HOUR, 20 * HOUR)), TR_CLOCK_RUNS);
+    assert_true(c.t_us == HOUR);
+    assert_true(tr_clock_span(&c) == HOUR);
+    assert_true(tr_clock_boot_at(&c, HOUR) == 20 * HOUR);
+    assert_true(tr_clock_boot_at(&c, HOUR + 1) == UINT64_MAX);
+    assert_true(tr_clock_span_boot(&c, HOUR) == 20 * HOUR);
+    assert_true(tr_clock_span_boot(&c, HOUR + 1) == UINT64_MAX);
+    tr_clock_move(&c, 2 * HOUR);
+    assert_true(tr_clock_span(&c) == 2 * HOUR);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_clock_test_stands),
         cmocka_unit_test(test_clock_follows_small_steps),
         cmocka_unit_test(test_clock_follows_suspend),
         cmocka_unit_test(test_clock_doubts_a_jump_for_a_second),
