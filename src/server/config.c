@@ -286,6 +286,9 @@ static void warn_open(const struct tr_address *a, const char *text, struct tr_lo
 
 void tr_config_warn(const struct tr_config *c, struct tr_logger *log)
 {
+    if (c->settings[TR_KEY_CLOCK_START].from != TR_FROM_DEFAULT && !c->test_clock) {
+        tr_logger_say(log, TR_LEVEL_WARNING, "clock.start means nothing without clock.test");
+    }
     if (c->drop_in && c->data_path != NULL && tr_config_has_binlog(c->data_path)) {
         tr_logger_say(log, TR_LEVEL_WARNING,
                       "%s holds a binlog of beanstalkd, which tarry does not read: the jobs in it "

@@ -45,6 +45,7 @@ enum tr_key {
     TR_KEY_LISTEN_INSECURE,
     TR_KEY_ENGINE_KIND,
     TR_KEY_CLOCK_TEST,
+    TR_KEY_CLOCK_START,
     TR_KEY_HTTP_HOSTS,
     TR_KEY_HTTP_CLASSIC,
     TR_KEY_LIMITS_BODY,
@@ -82,6 +83,8 @@ struct tr_config {
     struct tr_address beanstalk_addr; /* listen_beanstalk, taken apart */
     struct tr_address http_addr;
     bool insecure;
+    bool test_clock;
+    uint64_t clock_start_us;  /* of a new store with a test clock; 0: the wall clock */
     const char *http_hosts;   /* names of this server, with commas between them */
     bool http_classic;        /* the routes of the queues of old answer */
     uint32_t body_max;        /* of the beanstalk port; at most TR_CONFIG_BODY_MAX */

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "engine/record.h"
 #include "rules/duration.h"
+#include "rules/moment.h"
 #include "server/config_inner.h"
 
 #include <assert.h>
@@ -98,8 +99,25 @@ static int apply_read_only(struct tr_config *c, const char *value, const char **
 
 static int apply_test_clock(struct tr_config *c, const char *value, const char **why)
 {
-    (void)c;
-    return apply_absent(value, why, "is not possible yet: this version has no test clock");
+    (void)why;
+    return read_switch(value, &c->test_clock);
+}
+
+static int apply_clock_start(struct tr_config *c, const char *value, const char **why)
+{
+    int64_t us = 0;
+
+    if (strcmp(value, "now") != 0) {
+        if (tr_moment_read(value, strlen(value), &us, why) != TARRY_OK) {
+            return TARRY_EINVAL;
+        }
+        if (us <= 0) {
+            *why = "is before 1970";
+            return TARRY_EINVAL;
+        }
+    }
+    c->clock_start_us = (uint64_t)us;
+    return TARRY_OK;
 }
 
 static int apply_beanstalk(struct tr_config *c, const char *value, const char **why)
@@ -271,6 +289,9 @@ const struct tr_key_row tr_key_rows[TR_KEY_COUNT] = {
                             .allowed = "local", .apply = apply_engine},
     [TR_KEY_CLOCK_TEST] = {NAME("clock", "test"), .flag = "--test-clock", .is_switch = true,
                            .fallback = "off", .allowed = "on or off", .apply = apply_test_clock},
+    [TR_KEY_CLOCK_START] = {NAME("clock", "start"), .fallback = "now",
+                            .allowed = "now, or a moment as in 2027-01-01T00:00:00Z",
+                            .apply = apply_clock_start},
     [TR_KEY_HTTP_HOSTS] = {NAME("http", "hosts"), .fallback = "localhost",
                            .allowed = "names with commas between them", .apply = apply_path},
     [TR_KEY_HTTP_CLASSIC] = {NAME("http", "classic"), .live = true, .fallback = "off",

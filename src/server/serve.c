@@ -31,6 +31,7 @@
 #include "os/loop_linux.h"
 #include "os/process_linux.h"
 #include "os/random_linux.h"
+#include "rules/moment.h"
 #include "server/conn.h"
 #include "server/tell.h"
 #include "server/trouble.h"
@@ -392,6 +393,8 @@ static int open_engine(struct server *s)
     c.sync_us = s->config->sync_us;
     c.far_max = s->config->far_max;
     c.near_max = s->config->near_max;
+    c.test_clock = s->config->test_clock;
+    c.clock_start_us = s->config->clock_start_us;
     c.body_max = TR_CONFIG_BODY_MAX; /* each port has its own limit, which may change */
     c.ctx = s;
     c.notice = notice;
@@ -495,10 +498,23 @@ static enum tr_exit close_engine(struct server *s)
     return TR_EXIT_FINE;
 }
 
+static void tell_clock(const struct server *s)
+{
+    struct tr_engine_stat stat;
+    char text[TR_MOMENT_TEXT];
+
+    tr_engine_stat(s->engine, &stat);
+    tr_moment_print(text, (int64_t)stat.clock_us);
+    printf("test clock: it is %s until somebody advances it\n", text);
+}
+
 static void tell_ready(const struct server *s)
 {
     uint64_t took_us = tr_clock_linux_now().boot_us - s->start_us;
 
+    if (s->config->test_clock) {
+        tell_clock(s);
+    }
     for (unsigned i = 0; i < TR_PORTS; i++) {
         const struct tr_door *door = &s->conns.doors[i];
 

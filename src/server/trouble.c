@@ -31,6 +31,9 @@ static const struct trouble store_troubles[] = {
     {TARRY_EDAMAGED, TR_EXIT_DAMAGED, "the store is damaged and was not opened",
      "Keep it as it is and put back a copy from before, or begin an empty store in another "
      "directory with --data."},
+    {TARRY_EINVAL, TR_EXIT_USAGE, "the store was made for another clock",
+     "Start with --test-clock if it was made so, else without; or name another directory with "
+     "--data."},
     {TARRY_EVERSION, TR_EXIT_DAMAGED,
      "the store was written by a newer tarry than this one (" TARRY_VERSION ")",
      "Use that newer tarry, or name another directory with --data."},
