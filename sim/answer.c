@@ -294,8 +294,8 @@ static bool named_in_the_making(const struct sim_oracle *o, const struct sim_ask
     return false;
 }
 
-static bool may_be_in_the_making(const struct sim_oracle *o, const struct sim_ask *but,
-                                 const struct sim_job *j)
+bool sim_answer_in_the_making(const struct sim_oracle *o, const struct sim_ask *but,
+                              const struct sim_job *j)
 {
     return named_in_the_making(o, but, j) || in_the_making(o, but, j->topic) > 0;
 }
@@ -693,8 +693,8 @@ static void answer_peek(struct sim_oracle *o, struct sim_ask *a)
 }
 
 /* It took several calls, but the job was there all the time. */
-static bool is_steady(const struct sim_oracle *o, const struct sim_ask *a, const struct sim_job *j,
-                      bool dead)
+bool sim_answer_is_steady(const struct sim_oracle *o, const struct sim_ask *a,
+                          const struct sim_job *j, bool dead)
 {
     const struct sim_topic *t = &o->model.topics[a->topic];
 
@@ -717,7 +717,8 @@ static void check_first_other(struct sim_oracle *o, const struct sim_ask *a,
         if (j == than || j->topic != a->topic || !there || j->damaged || (j->hidden && !dead)) {
             continue;
         }
-        if (!(at_once(o, a) || is_steady(o, a, j, dead)) || may_be_in_the_making(o, a, j)) {
+        if (!(at_once(o, a) || sim_answer_is_steady(o, a, j, dead)) ||
+            sim_answer_in_the_making(o, a, j)) {
             continue;
         }
         before =
@@ -757,74 +758,6 @@ static void answer_peek_first(struct sim_oracle *o, struct sim_ask *a)
     } else {
         sim_answer_seen(o, a, o->model.topics[a->topic].gate);
     }
-}
-
-/* Counts of the answer against what the model knows for certain, and what it holds possible. */
-static void check_counts(struct sim_oracle *o, struct sim_ask *a, int topic)
-{
-    const struct tr_topic_stat *s = &a->req.out.stat;
-    uint64_t all = 0;
-    uint64_t dead = 0;
-    uint64_t ready = 0;
-    uint64_t delayed = 0;
-    uint64_t reserved = 0;
-    uint64_t limbo = 0;
-
-    for (size_t i = 0; i < o->model.job_count; i++) {
-        const struct sim_job *j = &o->model.jobs[i];
-
-        if (j->where == SIM_GONE || (topic >= 0 && j->topic != (unsigned)topic)) {
-            continue;
-        }
-        all++;
-        if (may_be_in_the_making(o, a, j) || (j->damaged && j->where != SIM_DEAD)) {
-            limbo++; /* or put aside, since it cannot be read */
-            continue;
-        }
-        if (sim_check_parked(o, j)) {
-            continue; /* ready or delayed: that is not exact */
-        }
-        dead += j->where == SIM_DEAD;
-        ready += sim_job_is_ready(j);
-        delayed += sim_job_is_delayed(&o->model, j);
-        reserved += sim_job_is_reserved(&o->model, j);
-    }
-    if (s->delayed + s->ready + s->reserved + s->dead != all || s->dead < dead ||
-        s->ready < ready || s->delayed < delayed || s->reserved < reserved ||
-        (!o->reading && s->dead > dead + limbo)) {
-        FAIL("I16",
-             "%s says %" PRIu64 " delayed, %" PRIu64 " ready, %" PRIu64 " reserved, %" PRIu64
-             " dead; the model has at least %" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64
-             " of %" PRIu64,
-             sim_op_name(a->req.op), s->delayed, s->ready, s->reserved, s->dead, delayed, ready,
-             reserved, dead, all);
-    }
-}
-
-static void answer_stat_topic(struct sim_oracle *o, struct sim_ask *a)
-{
-    const struct sim_topic *t = &o->model.topics[a->topic];
-    const struct tr_topic_stat *s = &a->req.out.stat;
-
-    check_counts(o, a, (int)a->topic);
-    sim_answer_seen(o, a, t->gate);
-    sim_answer_policy_told(o, a);
-    for (unsigned k = 0; k < TR_HOLD_COUNT; k++) {
-        if (s->holds[k] != t->holds[k]) {
-            FAIL("I16", "stat-topic says %" PRIu64 " holds of kind %u, not %" PRIu64, s->holds[k],
-                 k, t->holds[k]);
-        }
-    }
-    if ((s->pause_left_us != 0) != sim_topic_is_paused(&o->model, a->topic) && at_once(o, a)) {
-        FAIL("I16", "stat-topic says that %s is paused for %" PRIu64 " us", t->name,
-             s->pause_left_us);
-    }
-}
-
-static void answer_stat(struct sim_oracle *o, struct sim_ask *a)
-{
-    check_counts(o, a, -1);
-    sim_answer_seen(o, a, o->model.gate);
 }
 
 /* What it says was judged when it came. */
@@ -969,8 +902,8 @@ static answer_fn *const answers[TR_OP_COUNT] = {
     [TR_OP_PEEK] = answer_peek,
     [TR_OP_PEEK_FIRST] = answer_peek_first,
     [TR_OP_STAT_JOB] = answer_peek,
-    [TR_OP_STAT_TOPIC] = answer_stat_topic,
-    [TR_OP_STAT] = answer_stat,
+    [TR_OP_STAT_TOPIC] = sim_answer_stat_topic,
+    [TR_OP_STAT] = sim_answer_stat,
     [TR_OP_FORECAST] = answer_forecast,
     [TR_OP_HOLD_TOPIC] = answer_topic,
     [TR_OP_FIND_TOPIC] = answer_topic,

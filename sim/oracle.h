@@ -201,6 +201,15 @@ void sim_answer_state(struct sim_oracle *o, const struct sim_ask *a, const struc
 void sim_answer_fields(struct sim_oracle *o, const struct sim_ask *a, struct sim_job *j);
 /* Somebody is getting it by its id, and waits for its body: it is due now. */
 bool sim_answer_is_being_reserved(const struct sim_oracle *o, const struct sim_job *j);
+/* It was where it is all the time since a was asked. */
+bool sim_answer_is_steady(const struct sim_oracle *o, const struct sim_ask *a,
+                          const struct sim_job *j, bool dead);
+/* Somebody may be getting it. */
+bool sim_answer_in_the_making(const struct sim_oracle *o, const struct sim_ask *a,
+                              const struct sim_job *j);
+/* stat.c */
+void sim_answer_stat_topic(struct sim_oracle *o, struct sim_ask *a);
+void sim_answer_stat(struct sim_oracle *o, struct sim_ask *a);
 /* list.c: a page of a list. */
 void sim_answer_list(struct sim_oracle *o, struct sim_ask *a);
 /* bulk.c: one job of many, and the end. */

@@ -71,6 +71,12 @@ void tr_change_drop_topic(struct tr_engine *e, struct tr_topic *t)
     }
 }
 
+void tr_change_note_late(struct tr_engine *e, const struct tr_job *job)
+{
+    tr_late_add(&e->state.topics.lates, &job->topic->late, job->ready_us - job->due_us,
+                tr_clock_span(&e->clock));
+}
+
 /* Gives what is left of `work`. */
 static unsigned fire(struct tr_engine *e, struct tr_wheel *wheel, unsigned work)
 {
@@ -83,6 +89,7 @@ static unsigned fire(struct tr_engine *e, struct tr_wheel *wheel, unsigned work)
         TR_CHECK(job->due_us <= e->clock.t_us);
         tr_topic_leave(job->topic, job);
         tr_change_schedule(e, job);
+        tr_change_note_late(e, job);
     }
     return work;
 }
@@ -342,6 +349,7 @@ static int push_job(struct tr_engine *e, struct tr_req *r, struct tr_topic *t)
     job->gate = e->log.open.no;
     t->pushed++;
     t->totals->pushed++;
+    tr_rate_add(&t->pushes, tr_clock_span(&e->clock));
     tr_change_schedule(e, job);
     tr_engine_touch_log(e);
     tr_view_fill(e, job, &r->out.job);

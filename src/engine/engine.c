@@ -539,7 +539,7 @@ static uint64_t next_turn(const struct tr_engine *e)
     }
     if (e->work == 0 || e->cut || e->placing || e->trimming || e->state.keys.tidying ||
         tr_promote_goes_on(e) || tr_listing_goes_on(e) || tr_deaths_goes_on(e) ||
-        tr_advance_goes_on(e) || e->meta.freeze.state != NULL ||
+        tr_advance_goes_on(e) || tr_nearest_goes_on(e) || e->meta.freeze.state != NULL ||
         (e->moved && e->stalled_first != NULL)) {
         return e->now.boot_us;
     }
@@ -606,6 +606,7 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
     half(e, tr_listing_step);
     half(e, tr_forecast_step);
     half(e, tr_deaths_step);
+    half(e, tr_nearest_step);
     run_stalled(e);
     tr_handout_serve(e);
     tr_advance_step(e);
@@ -656,7 +657,7 @@ void tr_engine_io_done(struct tr_engine *e, struct tr_io *io, struct tr_now now)
     } else if (io == &e->retire.io) {
         tr_retire_io_done(e, io);
     } else if (io == &e->listing.walk.io || io == &e->purge.walk.io || io == &e->bulk.walk.io ||
-               io == &e->deaths.walk.io) {
+               io == &e->deaths.walk.io || io == &e->nearest.walk.io) {
         tr_walk_io_done(e, io->owner);
     } else if (tr_fetch_owns(e, io)) {
         tr_fetch_io_done(e, io);

@@ -297,6 +297,7 @@ static enum tr_verdict give(struct tr_engine *e, struct tr_req *r, struct tr_job
     struct tr_counters counters = job->counters;
 
     counters.reserves++;
+    tr_rate_add(&job->topic->hands, tr_clock_span(&e->clock));
     tr_change_unschedule(e, job);
     hold(e, tr_holder_get(e, r->holder), job, ttr_us);
     log_attempt(e, job, new_lease(e, job), r->holder == 0 ? ttr_us : 0, counters);

@@ -8,6 +8,7 @@
  *     change.c    requests that change jobs: record, log, state, schedule
  *     handout.c   reserve, waiters, leases; holder.c who holds what
  *     advance.c   the test clock moves
+ *     nearest.c   when the next job of a topic is due
  *     lookup.c    jobs that are named by key
  *     view.c      requests that only look; forecast.c how many jobs are due when
  *     read.c      bodies that are not in memory
@@ -496,6 +497,16 @@ struct tr_count {
     uint64_t until_us;       /* boot: the last count will do */
 };
 
+/* When the first far job of a topic is due; see nearest.c. */
+struct tr_nearest {
+    bool passing;           /* through the table of far jobs, */
+    struct tr_far_walk far; /* so far; */
+    uint64_t from_us;       /* due times from this one on are meant */
+    uint32_t passed;        /* the last pass that has ended, or 0 */
+    uint32_t topic;         /* which is looked for in runs, or 0: */
+    struct tr_walk walk;    /* so far */
+};
+
 /* The test clock is on its way; see advance.c. */
 struct tr_advance {
     bool on;
@@ -528,6 +539,7 @@ struct tr_engine {
     struct tr_deaths deaths;
     struct tr_clock clock;
     struct tr_advance advance;
+    struct tr_nearest nearest;
     struct tr_now now;
 
     struct tr_wheel due;    /* delayed jobs, by T, */
@@ -620,6 +632,7 @@ TR_MUST_USE int tr_change_revise(struct tr_engine *e, struct tr_job *job, struct
 TR_MUST_USE int tr_change_fits(struct tr_engine *e, const struct tr_job *job,
                                struct tr_record *rec);
 void tr_change_fire_due(struct tr_engine *e);
+void tr_change_note_late(struct tr_engine *e, const struct tr_job *job); /* it became ready */
 
 /* policies.c */
 enum tr_verdict tr_policies_execute(struct tr_engine *e, struct tr_req *r);
@@ -661,6 +674,13 @@ bool tr_advance_goes_on(const struct tr_engine *e); /* it wants a turn */
 void tr_advance_abandon(struct tr_engine *e, const struct tr_req *r);
 void tr_advance_fail(struct tr_engine *e);
 TR_MUST_USE int tr_advance_open(struct tr_engine *e); /* a new store: where the clock stands */
+
+/* nearest.c */
+/* When the first delayed job of a topic is due, or 0: it has none. TARRY_EFULL: ask again. */
+TR_MUST_USE int tr_nearest_due(struct tr_engine *e, struct tr_topic *t, uint64_t *due_us);
+void tr_nearest_step(struct tr_engine *e);
+bool tr_nearest_goes_on(const struct tr_engine *e); /* it wants a turn */
+void tr_nearest_fini(struct tr_engine *e);
 
 /* view.c */
 enum tr_verdict tr_view_execute(struct tr_engine *e, struct tr_req *r);
@@ -713,6 +733,8 @@ TR_MUST_USE int tr_load_by_rid(struct tr_engine *e, uint64_t rid, struct tr_job 
 bool tr_load_show_far(const struct tr_engine *e, struct tr_req *r);
 /* The first delayed job of a topic, or NULL, in the same way. */
 TR_MUST_USE int tr_load_first(struct tr_engine *e, struct tr_topic *t, struct tr_job **job);
+/* No far job of its topic can be due before it, the first delayed one in memory. */
+bool tr_load_is_first(const struct tr_engine *e, const struct tr_job *job);
 bool tr_load_may_go(const struct tr_job *job); /* its record says all of it */
 bool tr_load_far(const struct tr_engine *e, const struct tr_job *job); /* need not be in memory */
 /* If it need not be. False: there is no memory for that; it stands last in its list now. */

@@ -229,6 +229,9 @@ int tr_load_take(struct tr_engine *e, uint64_t rid, const struct tr_record *rec)
     e->load.loaded++;
     visits(e, job);
     tr_change_schedule(e, job);
+    if (job->state == TR_READY && !job->topic->parked) {
+        tr_change_note_late(e, job); /* it came too late */
+    }
     tr_promote_met(e, job);
     e->moved = true;
     return TARRY_OK;
@@ -573,6 +576,12 @@ static bool all_here(const struct tr_load *l)
     return !l->sweeping && l->reads == 0 && l->next_us >= l->horizon_us;
 }
 
+bool tr_load_is_first(const struct tr_engine *e, const struct tr_job *job)
+{
+    return job->due_us < e->load.horizon_us && all_here(&e->load) && !tr_park_behind(job) &&
+           e->refill.topic != job->topic->number;
+}
+
 int tr_load_first(struct tr_engine *e, struct tr_topic *t, struct tr_job **job)
 {
     struct tr_load *l = &e->load;
@@ -581,8 +590,7 @@ int tr_load_first(struct tr_engine *e, struct tr_topic *t, struct tr_job **job)
     if (err != TARRY_OK || t->far == 0 ||
         (l->front_topic == t->number &&
          (l->front_us == TR_NEVER || (*job != NULL && behind_front(e, *job)))) ||
-        (*job != NULL && (*job)->due_us < l->horizon_us && all_here(l) && !tr_park_behind(*job) &&
-         e->refill.topic != t->number)) {
+        (*job != NULL && tr_load_is_first(e, *job))) {
         return err;
     }
     *job = NULL;

@@ -776,6 +776,7 @@ void tr_engine_free(struct tr_engine *e)
     tr_bulk_fini(e);
     tr_refill_fini(e);
     tr_deaths_fini(e);
+    tr_nearest_fini(e);
     tr_fetch_fini(e);
     tr_meta_fini(e);
     tr_log_fini(&e->log);

@@ -700,6 +700,7 @@ void tr_regroup_count(struct tr_engine *e)
         struct tr_topic *t = TR_CONTAINER_OF(n, struct tr_topic, link);
 
         t->far = t->jobs - t->dead;
+        t->far_known = false; /* those in runs have not been met */
         t->dead_far = t->dead;
         t->totals->far += t->far;
         t->totals->dead_far += t->dead_far;

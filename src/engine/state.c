@@ -219,6 +219,9 @@ static bool leave_far(struct tr_state *s, uint64_t rid, uint64_t batch)
     tr_topic_note_listed(t);
     *(entry.dead ? &t->dead_far : &t->far) -= 1;
     *(entry.dead ? &t->totals->dead_far : &t->totals->far) -= 1;
+    if (!entry.dead) {
+        tr_topic_lose_far(t, entry.due_us);
+    }
     slot = tr_state_slot(s, entry.slot);
     s->jobs.runs -= entry.located;
     slot->live--;
@@ -255,6 +258,9 @@ int tr_state_send_far(struct tr_state *s, struct tr_job *job)
     slot->live_bytes += entry.len;
     *(dead ? &t->dead_far : &t->far) += 1;
     *(dead ? &t->totals->dead_far : &t->totals->far) += 1;
+    if (!dead) {
+        tr_topic_add_far(t, entry.due_us);
+    }
     return TARRY_OK;
 }
 

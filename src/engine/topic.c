@@ -31,6 +31,7 @@
 
 #include "base/crc.h"
 #include "base/err.h"
+#include "base/mutant.h"
 #include "base/name.h"
 
 #include <stddef.h>
@@ -38,8 +39,11 @@
 
 void tr_topics_init(struct tr_topics *ts, struct tr_mem *mem)
 {
-    *ts = (struct tr_topics){
-        .mem = mem, .next_number = 1, .near_max = UINT64_MAX / 2, .none = tr_policy_default()};
+    *ts = (struct tr_topics){.mem = mem,
+                             .next_number = 1,
+                             .far_pass = 1,
+                             .near_max = UINT64_MAX / 2,
+                             .none = tr_policy_default()};
     tr_list_init(&ts->all);
     tr_list_init(&ts->in_order);
     tr_list_init(&ts->being_purged);
@@ -51,6 +55,7 @@ void tr_topics_init(struct tr_topics *ts, struct tr_mem *mem)
     tr_map_init(&ts->by_number, mem);
     tr_map_init(&ts->by_name, mem);
     tr_map_init(&ts->by_handle, mem);
+    tr_lates_init(&ts->lates, mem);
 }
 
 /* ---- policies ---- */
@@ -96,6 +101,7 @@ static void topic_free(struct tr_topics *ts, struct tr_topic *t)
     for (unsigned h = 0; h < TR_HEAP_COUNT; h++) {
         tr_heap_fini(&t->heaps[h]);
     }
+    tr_late_drop(&ts->lates, t->late);
     tr_mem_free(ts->mem, t, sizeof *t);
 }
 
@@ -351,6 +357,9 @@ void tr_topics_inherit(struct tr_topics *ts, struct tr_topic *t, struct tr_topic
     heir->deleted = t->deleted;
     heir->pauses = t->pauses;
     heir->pause_us = t->pause_us;
+    heir->pushes = t->pushes;
+    heir->hands = t->hands;
+    tr_late_give(&t->late, &heir->late);
     heir->wanted = t->wanted;
     heir->waiting = t->waiting;
     t->pushed = 0;
@@ -458,6 +467,43 @@ static void note_ready(struct tr_topic *t)
         tr_list_remove(&t->with_ready);
         ts->with_ready_count--;
     }
+}
+
+/* ---- far ones ---- */
+
+void tr_topic_note_far(struct tr_topic *t, uint64_t due_us)
+{
+    if (!t->far_known && t->far_pass != t->of->far_pass) {
+        t->far_gone = false;
+        t->far_first_us = TR_WHEEL_NEVER;
+    }
+    t->far_pass = t->of->far_pass;
+    t->far_first_us = due_us < t->far_first_us ? due_us : t->far_first_us;
+}
+
+void tr_topic_add_far(struct tr_topic *t, uint64_t due_us)
+{
+    if (t->far == 1) { /* it is the only one */
+        t->far_known = true;
+        t->far_gone = false;
+        t->far_first_us = TR_WHEEL_NEVER;
+    }
+    tr_topic_note_far(t, due_us);
+}
+
+void tr_topic_lose_far(struct tr_topic *t, uint64_t due_us)
+{
+    if (due_us <= t->far_first_us && !TR_MUTANT(NEXT_DUE_STAYS)) {
+        t->far_known = false;
+        t->far_gone = true;
+    }
+}
+
+uint64_t tr_topic_oldest(const struct tr_topic *t)
+{
+    const struct tr_list *ready = &t->by_state[TR_READY];
+
+    return tr_list_empty(ready) ? 0 : TR_CONTAINER_OF(ready->next, struct tr_job, link)->ready_us;
 }
 
 /* ---- quotas ---- */

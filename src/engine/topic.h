@@ -14,6 +14,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/name.h"
+#include "engine/figures.h"
 #include "engine/job.h"
 #include "engine/wheel.h"
 #include "port/request.h"
@@ -68,6 +69,13 @@ struct tr_topic {
     uint64_t dead_again;    /* but some may have one from this on that could not be read: */
     uint64_t dead_again_us; /* then (boot) they are looked for again; 0: there are none */
     uint64_t next_dead_seq; /* from 1 */
+    uint64_t far_first_us;  /* least due time of the delayed far ones, */
+    bool far_known;         /* if that is so; else of those that were met so far */
+    bool far_gone;          /* since this pass began, and the first of them is gone again: */
+    uint32_t far_pass;      /* see nearest.c */
+    struct tr_rate pushes;
+    struct tr_rate hands;
+    struct tr_late *late; /* of its jobs, or NULL */
     uint64_t count[TR_DEAD + 1];
     uint64_t urgent;
     uint64_t pushed;
@@ -133,6 +141,8 @@ struct tr_topics {
     uint64_t policy_bytes; /* rows of all policies */
     struct tr_policy none; /* of those that have none of their own */
     uint32_t next_number;
+    uint32_t far_pass;       /* through the table of far jobs, the last one that was begun */
+    struct tr_lates lates;   /* how late jobs of busy topics are */
     struct tr_totals totals; /* of those that are not purged, */
     struct tr_totals gone;   /* and of those that are */
 };
@@ -197,6 +207,15 @@ void tr_topic_unpark(struct tr_topic *t); /* if it is; its timer is not armed */
 /* If it is parked, and has come down to half of its quota or has no ready job though a far one is
  * due, it is among the hungry from now on. */
 void tr_topic_note_need(struct tr_topic *t);
+
+/* A far job of it, found by a search, is due then; TR_WHEEL_NEVER: one is begun. A job has become
+ * far; it is far no more. */
+void tr_topic_note_far(struct tr_topic *t, uint64_t due_us);
+void tr_topic_add_far(struct tr_topic *t, uint64_t due_us);
+void tr_topic_lose_far(struct tr_topic *t, uint64_t due_us);
+
+/* Since when the oldest ready job is, or 0: there is none. */
+uint64_t tr_topic_oldest(const struct tr_topic *t);
 
 /* One more, or one less, of this kind of hold. */
 void tr_topic_hold(struct tr_topic *t, enum tr_hold kind);

@@ -149,16 +149,35 @@ static enum tr_verdict peek_first(struct tr_engine *e, struct tr_req *r)
     return show(e, r, job);
 }
 
+static void show_figures(const struct tr_engine *e, const struct tr_topic *t,
+                         struct tr_topic_stat *s)
+{
+    uint64_t span_us = tr_clock_span(&e->clock);
+
+    s->oldest_ready_us = tr_topic_oldest(t);
+    s->pushed_milli = tr_rate_milli(&t->pushes, span_us);
+    s->handed_milli = tr_rate_milli(&t->hands, span_us);
+    s->late_p50_us = tr_late_percentile(t->late, 50, span_us);
+    s->late_p99_us = tr_late_percentile(t->late, 99, span_us);
+}
+
 enum tr_verdict tr_view_topic(struct tr_engine *e, struct tr_req *r)
 {
     struct tr_topic *t = tr_topics_by_handle(&e->state.topics, r->topic);
+    bool figures = r->op == TR_OP_STAT_TOPIC && !r->counts_only;
+    uint64_t next_us = 0;
     uint64_t overdue;
+    int err;
 
     if (t == NULL) {
         return tr_engine_finish(e, r, TARRY_ENOTFOUND);
     }
     if (t->parked && !tr_park_counted(e)) {
         return TR_STALL;
+    }
+    err = figures ? tr_nearest_due(e, t, &next_us) : TARRY_OK;
+    if (err != TARRY_OK) {
+        return err == TARRY_EFULL ? TR_STALL : tr_engine_finish(e, r, err);
     }
     overdue = t->overdue < t->far ? t->overdue : t->far;
     r->out.name = t->name;
@@ -174,8 +193,12 @@ enum tr_verdict tr_view_topic(struct tr_engine *e, struct tr_req *r)
                                          .pauses = t->pauses,
                                          .pause_us = t->pause_us,
                                          .listed = t->listed,
-                                         .policy = tr_topic_policy(t)};
+                                         .policy = tr_topic_policy(t),
+                                         .next_due_us = next_us};
     memcpy(r->out.stat.holds, t->holds, sizeof t->holds);
+    if (figures) {
+        show_figures(e, t, &r->out.stat);
+    }
     if (t->pause.armed && t->pause.at_us > tr_clock_span(&e->clock)) {
         r->out.stat.pause_left_us = t->pause.at_us - tr_clock_span(&e->clock);
     }

@@ -209,12 +209,12 @@ struct tr_topic_stat {
     uint64_t pause_us;        /* as given */
     uint64_t pause_left_us;   /* 0: not paused */
     uint64_t now_us;          /* what time it is, by the test clock if there is one; STAT only */
-    uint64_t next_due_us;     /* of the first delayed job; 0: there is none. STAT_TOPIC only, as all
-                                 below */
-    uint64_t oldest_ready_us; /* since when the oldest ready job is; 0: there is none */
-    uint64_t pushed_milli;    /* of late, in 1000 seconds */
+    uint64_t next_due_us;     /* of the first delayed job, wherever it is; 0: there is none.
+                                 STAT_TOPIC only, as all below */
+    uint64_t oldest_ready_us; /* since when the oldest ready job in memory is; 0: there is none */
+    uint64_t pushed_milli;    /* in 1000 seconds, by what was in the last ten */
     uint64_t handed_milli;
-    uint64_t late_p50_us; /* of late */
+    uint64_t late_p50_us; /* of those that became due in the last 2 to 4 minutes, right to 1/8 */
     uint64_t late_p99_us;
     bool listed; /* it has a job or a hold: beanstalk shows it */
     const struct tr_policy *policy;
@@ -296,7 +296,9 @@ struct tr_req {
     enum tr_hold hold;
     unsigned edit; /* enum tr_edit */
     bool force;
-    bool beanstalk; /* PUSH: made on that port */
+    bool counts_only; /* STAT_TOPIC: not next_due_us and what follows it, for which jobs may have to
+                         be looked for */
+    bool beanstalk;   /* PUSH: made on that port */
 
     /* What is answered. */
     struct {

@@ -164,6 +164,7 @@ void tr_bs_ask(struct tr_bs_session *s, enum tr_op op, tr_bs_step_fn *then)
     s->req.done = done;
     s->req.ctx = s;
     s->req.holder = s->number;
+    s->req.counts_only = true;
     s->then = then;
     s->asked = true;
     s->port->queue.submit(s->port->queue.ctx, &s->req, s->now);

@@ -1,0 +1,198 @@
+/*
+ * When the next job of a topic is due, wherever it is.
+ *
+ *     in memory                  the first of its heap of delayed jobs
+ *     far, in slots  |           the least due time of all of them: kept with the topic while it is
+ *     far, in runs   |           known (far_first_us), and looked for when somebody asks
+ *
+ * Nothing is looked for while the first one in memory is due before the horizon. What is known of
+ * the far ones stays known: one that leaves memory may be the first (state.c); when the first one
+ * comes back or dies, it is not known any more.
+ *
+ * The search: a pass through the table of far jobs serves all topics at once, since each entry
+ * names its topic. Invariant: a topic has no entry in the table, or far_pass is that of the last
+ * pass and far_first_us is not after the first of them, unless that one is gone (far_gone). So what
+ * a pass has found stays good for a topic until its first one goes. Then, for one topic after
+ * another as they are asked for, the first live entry in T of each group, which is one page as a
+ * rule and none if the group has no job of the topic. So who asks for all topics in turn has one
+ * pass and some pages read.
+ *
+ * What cannot be read is left out. Jobs of a parked topic that are due already are ready, not
+ * delayed: only those after T are meant.
+ */
+
+#include "base/err.h"
+#include "base/mutant.h"
+#include "engine/inner.h"
+
+enum { LOOK_UNITS = 8 };
+
+static bool is_known(const struct tr_engine *e, const struct tr_topic *t)
+{
+    return t->far_known && t->far_first_us > e->clock.t_us;
+}
+
+/* ---- the table ---- */
+
+static void begin_pass(struct tr_engine *e)
+{
+    struct tr_nearest *n = &e->nearest;
+
+    n->passing = true;
+    n->from_us = e->clock.t_us + 1;
+    e->state.topics.far_pass++; /* what earlier ones found is void */
+    tr_far_walk_begin(&e->state.jobs.far, &n->far);
+}
+
+static void look_at(struct tr_engine *e, const struct tr_far_page *page)
+{
+    struct tr_topic *t = NULL;
+
+    for (unsigned i = 0; i < page->count; i++) {
+        const struct tr_far_entry *entry = &page->entries[i];
+
+        if (entry->dead || entry->bad || entry->due_us < e->nearest.from_us) {
+            continue;
+        }
+        if (t == NULL || t->number != entry->topic) {
+            t = tr_topics_by_number(&e->state.topics, entry->topic);
+        }
+        t->far_known = is_known(e, t);
+        tr_topic_note_far(t, entry->due_us);
+    }
+}
+
+static void pass(struct tr_engine *e)
+{
+    struct tr_nearest *n = &e->nearest;
+    const struct tr_far *far = &e->state.jobs.far;
+    const struct tr_far_page *page;
+
+    while (tr_far_walking(&n->far) && (page = tr_far_walk_page(far, &n->far)) != NULL) {
+        if (!tr_engine_charge(e, 1 + page->count / 8)) {
+            return;
+        }
+        look_at(e, page);
+        tr_far_walk_on(far, &n->far);
+    }
+    tr_far_walk_end(&n->far);
+    n->passing = false;
+    n->passed = e->state.topics.far_pass;
+    e->moved = true;
+}
+
+/* ---- the runs ---- */
+
+/* A slice. TARRY_OK: all groups have been looked at. */
+static int look(struct tr_engine *e, struct tr_topic *t)
+{
+    struct tr_walk *w = &e->nearest.walk;
+    struct tr_side_job job;
+    unsigned seen = 0;
+
+    for (;;) {
+        int err;
+
+        if (seen++ % LOOK_UNITS == 0 && !tr_engine_spend(e)) {
+            return TARRY_EFULL;
+        }
+        err = tr_walk_next(e, w, &job);
+        if (err != TARRY_OK) {
+            return err == TARRY_ENOTFOUND ? TARRY_OK : err;
+        }
+        if (tr_engine_only_in_run(e, job.rid, t->number)) {
+            tr_topic_note_far(t, job.due_us);
+            tr_walk_skip(w); /* the others of this group are due later */
+        }
+    }
+}
+
+static void end_look(struct tr_engine *e)
+{
+    tr_walk_end(&e->nearest.walk);
+    e->nearest.topic = 0;
+    e->moved = true;
+}
+
+void tr_nearest_step(struct tr_engine *e)
+{
+    struct tr_nearest *n = &e->nearest;
+    struct tr_topic *t;
+
+    if (n->passing) {
+        pass(e);
+    }
+    if (n->topic == 0) {
+        return;
+    }
+    t = tr_topics_by_number(&e->state.topics, n->topic);
+    if (t == NULL || t->purged || t->far_pass != n->passed || t->far_gone) {
+        end_look(e); /* who asked asks again */
+        return;
+    }
+
+    int err = look(e, t);
+
+    if (err != TARRY_EFULL) {
+        t->far_known = err == TARRY_OK;
+        end_look(e);
+    }
+}
+
+bool tr_nearest_goes_on(const struct tr_engine *e)
+{
+    return e->nearest.passing || (e->nearest.topic != 0 && !e->nearest.walk.reading);
+}
+
+void tr_nearest_fini(struct tr_engine *e)
+{
+    tr_walk_fini(e, &e->nearest.walk);
+}
+
+/* The least due time of its far jobs, or TR_NEVER. TARRY_EFULL: it is looked for, ask again. */
+static int first_far(struct tr_engine *e, struct tr_topic *t, uint64_t *due_us)
+{
+    struct tr_nearest *n = &e->nearest;
+    int err;
+
+    *due_us = TR_NEVER;
+    if (t->far == 0) {
+        return TARRY_OK;
+    }
+    if (is_known(e, t)) {
+        *due_us = t->far_first_us;
+        return TARRY_OK;
+    }
+    if (n->passing || n->topic != 0) {
+        return TARRY_EFULL;
+    }
+    if (t->far_known || n->passed == 0 || (t->far_pass == n->passed && t->far_gone)) {
+        t->far_known = false;
+        begin_pass(e);
+        return TARRY_EFULL;
+    }
+    err = tr_walk_begin(e, &n->walk, t->number, n->from_us);
+    if (err == TARRY_OK) {
+        n->topic = t->number;
+        tr_topic_note_far(t, TR_NEVER);
+        err = TARRY_EFULL;
+    }
+    return err;
+}
+
+int tr_nearest_due(struct tr_engine *e, struct tr_topic *t, uint64_t *due_us)
+{
+    struct tr_job *job = NULL;
+    uint64_t far_us = TR_NEVER;
+    int err = tr_topic_first(t, TR_HEAP_DELAYED, &e->work, &job);
+
+    if (err == TARRY_OK && !(job != NULL && tr_load_is_first(e, job))) {
+        err = first_far(e, t, &far_us);
+    }
+    if (err != TARRY_OK) {
+        return err;
+    }
+    *due_us = job != NULL && job->due_us < far_us ? job->due_us : far_us;
+    *due_us = *due_us != TR_NEVER ? *due_us : 0;
+    return TARRY_OK;
+}
