@@ -71,6 +71,16 @@ static tr_hs_step_fn *const routes[TR_ROUTE_COUNT] = {
     [TR_ROUTE_HEALTHZ] = tr_hs_healthz,
     [TR_ROUTE_READYZ] = tr_hs_readyz,
     [TR_ROUTE_OPENAPI] = tr_hs_openapi,
+    [TR_ROUTE_JOB_HISTORY] = tr_hs_history,
+    [TR_ROUTE_KEY_HISTORY] = tr_hs_history,
+    [TR_ROUTE_CLOCK] = tr_hs_clock,
+    [TR_ROUTE_CLOCK_ADVANCE] = tr_hs_advance,
+    [TR_ROUTE_BACKUP] = tr_hs_backup,
+    [TR_ROUTE_CLASSIC_PUSH] = tr_hs_classic_push,
+    [TR_ROUTE_CLASSIC_DELETE] = tr_hs_classic_delete,
+    [TR_ROUTE_CLASSIC_GET] = tr_hs_classic_get,
+    [TR_ROUTE_CLASSIC_RESTORE] = tr_hs_classic_restore,
+    [TR_ROUTE_CLASSIC_RESTORE_JOB] = tr_hs_kick,
     [TR_ROUTE_SHOW] = tr_hs_show,
     [TR_ROUTE_KEY_SHOW] = tr_hs_show,
     [TR_ROUTE_CANCEL] = tr_hs_cancel,
@@ -271,6 +281,10 @@ static void read_object(struct tr_hs *s)
     }
     if (event != TR_JSON_END) {
         s->next = read_object;
+        return;
+    }
+    if (about->args == 0) { /* a classic one, with names of its own */
+        serve(s);
         return;
     }
     if (tr_args_json(&s->args, about->args, body + s->many.in.item_from,

@@ -27,7 +27,10 @@
 
 struct tr_hs;
 
-enum { TR_HS_DATE = 30 }; /* bytes: Sun, 06 Nov 1994 08:49:37 GMT, and its NUL */
+enum {
+    TR_HS_DATE = 30, /* bytes: Sun, 06 Nov 1994 08:49:37 GMT, and its NUL */
+    TR_HS_PATH = 256,
+};
 
 /* What all sessions share. */
 struct tr_hs_port {
@@ -49,6 +52,8 @@ struct tr_hs_port {
     const char *hosts; /* that we are called, besides addresses: with commas between them */
     bool classic;      /* the routes of the queues of old answer */
     bool stopping;     /* no connection is kept */
+    bool test_clock;
+    const char *backup_root; /* a folder, below which copies of the store may be made; NULL: none */
     uint8_t lease_key[TR_SIPHASH_KEY];
 
     /* Its own. */
@@ -103,6 +108,7 @@ struct tr_hs {
     struct tr_output *text; /* of a reply that takes several steps */
     struct tr_json json;    /* into that */
     struct tr_hs_many many;
+    char path[TR_HS_PATH];    /* of a copy of the store */
     struct tr_http_text name; /* of the topic */
     struct tr_http_text body; /* of the job */
     tr_hs_step_fn *act;       /* what is asked when the job is named, or done when it is pushed */

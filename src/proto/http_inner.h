@@ -137,4 +137,20 @@ tr_hs_step_fn tr_hs_reserve;      /* http_reserve.c */
 tr_hs_step_fn tr_hs_reserve_none; /* the wait is over */
 void tr_hs_drop_topics(struct tr_hs *s);
 
+/* Room for one more hand-out, so that it can be noted; it is; all that were are in the reply now.
+ */
+bool tr_hs_handout_room(struct tr_hs *s);
+void tr_hs_note_handout(struct tr_hs *s, const struct tr_job_view *job);
+void tr_hs_handouts_told(struct tr_hs *s);
+
+tr_hs_step_fn tr_hs_classic_push; /* http_classic.c */
+tr_hs_step_fn tr_hs_classic_delete;
+tr_hs_step_fn tr_hs_classic_get;
+tr_hs_step_fn tr_hs_classic_restore;
+
+tr_hs_step_fn tr_hs_clock; /* http_clock.c */
+tr_hs_step_fn tr_hs_advance;
+tr_hs_step_fn tr_hs_history;
+tr_hs_step_fn tr_hs_backup;
+
 #endif

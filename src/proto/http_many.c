@@ -73,9 +73,11 @@ static void tell_error(struct tr_hs *s, uint64_t id, const struct tr_http_error 
 }
 
 /* The arguments of this item. False: they are wrong, and that is its result. */
-static bool read_args(struct tr_hs *s, uint64_t allowed, uint64_t needed)
+static bool read_args(struct tr_hs *s)
 {
     char *text = (char *)(uintptr_t)s->many.item.at; /* the parser's, for us to alter */
+    uint64_t needed;
+    uint64_t allowed = tr_route_body_args(s->match.route, &needed);
 
     tr_args_init(&s->args);
     if (tr_args_json(&s->args, allowed, text, s->many.item.len, &s->error) == TARRY_OK &&
@@ -143,7 +145,7 @@ static void push(struct tr_hs *s)
     struct tr_http_text body = {"", 0};
     enum tr_arg arg;
 
-    if (!read_args(s, TR_ARGS_MANY_JOBS, TR_ARG_BIT(TOPIC))) {
+    if (!read_args(s)) {
         return;
     }
     arg = tr_hs_given(s, TR_ARG_BODY) ? TR_ARG_BODY : TR_ARG_BODY_BASE64;
@@ -185,9 +187,7 @@ static void acked(struct tr_hs *s)
 
 static void ack(struct tr_hs *s)
 {
-    uint64_t wanted = TR_ARG_BIT(ID) | TR_ARG_BIT(LEASE);
-
-    if (!read_args(s, wanted, wanted)) {
+    if (!read_args(s)) {
         return;
     }
     s->req.id = tr_hs_number(s, TR_ARG_ID, 0);

@@ -24,8 +24,7 @@ enum { REPLY_MAX = 4 << 20 }; /* bytes, beyond which no further job is added */
 
 /* ---- what was handed out ---- */
 
-/* Room for one more, so that it can be noted. */
-static bool make_room(struct tr_hs *s)
+bool tr_hs_handout_room(struct tr_hs *s)
 {
     size_t sent = 0;
     size_t room = s->handout_room > 0 ? s->handout_room * 2 : 4;
@@ -51,8 +50,13 @@ static bool make_room(struct tr_hs *s)
     return true;
 }
 
-/* The reply with all of them is written. */
-static void note_end(struct tr_hs *s)
+void tr_hs_note_handout(struct tr_hs *s, const struct tr_job_view *job)
+{
+    s->handouts[s->handout_count++] =
+        (struct tr_hs_handout){.end = UINT64_MAX, .id = job->id, .lease = job->lease};
+}
+
+void tr_hs_handouts_told(struct tr_hs *s)
 {
     for (size_t i = s->handout_count; i > 0 && s->handouts[i - 1].end == UINT64_MAX; i--) {
         s->handouts[i - 1].end = tr_output_end(&s->out);
@@ -134,14 +138,14 @@ static void end(struct tr_hs *s)
     tr_hs_open(s, &r, 200);
     tr_hs_end_text(s, &r, "jobs");
     tr_hs_close(s, &r);
-    note_end(s);
+    tr_hs_handouts_told(s);
     s->next = let_go;
 }
 
 void tr_hs_reserve_none(struct tr_hs *s)
 {
     tr_hs_none(s);
-    s->next = let_go;
+    s->next = s->holding ? tr_hs_let_go : let_go;
 }
 
 static void fail(struct tr_hs *s)
@@ -165,8 +169,7 @@ static void reserved(struct tr_hs *s)
     const struct tr_job_view *job = &s->req.out.job;
 
     if (s->req.out.status == TARRY_OK) {
-        s->handouts[s->handout_count++] =
-            (struct tr_hs_handout){.end = UINT64_MAX, .id = job->id, .lease = job->lease};
+        tr_hs_note_handout(s, job);
         tr_json_open(&s->json, '{');
         tr_shape_job(&s->json, job,
                      (struct tr_shape){.body = true, .lease_key = s->port->lease_key});
@@ -192,7 +195,7 @@ static void reserve(struct tr_hs *s)
         end(s);
         return;
     }
-    if (!make_room(s)) {
+    if (!tr_hs_handout_room(s)) {
         if (s->number > 0) {
             end(s);
         } else {

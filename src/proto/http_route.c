@@ -18,16 +18,17 @@
 #include "base/err.h"
 #include "base/name.h"
 #include "base/text.h"
-#include "proto/json_out.h"
 
 #include <string.h>
 
 const struct tr_route_about tr_route_table[TR_ROUTE_COUNT] = {
-#define X(name, method, path, args, needed, role, body, about)                                     \
-    [TR_ROUTE_##                                                                                   \
-        name] = {TR_HTTP_##method, path, args, needed, TR_ROLE_##role, TR_BODY_##body, about},
+#define S(status) (1U << TR_STATUS_##status)
+#define X(name, method, path, args, needed, role, body, statuses, about)                           \
+    [TR_ROUTE_##name] = {TR_HTTP_##method,    path, args, needed, TR_ROLE_##role, TR_BODY_##body,  \
+                         (statuses) | S(400), about},
     TR_HTTP_ROUTES(X)
 #undef X
+#undef S
 };
 
 static const char *const method_names[TR_HTTP_METHOD_COUNT] = {
@@ -199,198 +200,22 @@ uint64_t tr_route_query_args(enum tr_route route, const struct tr_http_request *
     return object ? 0 : r->args;
 }
 
+uint64_t tr_route_body_args(enum tr_route route, uint64_t *needed)
+{
+    switch (route) {
+    case TR_ROUTE_PUSH_MANY:
+        *needed = TR_ARG_BIT(TOPIC);
+        return TR_ARGS_MANY_JOBS;
+    case TR_ROUTE_ACK_MANY:
+        *needed = TR_ARG_BIT(ID) | TR_ARG_BIT(LEASE);
+        return *needed;
+    default:
+        *needed = tr_route_table[route].needed;
+        return tr_route_table[route].args;
+    }
+}
+
 bool tr_route_is_classic(enum tr_route route)
 {
     return route >= TR_ROUTE_CLASSIC_PUSH;
-}
-
-/* ---- the description ---- */
-
-static void member(struct tr_json *j, const char *name, const char *text)
-{
-    tr_json_name(j, name);
-    tr_json_text(j, text);
-}
-
-static void describe_words(struct tr_json *j, const char *words)
-{
-    tr_json_name(j, "enum");
-    tr_json_open(j, '[');
-    while (*words != '\0') {
-        const char *end = strchr(words, '|');
-        size_t len = end != NULL ? (size_t)(end - words) : strlen(words);
-
-        tr_json_string(j, words, len);
-        words += len;
-        words += *words == '|';
-    }
-    tr_json_close(j, ']');
-}
-
-static void describe_type(struct tr_json *j, const struct tr_arg_about *a)
-{
-    tr_json_name(j, "schema");
-    tr_json_open(j, '{');
-    switch (a->kind) {
-    case TR_KIND_NUMBER:
-        member(j, "type", "integer");
-        tr_json_name(j, "minimum");
-        tr_json_signed(j, a->from);
-        tr_json_name(j, "maximum");
-        tr_json_signed(j, a->to);
-        break;
-    case TR_KIND_BOOL:
-        member(j, "type", "boolean");
-        break;
-    case TR_KIND_RATE:
-        member(j, "type", "number");
-        break;
-    case TR_KIND_JSON:
-        break;
-    case TR_KIND_CHOICE:
-        member(j, "type", "string");
-        describe_words(j, a->words);
-        break;
-    case TR_KIND_LABEL:
-        member(j, "type", "string");
-        tr_json_name(j, "maxLength");
-        tr_json_signed(j, a->to);
-        break;
-    default:
-        member(j, "type", "string");
-    }
-    tr_json_close(j, '}');
-}
-
-/* One parameter of a route. */
-static void describe_param(struct tr_json *j, const struct tr_arg_about *a, const char *in,
-                           bool needed)
-{
-    tr_json_open(j, '{');
-    member(j, "name", a->called);
-    member(j, "in", in);
-    member(j, "description", a->about);
-    tr_json_name(j, "required");
-    tr_json_bool(j, needed);
-    describe_type(j, a);
-    tr_json_close(j, '}');
-}
-
-/* The name in braces that begins here. */
-static void describe_part(struct tr_json *j, const char *part)
-{
-    char called[16];
-    struct tr_arg_about a = {.called = called, .kind = TR_KIND_TOPIC, .about = "from the path"};
-
-    tr_text(called, sizeof called, "%.*s", (int)part_len(part) - 2, part + 1);
-    describe_param(j, &a, "path", true);
-}
-
-static void describe_params(struct tr_json *j, const struct tr_route_about *r)
-{
-    tr_json_name(j, "parameters");
-    tr_json_open(j, '[');
-    for (const char *at = strchr(r->path, '{'); at != NULL; at = strchr(at + 1, '{')) {
-        describe_part(j, at);
-    }
-    for (unsigned i = 0; r->body != TR_BODY_OBJECT && i < TR_ARG_COUNT; i++) {
-        if ((r->args >> i & 1) != 0 && tr_arg_table[i].kind != TR_KIND_BASE64) {
-            describe_param(j, &tr_arg_table[i], "query", (r->needed >> i & 1) != 0);
-        }
-    }
-    tr_json_close(j, ']');
-}
-
-static void describe_body(struct tr_json *j, enum tr_route_body body)
-{
-    static const char *const types[] = {
-        [TR_BODY_RAW] = "application/octet-stream",
-        [TR_BODY_OBJECT] = "application/json",
-        [TR_BODY_EITHER] = "application/json",
-        [TR_BODY_MANY] = "application/json",
-    };
-
-    if (body == TR_BODY_NONE) {
-        return;
-    }
-    tr_json_name(j, "requestBody");
-    tr_json_open(j, '{');
-    tr_json_name(j, "content");
-    tr_json_open(j, '{');
-    tr_json_name(j, types[body]);
-    tr_json_raw(j, "{}", 2);
-    if (body == TR_BODY_MANY) {
-        tr_json_name(j, "application/x-ndjson");
-        tr_json_raw(j, "{}", 2);
-    }
-    tr_json_close(j, '}');
-    tr_json_close(j, '}');
-}
-
-static void describe_route(struct tr_json *j, const struct tr_route_about *r)
-{
-    static const char responses[] = "{\"default\":{\"description\":\"a JSON object\"}}";
-    static const char *const small[TR_HTTP_METHOD_COUNT] = {
-        [TR_HTTP_GET] = "get",     [TR_HTTP_POST] = "post",     [TR_HTTP_PUT] = "put",
-        [TR_HTTP_PATCH] = "patch", [TR_HTTP_DELETE] = "delete",
-    };
-
-    tr_json_name(j, small[r->method]);
-    tr_json_open(j, '{');
-    member(j, "summary", r->about);
-    describe_params(j, r);
-    describe_body(j, r->body);
-    tr_json_name(j, "responses");
-    tr_json_raw(j, responses, sizeof responses - 1);
-    tr_json_close(j, '}');
-}
-
-/* True when an earlier row has the same path. */
-static bool was_described(unsigned route)
-{
-    for (unsigned i = 0; i < route; i++) {
-        if (strcmp(tr_route_table[i].path, tr_route_table[route].path) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static void describe_path(struct tr_json *j, unsigned first)
-{
-    const char *path = tr_route_table[first].path;
-    char full[64];
-
-    tr_text(full, sizeof full, "/%s", path);
-    tr_json_name(j, full);
-    tr_json_open(j, '{');
-    for (unsigned i = first; i < TR_ROUTE_COUNT; i++) {
-        if (strcmp(tr_route_table[i].path, path) == 0) {
-            describe_route(j, &tr_route_table[i]);
-        }
-    }
-    tr_json_close(j, '}');
-}
-
-void tr_route_describe(struct tr_output *out, const char *version)
-{
-    struct tr_json j;
-
-    tr_json_init(&j, out);
-    tr_json_open(&j, '{');
-    member(&j, "openapi", "3.0.3");
-    tr_json_name(&j, "info");
-    tr_json_open(&j, '{');
-    member(&j, "title", "tarry");
-    member(&j, "version", version);
-    tr_json_close(&j, '}');
-    tr_json_name(&j, "paths");
-    tr_json_open(&j, '{');
-    for (unsigned i = 0; i < TR_ROUTE_COUNT; i++) {
-        if (!was_described(i)) {
-            describe_path(&j, i);
-        }
-    }
-    tr_json_close(&j, '}');
-    tr_json_close(&j, '}');
 }

@@ -26,6 +26,20 @@ enum tr_route_body {
     TR_BODY_MANY,   /* a JSON array or NDJSON of objects */
 };
 
+/* What a route may answer for reasons of its own; any request may get others. */
+enum tr_route_status {
+    TR_STATUS_200,
+    TR_STATUS_201,
+    TR_STATUS_204,
+    TR_STATUS_400,
+    TR_STATUS_404,
+    TR_STATUS_409,
+    TR_STATUS_413,
+    TR_STATUS_501,
+    TR_STATUS_503,
+    TR_STATUS_COUNT
+};
+
 /* Sets of arguments. */
 #define TR_ARGS_DUE (TR_ARG_BIT(DELAY) | TR_ARG_BIT(AT))
 #define TR_ARGS_JOB                                                                                \
@@ -51,97 +65,116 @@ enum tr_route_body {
 #define TR_ARGS_FORCE TR_ARG_BIT(FORCE)
 
 /*
- * Each route: its name, method, path, arguments allowed, those needed, role, body, what it does.
- * Of a path, {topic}, {id}, {key} and {name} are what they say. Where two paths match, the one
- * whose first different part is not in braces counts.
+ * Each route: its name, method, path, arguments allowed, those needed, role, body, statuses, what
+ * it does. Of a path, {topic}, {id}, {key} and {name} are what they say. Where two paths match, the
+ * one whose first different part is not in braces counts.
  */
 #define TR_HTTP_ROUTES(X)                                                                          \
-    X(PUSH, POST, "v1/topics/{topic}/jobs", TR_ARGS_JOB, 0, PRODUCE, RAW, "push a job")            \
+    X(PUSH, POST, "v1/topics/{topic}/jobs", TR_ARGS_JOB, 0, PRODUCE, RAW,                          \
+      S(200) | S(201) | S(409) | S(413), "push a job")                                             \
     X(RESERVE, POST, "v1/topics/{topic}/reserve", TR_ARGS_RESERVE, 0, CONSUME, NONE,               \
-      "take jobs that are due")                                                                    \
-    X(ACK, POST, "v1/jobs/{id}/ack", TR_ARGS_LEASE, TR_ARGS_LEASE, CONSUME, NONE, "finish a job")  \
+      S(200) | S(204), "take jobs that are due")                                                   \
+    X(ACK, POST, "v1/jobs/{id}/ack", TR_ARGS_LEASE, TR_ARGS_LEASE, CONSUME, NONE,                  \
+      S(200) | S(404) | S(409), "finish a job")                                                    \
     X(RELEASE, POST, "v1/jobs/{id}/release",                                                       \
       TR_ARGS_LEASE | TR_ARG_BIT(DELAY) | TR_ARG_BIT(PRIORITY), TR_ARGS_LEASE, CONSUME, NONE,      \
-      "give a job back")                                                                           \
+      S(200) | S(404) | S(409), "give a job back")                                                 \
     X(BURY, POST, "v1/jobs/{id}/bury", TR_ARGS_LEASE, TR_ARGS_LEASE, CONSUME, NONE,                \
-      "put a job among the dead")                                                                  \
+      S(200) | S(404) | S(409), "put a job among the dead")                                        \
     X(TOUCH, POST, "v1/jobs/{id}/touch", TR_ARGS_LEASE, TR_ARGS_LEASE, CONSUME, NONE,              \
-      "begin the lease anew")                                                                      \
-    X(ACK_MANY, POST, "v1/ack", 0, 0, CONSUME, MANY, "finish jobs")                                \
+      S(200) | S(404) | S(409), "begin the lease anew")                                            \
+    X(ACK_MANY, POST, "v1/ack", 0, 0, CONSUME, MANY, S(200) | S(413), "finish jobs")               \
     X(RESERVE_MANY, POST, "v1/reserve", TR_ARGS_RESERVE | TR_ARG_BIT(TOPICS), TR_ARG_BIT(TOPICS),  \
-      CONSUME, NONE, "take jobs that are due, of several topics")                                  \
-    X(PUSH_MANY, POST, "v1/jobs", 0, 0, PRODUCE, MANY, "push jobs")                                \
+      CONSUME, NONE, S(200) | S(204), "take jobs that are due, of several topics")                 \
+    X(PUSH_MANY, POST, "v1/jobs", 0, 0, PRODUCE, MANY, S(200) | S(413), "push jobs")               \
     X(LIST, GET, "v1/jobs", TR_ARGS_FILTER | TR_ARG_BIT(PAGE) | TR_ARG_BIT(CURSOR), 0, READ, NONE, \
-      "list jobs by due time")                                                                     \
-    X(CANCEL_MANY, POST, "v1/jobs/cancel", TR_ARGS_BULK, 0, PRODUCE, NONE,                         \
+      S(200), "list jobs by due time")                                                             \
+    X(CANCEL_MANY, POST, "v1/jobs/cancel", TR_ARGS_BULK, 0, PRODUCE, NONE, S(200),                 \
       "cancel all jobs that match")                                                                \
     X(SHIFT_MANY, POST, "v1/jobs/shift", TR_ARGS_BULK | TR_ARG_BIT(BY) | TR_ARG_BIT(TO), 0,        \
-      PRODUCE, NONE, "move the due times of all jobs that match")                                  \
-    X(KICK_MANY, POST, "v1/jobs/kick", TR_ARGS_BULK, 0, ADMIN, NONE,                               \
+      PRODUCE, NONE, S(200), "move the due times of all jobs that match")                          \
+    X(KICK_MANY, POST, "v1/jobs/kick", TR_ARGS_BULK, 0, ADMIN, NONE, S(200),                       \
       "bring all dead jobs back that match")                                                       \
-    X(SHOW, GET, "v1/jobs/{id}", 0, 0, READ, NONE, "look a job up")                                \
-    X(CANCEL, DELETE, "v1/jobs/{id}", TR_ARGS_FORCE, 0, PRODUCE, NONE, "cancel a job")             \
-    X(EDIT, PATCH, "v1/jobs/{id}", TR_ARGS_EDIT, 0, PRODUCE, EITHER, "reschedule or edit a job")   \
-    X(FIRE, POST, "v1/jobs/{id}/fire", 0, 0, PRODUCE, NONE, "make a delayed job due now")          \
-    X(KICK, POST, "v1/jobs/{id}/kick", 0, 0, ADMIN, NONE, "bring a dead job back")                 \
-    X(JOB_HISTORY, GET, "v1/jobs/{id}/history", 0, 0, READ, NONE, "what happened to a job")        \
-    X(KEY_SHOW, GET, "v1/topics/{topic}/keys/{key}", 0, 0, READ, NONE, "look a job up")            \
-    X(KEY_CANCEL, DELETE, "v1/topics/{topic}/keys/{key}", TR_ARGS_FORCE, 0, PRODUCE, NONE,         \
+    X(SHOW, GET, "v1/jobs/{id}", 0, 0, READ, NONE, S(200) | S(404), "look a job up")               \
+    X(CANCEL, DELETE, "v1/jobs/{id}", TR_ARGS_FORCE, 0, PRODUCE, NONE, S(200) | S(404) | S(409),   \
       "cancel a job")                                                                              \
-    X(KEY_EDIT, PATCH, "v1/topics/{topic}/keys/{key}", TR_ARGS_EDIT, 0, PRODUCE, EITHER,           \
-      "reschedule or edit a job")                                                                  \
-    X(KEY_FIRE, POST, "v1/topics/{topic}/keys/{key}/fire", 0, 0, PRODUCE, NONE,                    \
+    X(EDIT, PATCH, "v1/jobs/{id}", TR_ARGS_EDIT, 0, PRODUCE, EITHER,                               \
+      S(200) | S(404) | S(409) | S(413), "reschedule or edit a job")                               \
+    X(FIRE, POST, "v1/jobs/{id}/fire", 0, 0, PRODUCE, NONE, S(200) | S(404) | S(409),              \
       "make a delayed job due now")                                                                \
-    X(KEY_KICK, POST, "v1/topics/{topic}/keys/{key}/kick", 0, 0, ADMIN, NONE,                      \
+    X(KICK, POST, "v1/jobs/{id}/kick", 0, 0, ADMIN, NONE, S(200) | S(404) | S(409),                \
       "bring a dead job back")                                                                     \
-    X(KEY_HISTORY, GET, "v1/topics/{topic}/keys/{key}/history", 0, 0, READ, NONE,                  \
+    X(JOB_HISTORY, GET, "v1/jobs/{id}/history", 0, 0, READ, NONE, S(200) | S(404),                 \
       "what happened to a job")                                                                    \
-    X(TOPICS, GET, "v1/topics", 0, 0, READ, NONE, "list topics")                                   \
-    X(TOPIC, GET, "v1/topics/{topic}", 0, 0, READ, NONE, "figures and policy of a topic")          \
+    X(KEY_SHOW, GET, "v1/topics/{topic}/keys/{key}", 0, 0, READ, NONE, S(200) | S(404),            \
+      "look a job up")                                                                             \
+    X(KEY_CANCEL, DELETE, "v1/topics/{topic}/keys/{key}", TR_ARGS_FORCE, 0, PRODUCE, NONE,         \
+      S(200) | S(404) | S(409), "cancel a job")                                                    \
+    X(KEY_EDIT, PATCH, "v1/topics/{topic}/keys/{key}", TR_ARGS_EDIT, 0, PRODUCE, EITHER,           \
+      S(200) | S(404) | S(409) | S(413), "reschedule or edit a job")                               \
+    X(KEY_FIRE, POST, "v1/topics/{topic}/keys/{key}/fire", 0, 0, PRODUCE, NONE,                    \
+      S(200) | S(404) | S(409), "make a delayed job due now")                                      \
+    X(KEY_KICK, POST, "v1/topics/{topic}/keys/{key}/kick", 0, 0, ADMIN, NONE,                      \
+      S(200) | S(404) | S(409), "bring a dead job back")                                           \
+    X(KEY_HISTORY, GET, "v1/topics/{topic}/keys/{key}/history", 0, 0, READ, NONE, S(200) | S(404), \
+      "what happened to a job")                                                                    \
+    X(TOPICS, GET, "v1/topics", 0, 0, READ, NONE, S(200), "list topics")                           \
+    X(TOPIC, GET, "v1/topics/{topic}", 0, 0, READ, NONE, S(200) | S(404),                          \
+      "figures and policy of a topic")                                                             \
     X(TOPIC_SET, PUT, "v1/topics/{topic}", TR_ARGS_POLICY, 0, ADMIN, OBJECT,                       \
-      "set the whole policy of a topic")                                                           \
+      S(200) | S(413) | S(501), "set the whole policy of a topic")                                 \
     X(TOPIC_CHANGE, PATCH, "v1/topics/{topic}", TR_ARGS_POLICY, 0, ADMIN, OBJECT,                  \
-      "change fields of the policy of a topic")                                                    \
-    X(TOPIC_DELETE, DELETE, "v1/topics/{topic}", TR_ARGS_FORCE, 0, ADMIN, NONE, "delete a topic")  \
+      S(200) | S(413) | S(501), "change fields of the policy of a topic")                          \
+    X(TOPIC_DELETE, DELETE, "v1/topics/{topic}", TR_ARGS_FORCE, 0, ADMIN, NONE,                    \
+      S(200) | S(404) | S(409), "delete a topic")                                                  \
     X(PAUSE, POST, "v1/topics/{topic}/pause", TR_ARG_BIT(WHAT) | TR_ARG_BIT(FOR), 0, ADMIN, NONE,  \
-      "pause a topic")                                                                             \
-    X(RESUME, POST, "v1/topics/{topic}/resume", 0, 0, ADMIN, NONE, "end a pause")                  \
-    X(PURGE, POST, "v1/topics/{topic}/purge", TR_ARG_BIT(STATE), 0, ADMIN, NONE,                   \
+      S(200), "pause a topic")                                                                     \
+    X(RESUME, POST, "v1/topics/{topic}/resume", 0, 0, ADMIN, NONE, S(200) | S(404), "end a pause") \
+    X(PURGE, POST, "v1/topics/{topic}/purge", TR_ARG_BIT(STATE), 0, ADMIN, NONE, S(200) | S(404),  \
       "delete the jobs of a topic")                                                                \
     X(FORECAST, GET, "v1/forecast",                                                                \
       TR_ARG_BIT(FROM) | TR_ARG_BIT(TO) | TR_ARG_BIT(STEP) | TR_ARG_BIT(TOPIC), 0, READ, NONE,     \
-      "how many jobs are due when")                                                                \
-    X(SCHEDULES, GET, "v1/schedules", 0, 0, READ, NONE, "list recurring jobs")                     \
-    X(SCHEDULE, GET, "v1/schedules/{name}", 0, 0, READ, NONE, "look a recurring job up")           \
-    X(SCHEDULE_SET, PUT, "v1/schedules/{name}", 0, 0, ADMIN, OBJECT, "set a recurring job")        \
-    X(SCHEDULE_DELETE, DELETE, "v1/schedules/{name}", 0, 0, ADMIN, NONE, "end a recurring job")    \
-    X(SCHEDULE_RUN, POST, "v1/schedules/{name}/run", 0, 0, ADMIN, NONE, "let it happen now, too")  \
-    X(SCHEDULE_PAUSE, POST, "v1/schedules/{name}/pause", 0, 0, ADMIN, NONE,                        \
+      S(200) | S(404), "how many jobs are due when")                                               \
+    X(SCHEDULES, GET, "v1/schedules", 0, 0, READ, NONE, S(501), "list recurring jobs")             \
+    X(SCHEDULE, GET, "v1/schedules/{name}", 0, 0, READ, NONE, S(501), "look a recurring job up")   \
+    X(SCHEDULE_SET, PUT, "v1/schedules/{name}", 0, 0, ADMIN, OBJECT, S(501),                       \
+      "set a recurring job")                                                                       \
+    X(SCHEDULE_DELETE, DELETE, "v1/schedules/{name}", 0, 0, ADMIN, NONE, S(501),                   \
+      "end a recurring job")                                                                       \
+    X(SCHEDULE_RUN, POST, "v1/schedules/{name}/run", 0, 0, ADMIN, NONE, S(501),                    \
+      "let it happen now, too")                                                                    \
+    X(SCHEDULE_PAUSE, POST, "v1/schedules/{name}/pause", 0, 0, ADMIN, NONE, S(501),                \
       "pause a recurring job")                                                                     \
-    X(SCHEDULE_RESUME, POST, "v1/schedules/{name}/resume", 0, 0, ADMIN, NONE, "end its pause")     \
-    X(SCHEDULE_NEXT, GET, "v1/schedules/{name}/next", TR_ARG_BIT(N), 0, READ, NONE,                \
+    X(SCHEDULE_RESUME, POST, "v1/schedules/{name}/resume", 0, 0, ADMIN, NONE, S(501),              \
+      "end its pause")                                                                             \
+    X(SCHEDULE_NEXT, GET, "v1/schedules/{name}/next", TR_ARG_BIT(N), 0, READ, NONE, S(501),        \
       "when it will happen")                                                                       \
-    X(STATS, GET, "v1/stats", 0, 0, READ, NONE, "figures")                                         \
-    X(CONFIG, GET, "v1/config", 0, 0, READ, NONE, "the config, and where each value came from")    \
-    X(BACKUP, POST, "v1/backup", TR_ARG_BIT(DIR), TR_ARG_BIT(DIR), ADMIN, NONE, "copy the store")  \
-    X(CLOCK, GET, "v1/clock", 0, 0, READ, NONE, "the test clock")                                  \
+    X(STATS, GET, "v1/stats", 0, 0, READ, NONE, S(200), "figures")                                 \
+    X(CONFIG, GET, "v1/config", 0, 0, READ, NONE, S(200),                                          \
+      "the config, and where each value came from")                                                \
+    X(BACKUP, POST, "v1/backup", TR_ARG_BIT(DIR), TR_ARG_BIT(DIR), ADMIN, NONE,                    \
+      S(200) | S(409) | S(501), "copy the store")                                                  \
+    X(CLOCK, GET, "v1/clock", 0, 0, READ, NONE, S(200) | S(501), "the test clock")                 \
     X(CLOCK_ADVANCE, POST, "v1/clock/advance", TR_ARG_BIT(ADVANCE) | TR_ARG_BIT(TO), 0, ADMIN,     \
-      NONE, "move the test clock")                                                                 \
-    X(METRICS, GET, "metrics", 0, 0, READ, NONE, "figures for Prometheus")                         \
-    X(HEALTHZ, GET, "healthz", 0, 0, NONE, NONE, "it is alive")                                    \
-    X(READYZ, GET, "readyz", 0, 0, NONE, NONE, "it is ready")                                      \
-    X(OPENAPI, GET, "openapi.json", 0, 0, READ, NONE, "this description")                          \
-    X(DASHBOARD, GET, "", 0, 0, READ, NONE, "the dashboard")                                       \
-    X(CLASSIC_PUSH, POST, "push", 0, 0, PRODUCE, OBJECT, "classic: push a job")                    \
+      NONE, S(200) | S(409) | S(501), "move the test clock")                                       \
+    X(METRICS, GET, "metrics", 0, 0, READ, NONE, S(501), "figures for Prometheus")                 \
+    X(HEALTHZ, GET, "healthz", 0, 0, NONE, NONE, S(200), "it is alive")                            \
+    X(READYZ, GET, "readyz", 0, 0, NONE, NONE, S(200) | S(503), "it is ready")                     \
+    X(OPENAPI, GET, "openapi.json", 0, 0, READ, NONE, S(200), "this description")                  \
+    X(DASHBOARD, GET, "", 0, 0, READ, NONE, S(501), "the dashboard")                               \
+    X(CLASSIC_PUSH, POST, "push", 0, 0, PRODUCE, OBJECT, S(200) | S(409) | S(413),                 \
+      "classic: push a job")                                                                       \
     X(CLASSIC_DELETE, GET, "delete", TR_ARG_BIT(ID), TR_ARG_BIT(ID), PRODUCE, NONE,                \
-      "classic: cancel a job")                                                                     \
-    X(CLASSIC_GET, GET, "get/{topic}", 0, 0, CONSUME, NONE, "classic: take and finish a job")      \
-    X(CLASSIC_RESTORE, GET, "reStore", TR_ARG_BIT(EXPIRE), 0, ADMIN, NONE,                         \
+      S(200) | S(404) | S(409), "classic: cancel a job")                                           \
+    X(CLASSIC_GET, GET, "get/{topic}", 0, 0, CONSUME, NONE, S(200) | S(204),                       \
+      "classic: take and finish a job")                                                            \
+    X(CLASSIC_RESTORE, GET, "reStore", TR_ARG_BIT(EXPIRE), 0, ADMIN, NONE, S(200) | S(501),        \
       "classic: bring jobs back")                                                                  \
-    X(CLASSIC_RESTORE_JOB, GET, "reStore/{id}", 0, 0, ADMIN, NONE, "classic: bring a job back")
+    X(CLASSIC_RESTORE_JOB, GET, "reStore/{id}", 0, 0, ADMIN, NONE, S(200) | S(404) | S(409),       \
+      "classic: bring a job back")
 
 enum tr_route {
-#define X(name, method, path, args, needed, role, body, about) TR_ROUTE_##name,
+#define X(name, method, path, args, needed, role, body, statuses, about) TR_ROUTE_##name,
     TR_HTTP_ROUTES(X)
 #undef X
         TR_ROUTE_COUNT
@@ -155,6 +188,7 @@ struct tr_route_about {
     uint64_t needed; /* of these */
     enum tr_role role;
     enum tr_route_body body;
+    unsigned statuses; /* bits 1 << enum tr_route_status; 400 always is one */
     const char *about;
 };
 
@@ -177,10 +211,13 @@ TR_MUST_USE int tr_route_find(struct tr_route_match *m, const struct tr_http_req
 /* All that one request may give in its query: none of it where a JSON object has it. */
 uint64_t tr_route_query_args(enum tr_route route, const struct tr_http_request *request);
 
+/* What the JSON in its body may have, and must: of the whole, or of each item. */
+uint64_t tr_route_body_args(enum tr_route route, uint64_t *needed);
+
 /* True for the routes of the queues of old, which are off unless the config says otherwise. */
 bool tr_route_is_classic(enum tr_route route);
 
-/* The description of all this: OpenAPI 3, one JSON object. */
+/* http_describe.c: all of this as OpenAPI 3.1, one JSON object. */
 void tr_route_describe(struct tr_output *out, const char *version);
 
 #endif

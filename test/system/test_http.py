@@ -734,5 +734,47 @@ def test_pause_is_told(web):
     is_error(web.post("/v1/topics/t/pause", what="sideways"), 400, field="what")
 
 
+# ---- the routes of the queues of old ----
+
+
+def test_classic(tmp_path):
+    with web_server(tmp_path / "store", "--set", "http.classic=on") as server:
+        web = Web(web_port(server))
+        job = {"topic": "t", "bizKey": "order-1", "id": "77", "delay": 3600_000, "priority": 3,
+               "body": {"a": [1, "\u00e9"]}}
+        pushed = web.ask("POST", "/push", json.dumps(job))
+        assert pushed.status == 200 and pushed.body == b"1"
+        seen = web.get("/v1/topics/t/keys/order-1").json
+        assert seen["state"] == "delayed" and seen["priority"] == 3
+        assert json.loads(seen["body"]) == job["body"]
+        assert web.ask("POST", "/push", json.dumps({"topic": "t", "id": 5, "body": "x"})).body == b"2"
+        assert web.get("/v1/jobs/2").json["key"] == "5"
+        got = web.get("/get/t")  # handed out and finished
+        assert got.status == 200 and got.json["body"] == "x" and got.json["bizKey"] == "5"
+        is_error(web.get("/v1/jobs/2"), 404)
+        assert web.get("/delete", id=1).json["was"] == "delayed"
+        is_error(web.get("/delete", id=1), 404)
+        is_error(web.get("/delete"), 400, field="id")
+        for body, field in [({"body": "x"}, "topic"), ({"topic": "t", "delay": -1}, "delay"),
+                            ({"topic": "t", "delay": "1s"}, "delay"), ({"topic": "t", "x": 1}, "x"),
+                            ({"topic": "t", "bizKey": {}}, "bizKey"), ([], "body"),
+                            ({"topic": "t", "priority": 2**32}, "priority")]:
+            is_error(web.ask("POST", "/push", json.dumps(body)), 400, field=field)
+        is_error(web.ask("POST", "/push", "{"), 400, "bad_json")
+        foreign = {"Origin": "http://evil.example"}
+        is_error(web.ask("GET", "/get/t", headers=foreign), 403)  # it changes something
+        web.push("t", b"dead")
+        held = web.reserve("t")[0]
+        web.post(f"/v1/jobs/{held['id']}/bury", lease=held["lease"])
+        assert web.get(f"/reStore/{held['id']}").json["state"] == "ready"
+        assert server.stop() == 0
+
+
+def test_classic_is_off(web):
+    for method, path in [("POST", "/push"), ("GET", "/get/t"), ("GET", "/delete?id=1"),
+                         ("GET", "/reStore"), ("GET", "/reStore/1")]:
+        is_error(web.ask(method, path), 404, "no_route")
+
+
 def test_what_is_not_there_yet_says_so(web):
     is_error(web.get("/v1/schedules"), 501, "unsupported")

@@ -201,24 +201,29 @@ static void has(const uint8_t *bytes, size_t len, const char *want)
 static void check_described(const uint8_t *bytes, size_t len)
 {
     has(bytes, len,
-        "\"/v1/jobs/{id}/ack\":{\"post\":{\"summary\":\"finish a job\",\"parameters\":["
-        "{\"name\":\"id\",\"in\":\"path\",\"description\":\"from the path\",\"required\":true,"
-        "\"schema\":{\"type\":\"string\"}},{\"name\":\"lease\",\"in\":\"query\",\"description\":"
-        "\"from reserve: proves that the job is yours\",\"required\":true,\"schema\":{\"type\":"
-        "\"string\",\"maxLength\":64}}],\"responses\":");
+        "\"/v1/jobs/{id}/ack\":{\"post\":{\"operationId\":\"ack\",\"summary\":\"finish a job\","
+        "\"parameters\":[{\"name\":\"id\",\"in\":\"path\",\"description\":\"from the path\","
+        "\"required\":true,\"schema\":{\"type\":\"string\"}},{\"name\":\"lease\",\"in\":\"query\","
+        "\"description\":\"from reserve: proves that the job is yours\",\"required\":true,"
+        "\"schema\":{\"type\":\"string\",\"maxLength\":64}}],\"responses\":{\"200\":{"
+        "\"description\":\"done\"},\"400\":{");
     has(bytes, len,
         "{\"name\":\"count\",\"in\":\"query\",\"description\":\"so many jobs at most; default 1\","
         "\"required\":false,\"schema\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":1000}}");
     has(bytes, len,
-        "\"push jobs\",\"parameters\":[],\"requestBody\":{\"content\":{"
-        "\"application/json\":{},\"application/x-ndjson\":{}}}");
+        "\"push jobs\",\"parameters\":[],\"requestBody\":{\"content\":{\"application/json\":{"
+        "\"schema\":{\"type\":\"array\",\"items\":{\"type\":\"object\","
+        "\"additionalProperties\":false,\"required\":[\"topic\"],\"properties\":{\"delay\":{"
+        "\"type\":[\"string\",\"number\"]");
     has(bytes, len,
-        "\"put\":{\"summary\":\"set the whole policy of a topic\",\"parameters\":[{"
+        "\"summary\":\"set the whole policy of a topic\",\"parameters\":[{"
         "\"name\":\"topic\",\"in\":\"path\",\"description\":\"from the path\","
         "\"required\":true,\"schema\":{\"type\":\"string\"}}],\"requestBody\":{"
-        "\"content\":{\"application/json\":{}}}");
+        "\"content\":{\"application/json\":{\"schema\":{\"type\":\"object\","
+        "\"additionalProperties\":false,\"properties\":{\"ttr\":{");
     has(bytes, len, "\"enum\":[\"replace\",\"keep\",\"error\"]");
-    assert_null(memmem(bytes, len, "body_base64", 11)); /* of queries it is not a parameter */
+    has(bytes, len, "\"body_base64\":{\"type\":\"string\"");
+    assert_null(memmem(bytes, len, "\"name\":\"body_base64\"", 20)); /* not of queries */
 }
 
 /* The description is JSON, and has every route once. */
