@@ -446,6 +446,9 @@ static void answer_reserve(struct sim_oracle *o, struct sim_ask *a)
     if (sim_topic_is_paused(m, j->topic) && m->topics[j->topic].pause_call < a->submit_call) {
         FAIL("I9", "reserve gives job %" PRIu64 " of a paused topic", j->id);
     }
+    if (sim_topic_is_stopped(m, j->topic) && m->topics[j->topic].stop_call < a->submit_call) {
+        FAIL("I9", "reserve gives job %" PRIu64 " of a topic that gives none", j->id);
+    }
     check_early(o, j);
     take_lease(o, a, j);
 }
@@ -517,10 +520,12 @@ void sim_answer_due(struct sim_oracle *o, const struct sim_ask *a, uint64_t got)
     uint64_t from = a->submit_now.wall_us;
     uint64_t to = o->model.now.wall_us;
     uint64_t want = a->req.at_us != 0 ? a->req.at_us : from + a->req.delay_us;
+    uint64_t later = a->req.op == TR_OP_PUSH ? o->model.topics[a->topic].policy.p.jitter_us : 0;
 
     /* In the past means now, and now is when it took effect. */
-    bool now = got == to && (got > want || (a->req.at_us == 0 && a->req.delay_us == 0));
-    bool ok = got == want || now || (o->clock_doubt && got < to);
+    bool now = got >= to && got - to <= later &&
+               (got > want || (a->req.at_us == 0 && a->req.delay_us == 0));
+    bool ok = (got >= want && got - want <= later) || now || (o->clock_doubt && got < to + later);
     if (!ok) {
         FAIL("I4", "%s at %" PRIu64 " (delay %" PRIu64 ", at %" PRIu64 ") is due at %" PRIu64,
              sim_op_name(a->req.op), from, a->req.delay_us, a->req.at_us, got);

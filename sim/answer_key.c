@@ -75,11 +75,27 @@ static void pushed_again(struct sim_oracle *o, struct sim_ask *a, struct sim_job
     }
 }
 
+/* May it come into the topic? */
+static void check_admitted(struct sim_oracle *o, const struct sim_ask *a)
+{
+    const struct sim_topic *t = &o->model.topics[a->topic];
+
+    if (sim_topic_takes_none(&o->model, a->topic)) {
+        FAIL("I13", "push succeeds, but topic %s takes none", t->name);
+    }
+    if (!a->req.out.existed && sim_topic_jobs(&o->model, a->topic) >= t->policy.p.max_jobs) {
+        FAIL("I13", "push succeeds, but topic %s has enough", t->name);
+    }
+}
+
 void sim_answer_push(struct sim_oracle *o, struct sim_ask *a)
 {
     const struct tr_job_view *v = &a->req.out.job;
     struct sim_job *j = sim_model_find_key(&o->model, a->topic, a->key);
 
+    if (!a->req.out.existed || a->req.conflict == TR_CONFLICT_REPLACE) {
+        check_admitted(o, a);
+    }
     if (a->req.out.existed) {
         pushed_again(o, a, j);
         return;

@@ -425,6 +425,13 @@ void sim_check_settled(struct sim_oracle *o)
     bool fresh = false;
 
     for (unsigned i = 0; i < m->topic_count; i++) {
+        const struct tr_policy *p = &m->topics[i].policy.p;
+
+        if ((p->paused & TR_PAUSED_OUT) != 0 && p->paused_until_us != 0 &&
+            m->now.wall_us >= p->paused_until_us && !o->clock_doubt && !m->topics[i].stop_over) {
+            m->topics[i].stop_over = true;
+            m->topics[i].resume_call = m->call;
+        }
         if (m->topics[i].pause_until_us != 0 && !sim_topic_is_paused(m, i)) {
             m->topics[i].pause_until_us = 0;
             m->topics[i].resume_call = m->call;
@@ -670,6 +677,8 @@ static void restore_all(struct sim_oracle *o)
 
         t->number = 0;
         t->policy = o->prefix.now.policies[i];
+        t->stop_over = false;
+        t->stop_call = m->call;
         memset(t->holds, 0, sizeof(t->holds));
         t->pause_until_us = 0;
         t->gate = 0;

@@ -268,5 +268,7 @@ bool sim_topic_is_paused(const struct sim_model *m, unsigned topic)
 
 bool sim_topic_may_be_paused(const struct sim_model *m, unsigned topic)
 {
-    return m->topics[topic].pause_until_us != 0;
+    const struct sim_topic *t = &m->topics[topic];
+
+    return t->pause_until_us != 0 || ((t->policy.p.paused & TR_PAUSED_OUT) != 0 && !t->stop_over);
 }

@@ -99,7 +99,9 @@ struct sim_policy {
 struct sim_topic {
     char name[24];
     struct sim_policy policy;
-    uint32_t number; /* 0: not known */
+    uint64_t stop_call; /* when that changed last; */
+    bool stop_over;     /* its pause of hand-outs has ended */
+    uint32_t number;    /* 0: not known */
     uint64_t holds[TR_HOLD_COUNT];
     uint64_t pause_until_us; /* span; 0: surely not paused */
     uint64_t pause_call;     /* when the last change of pause was asked */
@@ -179,6 +181,10 @@ uint64_t sim_job_ttr(const struct sim_model *m, const struct sim_job *j);
 /* policy.c: of p, of a topic that has none, and are two the same? */
 struct sim_policy sim_policy_of(const struct tr_policy *p);
 struct sim_policy sim_policy_none(void);
+/* Its policy holds hand-outs, or pushes, back: surely, or perhaps. */
+bool sim_topic_is_stopped(const struct sim_model *m, unsigned topic);
+bool sim_topic_takes_none(const struct sim_model *m, unsigned topic);
+uint64_t sim_topic_jobs(const struct sim_model *m, unsigned topic);
 bool sim_policy_same(const struct sim_policy *a, const struct sim_policy *b);
 
 /* Could it be reserved now? Must it be? */

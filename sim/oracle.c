@@ -638,6 +638,13 @@ static bool excused(const struct sim_oracle *o, const struct sim_ask *a)
     case TARRY_ENOSPC:
     case TARRY_EFULL:
         return op == TR_OP_PUSH || op == TR_OP_EDIT || op == TR_OP_POLICY || needs_record(op);
+    case TARRY_EPAUSED:
+        return op == TR_OP_PUSH &&
+               (o->model.topics[a->topic].policy.p.paused & TR_PAUSED_IN) != 0 &&
+               (o->clock_doubt || sim_topic_takes_none(&o->model, a->topic));
+    case TARRY_EQUOTA:
+        return op == TR_OP_PUSH &&
+               sim_topic_jobs(&o->model, a->topic) >= o->model.topics[a->topic].policy.p.max_jobs;
     case TARRY_EINVAL:
         return a->wrong || (op == TR_OP_PUSH && topic_may_be_gone(o, a)) ||
                (op == TR_OP_RESERVE && topics_may_be_gone(o, a));

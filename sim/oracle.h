@@ -219,7 +219,7 @@ void sim_answer_purge(struct sim_oracle *o, struct sim_ask *a);
 /* extra.c: tag, ttl, retries and backoff of a push; tag and ttl of an edit. */
 void sim_extra_draw(struct sim_ask *a, struct tr_rng *rng);
 /* policy.c: a request; its answer; what STAT_TOPIC says; the policies in memory. */
-void sim_policy_draw(struct sim_ask *a, struct tr_rng *rng, uint8_t text[]);
+void sim_policy_draw(struct sim_ask *a, struct tr_rng *rng, uint64_t wall_us, uint8_t text[]);
 void sim_answer_policy(struct sim_oracle *o, struct sim_ask *a);
 void sim_answer_policy_told(struct sim_oracle *o, const struct sim_ask *a);
 void sim_check_policies(struct sim_oracle *o);

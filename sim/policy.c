@@ -17,8 +17,9 @@ enum { TEXT_MAX = 2000 };
 
 /* Those that clients give. Whoever makes another one mean something adds it here, and to the model.
  */
-static const unsigned drawn = TR_POLICY_BIT(TTR) | TR_POLICY_BIT(BURST) | TR_POLICY_BIT(HISTORY) |
-                              TR_POLICY_BIT(SPREAD) | TR_POLICY_BIT(DELIVER);
+static const unsigned drawn =
+    TR_POLICY_BIT(TTR) | TR_POLICY_BIT(JITTER) | TR_POLICY_BIT(PAUSED) | TR_POLICY_BIT(MAX_JOBS) |
+    TR_POLICY_BIT(BURST) | TR_POLICY_BIT(HISTORY) | TR_POLICY_BIT(SPREAD) | TR_POLICY_BIT(DELIVER);
 
 struct sim_policy sim_policy_of(const struct tr_policy *p)
 {
@@ -47,12 +48,43 @@ bool sim_policy_same(const struct sim_policy *a, const struct sim_policy *b)
            a->text_len == b->text_len && a->text_hash == b->text_hash;
 }
 
-void sim_policy_draw(struct sim_ask *a, struct tr_rng *rng, uint8_t text[])
+/* T is never ahead of the wall clock. */
+bool sim_topic_is_stopped(const struct sim_model *m, unsigned topic)
+{
+    const struct tr_policy *p = &m->topics[topic].policy.p;
+
+    return (p->paused & TR_PAUSED_OUT) != 0 &&
+           (p->paused_until_us == 0 || p->paused_until_us > m->wall_high_us);
+}
+
+bool sim_topic_takes_none(const struct sim_model *m, unsigned topic)
+{
+    const struct tr_policy *p = &m->topics[topic].policy.p;
+
+    return (p->paused & TR_PAUSED_IN) != 0 &&
+           (p->paused_until_us == 0 || p->paused_until_us > m->now.wall_us);
+}
+
+uint64_t sim_topic_jobs(const struct sim_model *m, unsigned topic)
+{
+    uint64_t jobs = 0;
+
+    for (size_t i = 0; i < m->job_count; i++) {
+        jobs += m->jobs[i].where != SIM_GONE && m->jobs[i].topic == topic;
+    }
+    return jobs;
+}
+
+void sim_policy_draw(struct sim_ask *a, struct tr_rng *rng, uint64_t wall_us, uint8_t text[])
 {
     struct tr_policy any = tr_policy_default();
 
     any.given = TR_POLICY_ALL;
     any.ttr_us = sim_spread(rng, 1000, 10000000);
+    any.jitter_us = sim_spread(rng, 1, 10000000);
+    any.max_jobs = sim_dice(rng, 50) ? sim_between(rng, 0, 12) : 1000;
+    any.paused = sim_dice(rng, 50) ? (unsigned)tr_rng_below(rng, 4) : 0;
+    any.paused_until_us = sim_dice(rng, 30) ? 0 : wall_us - 1000 + sim_spread(rng, 1, 2000000);
     any.burst = sim_between(rng, 0, 9);
     any.history = (enum tr_history)tr_rng_below(rng, 3);
     any.spread = (uint32_t)sim_between(rng, 1, 4);
@@ -121,6 +153,9 @@ void sim_answer_policy(struct sim_oracle *o, struct sim_ask *a)
         t->policy.text_hash = a->to.text_hash;
     }
     if (!sim_policy_same(&was, &t->policy)) {
+        t->stop_over = false;
+        t->stop_call = o->model.call;
+        t->resume_call = o->model.call;
         check_gate(o, a);
     }
     sim_answer_seen(o, a, t->gate);

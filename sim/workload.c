@@ -473,7 +473,7 @@ static bool fill_many(struct sim_work *w, struct sim_ask *a, unsigned topic)
         draw_forecast(w, a, topic);
         return true;
     case TR_OP_POLICY:
-        sim_policy_draw(a, &w->rng, w->bodies[a->client]);
+        sim_policy_draw(a, &w->rng, w->oracle->model.now.wall_us, w->bodies[a->client]);
         sim_work_for_topic(w, a, topic);
         return true;
     case TR_OP_PURGE:

@@ -90,6 +90,9 @@
     X(POLICY_NOT_FROZEN, "R25", "a checkpoint has a policy that was set after it", "state.c:set_policy", "policy", 5000) \
     X(POLICY_LOST_IN_PURGE, "I23", "the policy of a topic that was purged is only in memory", "policies.c:tr_policies_inherit", "policy", 2000) \
     X(POLICY_KEEPS_TOPIC, "I12", "a policy that is taken back is kept as one of which nothing is given", "state.c:apply_policy", "policy", 500) \
+    X(STOPPED_FOR_EVER, "I27", "a pause of a topic's policy that has an end does not end", "policies.c:tr_policies_step", "policy", 500) \
+    X(PAUSED_IN_IGNORED, "I13", "a topic that takes no jobs takes them", "policies.c:tr_policies_admit", "policy", 200) \
+    X(JITTER_EARLY, "I2", "jitter makes a job due earlier", "policies.c:tr_policies_jitter", "policy", 500) \
     X(TAG_NOT_IN_ROW, "R25", "a checkpoint does not say that the tag or ttl of a job has changed", "extra.c:tr_extra_describe_changes", "policy", 2000) \
     X(TAG_NOT_IN_RUN, "R25", "a promotion writes the old tag and ttl of a job that has changed", "promote_make.c:read_chosen", "far", 2000) \
     X(NO_PAYLOAD_CRC, "R29", "the payload's crc is not checked", "scan.c:payload_ok", "rot", 5000) \

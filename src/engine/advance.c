@@ -43,6 +43,7 @@ static uint64_t next_event(const struct tr_engine *e)
         at_us = min(at_us, tr_load_event(e));
     }
     at_us = min(at_us, tr_wheel_next(&e->edges));
+    at_us = min(at_us, tr_wheel_next(&e->resumes));
     if (!TR_MUTANT(ADVANCE_SKIPS_LEASES)) {
         at_us = min(at_us, tr_wheel_next(&e->leases));
     }

@@ -315,7 +315,7 @@ static int push_job(struct tr_engine *e, struct tr_req *r, struct tr_topic *t)
                             .mask = TR_FIELD(DUE) | TR_FIELD(CREATED) | TR_FIELD(TOPIC) |
                                     TR_FIELD(PRIORITY) | TR_FIELD(TTR) | TR_FIELD(BODY),
                             .rid = e->state.next_rid,
-                            .due_us = due_of(e, r),
+                            .due_us = due_of(e, r) + tr_policies_jitter(e, t),
                             .created_us = e->clock.t_us,
                             .topic = t->number,
                             .priority = r->priority,
@@ -378,6 +378,11 @@ static enum tr_verdict push_again(struct tr_engine *e, struct tr_req *r, struct 
     if (job->state == TR_RESERVED) {
         return tr_engine_finish(e, r, TARRY_ESTATE);
     }
+    err = tr_policies_admit(e, job->topic, false);
+    if (err != TARRY_OK) {
+        return tr_engine_finish(e, r, err);
+    }
+    rec.due_us += tr_policies_jitter(e, job->topic);
     rec.mask |= job->dead_seq != 0 ? TR_FIELD(DEAD) : 0;
     ask_extras(r, &rec, backoff);
     err = rewrite(e, job, &rec, r);
@@ -425,6 +430,10 @@ static enum tr_verdict push(struct tr_engine *e, struct tr_req *r)
         if (err != TARRY_ENOTFOUND) {
             return end(e, r, err);
         }
+    }
+    err = tr_policies_admit(e, t, true);
+    if (err != TARRY_OK) {
+        return tr_engine_finish(e, r, err);
     }
     if (!tr_mem_room(e->mem, r->body_len + sizeof(struct tr_job))) {
         return tr_engine_finish(e, r, TARRY_ENOMEM);

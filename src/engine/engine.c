@@ -54,6 +54,7 @@ void tr_engine_config_init(struct tr_engine_config *c, struct tr_mem *mem)
         .gather_bytes = UINT64_C(256) << 10,
         .linger_us = 300,
         .many_topics = 32,
+        .max_topics = 1000000,
         .checkpoint_us = 30000000,
         .idle_us = 10000000,
     };
@@ -554,6 +555,7 @@ static uint64_t next_turn(const struct tr_engine *e)
     at = min(at, tr_clock_span_boot(&e->clock, tr_wheel_next(&e->warns)));
     at = min(at, tr_clock_span_boot(&e->clock, tr_wheel_next(&e->pauses)));
     at = min(at, tr_clock_boot_at(&e->clock, tr_wheel_next(&e->edges)));
+    at = min(at, tr_clock_boot_at(&e->clock, tr_wheel_next(&e->resumes)));
     if (!e->log.writing && !e->log.sealing) { /* else its end is what we wait for */
         at = min(at, tr_log_open_empty(&e->log) ? TR_NEVER : e->lazy_at);
         at = min(at, e->log.open.gated && e->linger_at > e->now.boot_us ? e->linger_at : TR_NEVER);
@@ -601,6 +603,7 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
     tr_engine_place(e);
     tr_meta_freeze(e);
     tr_change_fire_due(e);
+    tr_policies_step(e);
     tr_handout_expire(e);
     half(e, tr_load_step);
     half(e, tr_listing_step);

@@ -55,6 +55,7 @@ struct tr_engine_config {
     uint64_t gather_us;      /* weak sync: so does everything, */
     uint64_t gather_bytes;   /* or until there is so much of it */
     uint64_t linger_us;      /* always: a batch waits about so long for those just answered */
+    uint64_t max_topics;     /* one more is refused with TARRY_EFULL */
     unsigned many_topics;    /* a reserve of more first looks which of all have anything */
     uint64_t checkpoint_us;  /* after the first change */
     uint64_t idle_us;        /* before the ring is made smaller */

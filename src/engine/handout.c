@@ -349,7 +349,7 @@ static int consider(struct tr_engine *e, struct choice *c, struct tr_topic *t)
     struct tr_job *job = NULL;
     int err;
 
-    if (t == NULL || t->pause.armed) {
+    if (t == NULL || tr_topic_paused(t)) {
         return TARRY_OK;
     }
     err = first_due(e, t, c->req->order, &job);
@@ -452,7 +452,7 @@ static bool is_coming(const struct tr_engine *e, const struct tr_req *r)
         const struct tr_topic *t =
             w != NULL ? w->waiters[i].topic : tr_topics_by_handle(&e->state.topics, r->topics[i]);
 
-        coming = coming || (tr_park_coming(e, t) && !t->pause.armed);
+        coming = coming || (tr_park_coming(e, t) && !tr_topic_paused(t));
     }
     return coming;
 }
@@ -561,7 +561,7 @@ void tr_handout_serve(struct tr_engine *e)
         struct tr_read *read = NULL;
         struct tr_job *job = NULL;
 
-        if (tr_list_empty(&t->waiters) || t->pause.armed || t->count[TR_READY] == 0) {
+        if (tr_list_empty(&t->waiters) || tr_topic_paused(t) || t->count[TR_READY] == 0) {
             tr_list_remove(&t->dirty);
             continue;
         }

@@ -542,13 +542,14 @@ struct tr_engine {
     struct tr_nearest nearest;
     struct tr_now now;
 
-    struct tr_wheel due;    /* delayed jobs, by T, */
-    struct tr_wheel crowd;  /* and those of topics that have very many */
-    struct tr_wheel leases; /* reserved jobs, by the clock of spans (tr_clock_span) */
-    struct tr_wheel waits;  /* waiting reserves, by boot time, */
-    struct tr_wheel warns;  /* and when they are warned of a lease, by that of spans */
-    struct tr_wheel pauses; /* paused topics, by that of spans */
-    struct tr_wheel edges;  /* parked topics, by T */
+    struct tr_wheel due;     /* delayed jobs, by T, */
+    struct tr_wheel crowd;   /* and those of topics that have very many */
+    struct tr_wheel leases;  /* reserved jobs, by the clock of spans (tr_clock_span) */
+    struct tr_wheel waits;   /* waiting reserves, by boot time, */
+    struct tr_wheel warns;   /* and when they are warned of a lease, by that of spans */
+    struct tr_wheel pauses;  /* paused topics, by that of spans, */
+    struct tr_wheel resumes; /* and those that their policy holds back, by T */
+    struct tr_wheel edges;   /* parked topics, by T */
     struct tr_map holders;
     struct tr_list dirty;   /* topics in which a waiter may get something */
     struct tr_list waiting; /* struct tr_wait */
@@ -638,6 +639,14 @@ void tr_change_note_late(struct tr_engine *e, const struct tr_job *job); /* it b
 enum tr_verdict tr_policies_execute(struct tr_engine *e, struct tr_req *r);
 /* The one who has the topic's name after a purge has its policy, too. First what it takes in the
  * log, then that. TARRY_ENOMEM: nothing changed. */
+void tr_policies_begin(struct tr_engine *e);                   /* after the replay */
+void tr_policies_step(struct tr_engine *e);                    /* pauses that have ended */
+void tr_policies_end(struct tr_engine *e, struct tr_topic *t); /* it is about to be purged */
+/* May a job be pushed to the topic? `fresh`: it takes the place of none. TARRY_EPAUSED,
+ * TARRY_EQUOTA. */
+TR_MUST_USE int tr_policies_admit(const struct tr_engine *e, const struct tr_topic *t, bool fresh);
+/* So much later than asked for a job that is pushed is due. */
+uint64_t tr_policies_jitter(struct tr_engine *e, const struct tr_topic *t);
 size_t tr_policies_log_bytes(const struct tr_topic *t);
 TR_MUST_USE int tr_policies_inherit(struct tr_engine *e, const struct tr_topic *t,
                                     struct tr_topic *heir);

@@ -7,6 +7,14 @@
  * checkpoint has it as the same bytes. A topic without one has no memory for it; what is set back
  * to its default leaves nothing behind, and the topic may go.
  *
+ * Pauses. `in` is asked for at each push; `out` is a flag of the topic, beside the pause of the
+ * beanstalk port (which is not logged, and by the boot clock): either of them holds hand-outs back.
+ * One that ends does so by a timer on T; if the clock is set back after that, it stays over until
+ * the next start.
+ *
+ * Quotas. A push that makes a new job is counted against max_jobs, dead jobs included: they take
+ * as much room as others, and a consumer that buries everything would get around the limit.
+ *
  * A purge gives the topic another number. In the same batch the new number gets its name and the
  * policy, so a crash leaves all of it or nothing.
  */
@@ -24,6 +32,80 @@ static int apply(struct tr_engine *e, struct tr_topic *t, struct tr_record *rec)
     rec->type = TR_REC_POLICY;
     rec->topic = t->number;
     return tr_state_apply(&e->state, rec, e->log.open.no, &none);
+}
+
+/* ---- what is in force ---- */
+
+static bool lasts(const struct tr_engine *e, const struct tr_policy *p)
+{
+    return p->paused_until_us == 0 || p->paused_until_us > e->clock.t_us;
+}
+
+/* The topic's policy is another one. */
+static void enforce(struct tr_engine *e, struct tr_topic *t)
+{
+    const struct tr_policy *p = tr_topic_policy(t);
+    bool was = t->stopped;
+
+    tr_wheel_disarm(&e->resumes, &t->resume);
+    t->stopped = (p->paused & TR_PAUSED_OUT) != 0 && lasts(e, p);
+    if (t->stopped && p->paused_until_us != 0) {
+        tr_wheel_arm(&e->resumes, &t->resume, p->paused_until_us);
+    }
+    if (was && !t->stopped) {
+        tr_handout_mark(e, t);
+    }
+}
+
+void tr_policies_begin(struct tr_engine *e)
+{
+    const struct tr_list *all = &e->state.topics.all;
+
+    for (struct tr_list *n = all->next; n != all; n = n->next) {
+        struct tr_topic *t = TR_CONTAINER_OF(n, struct tr_topic, link);
+
+        if (t->policy != NULL) {
+            enforce(e, t);
+        }
+    }
+}
+
+void tr_policies_step(struct tr_engine *e)
+{
+    struct tr_timer *timer;
+
+    while ((timer = tr_wheel_pop(&e->resumes, e->clock.t_us, &e->work)) != NULL) {
+        struct tr_topic *t = TR_CONTAINER_OF(timer, struct tr_topic, resume);
+
+        t->stopped = TR_MUTANT(STOPPED_FOR_EVER);
+        tr_handout_mark(e, t);
+    }
+}
+
+void tr_policies_end(struct tr_engine *e, struct tr_topic *t)
+{
+    tr_wheel_disarm(&e->resumes, &t->resume);
+    t->stopped = false;
+}
+
+int tr_policies_admit(const struct tr_engine *e, const struct tr_topic *t, bool fresh)
+{
+    const struct tr_policy *p = tr_topic_policy(t);
+
+    if ((p->paused & TR_PAUSED_IN) != 0 && lasts(e, p) && !TR_MUTANT(PAUSED_IN_IGNORED)) {
+        return TARRY_EPAUSED;
+    }
+    return fresh && t->jobs >= p->max_jobs ? TARRY_EQUOTA : TARRY_OK;
+}
+
+uint64_t tr_policies_jitter(struct tr_engine *e, const struct tr_topic *t)
+{
+    uint64_t most = tr_topic_policy(t)->jitter_us;
+
+    if (most == 0) {
+        return 0;
+    }
+    return TR_MUTANT(JITTER_EARLY) ? UINT64_MAX : tr_rng_below(&e->rng, most + 1);
 }
 
 static void log_it(struct tr_engine *e, struct tr_topic *t, const struct tr_record *rec)
@@ -78,6 +160,7 @@ static int change(struct tr_engine *e, struct tr_topic *t, const struct tr_req *
     }
     if (err == TARRY_OK) {
         log_it(e, t, &rec);
+        enforce(e, t);
     }
     return err;
 }
@@ -125,6 +208,9 @@ int tr_policies_inherit(struct tr_engine *e, const struct tr_topic *t, struct tr
     }
     rec.body.len = tr_policy_encode(bytes, t->policy);
     err = apply(e, heir, &rec);
+    if (err == TARRY_OK) {
+        enforce(e, heir);
+    }
     if (err == TARRY_OK && !TR_MUTANT(POLICY_LOST_IN_PURGE)) {
         log_it(e, heir, &rec);
     }

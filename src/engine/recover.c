@@ -636,6 +636,7 @@ static void init(struct tr_engine *e, struct tr_disk d, uint64_t seed, struct tr
     tr_wheel_init(&e->waits, now.boot_us);
     tr_wheel_init(&e->warns, now.boot_us);
     tr_wheel_init(&e->pauses, now.boot_us);
+    tr_wheel_init(&e->resumes, now.wall_us);
     tr_map_init(&e->holders, e->mem);
     tr_list_init(&e->dirty);
     tr_list_init(&e->reads);
@@ -718,6 +719,7 @@ int tr_engine_open(struct tr_engine **out, const struct tr_engine_config *c, str
     if (err == TARRY_OK) {
         err = prepare(e);
         tr_load_begin(e);
+        tr_policies_begin(e);
     }
     if (err == TARRY_OK) {
         err = tr_advance_open(e);

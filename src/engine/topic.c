@@ -65,6 +65,11 @@ const struct tr_policy *tr_topic_policy(const struct tr_topic *t)
     return t->policy != NULL ? t->policy : &t->of->none;
 }
 
+bool tr_topic_paused(const struct tr_topic *t)
+{
+    return t->pause.armed || t->stopped;
+}
+
 uint64_t tr_topic_ttr(const struct tr_topic *t, uint64_t own_us)
 {
     return own_us != 0 ? own_us : tr_topic_policy(t)->ttr_us;
@@ -188,6 +193,7 @@ int tr_topics_add(struct tr_topics *ts, uint32_t number, const char *name, size_
         tr_heap_init(&t->heaps[h], ts->mem, place_off(h));
     }
     tr_timer_init(&t->pause);
+    tr_timer_init(&t->resume);
     tr_timer_init(&t->edge_timer);
     tr_list_init(&t->waiters);
     tr_list_init(&t->dirty);
@@ -258,7 +264,7 @@ void tr_topics_remove(struct tr_topics *ts, struct tr_topic *t)
 {
     TR_CHECK(!tr_topic_needed(t));
     TR_CHECK(tr_list_empty(&t->waiters));
-    TR_CHECK(!t->pause.armed && !t->edge_timer.armed);
+    TR_CHECK(!t->pause.armed && !t->resume.armed && !t->edge_timer.armed);
     if (!t->purged) {
         lose_name(ts, t);
         if (t->handle != t->number) {
@@ -318,7 +324,7 @@ static void move_counts(struct tr_totals *from, struct tr_totals *to, const stru
 
 void tr_topics_purge(struct tr_topics *ts, struct tr_topic *t)
 {
-    TR_CHECK(!t->purged && !t->edge_timer.armed);
+    TR_CHECK(!t->purged && !t->resume.armed && !t->edge_timer.armed);
     lose_name(ts, t);
     tr_topic_unpark(t);
     if (t->count[TR_READY] > 0) {

@@ -86,6 +86,8 @@ struct tr_topic {
     uint64_t pauses;
     uint64_t pause_us;
     struct tr_timer pause;                /* armed while paused; boot time */
+    bool stopped;                         /* its policy holds hand-outs back: */
+    struct tr_timer resume;               /* armed until then, if that ends; T */
     bool parked;                          /* jobs of it due before the horizon are far: */
     struct tr_list in_parked;             /* of topics->parked */
     struct tr_edge edge;                  /* none of these comes before this: */
@@ -163,6 +165,9 @@ bool tr_topic_needed(const struct tr_topic *t);
 
 /* Its policy, never NULL. */
 const struct tr_policy *tr_topic_policy(const struct tr_topic *t);
+
+/* Nothing of it is handed out, for whatever reason. */
+bool tr_topic_paused(const struct tr_topic *t);
 
 /* How long a hand-out of the job is for: its own time, or the topic's. */
 uint64_t tr_topic_ttr(const struct tr_topic *t, uint64_t own_us);

@@ -44,7 +44,8 @@ enum tr_op {
     TR_OP_STAT_TOPIC, /* topic -> stat, name */
     TR_OP_STAT,       /* -> total; number: topics that are listed */
     TR_OP_FORECAST,   /* topic (0: all), from_us, until_us, step_us -> forecast */
-    TR_OP_HOLD_TOPIC, /* name, hold -> topic: makes it if need be, keeps it while held */
+    TR_OP_HOLD_TOPIC, /* name, hold -> topic: makes it if need be, keeps it while held; TARRY_EFULL:
+                         there are too many */
     TR_OP_FIND_TOPIC, /* name -> topic, stat.listed; TARRY_ENOTFOUND when there is none */
     TR_OP_DROP_TOPIC, /* topic, hold: undoes one HOLD_TOPIC */
     TR_OP_NEXT_TOPIC, /* topic: the next one by number after it (0: the first) -> topic, name,

@@ -126,6 +126,7 @@ void tr_bs_say_error(struct tr_bs_session *s, int status)
         {TARRY_ETIMEOUT, "TIMED_OUT\r\n"},   {TARRY_ESOON, "DEADLINE_SOON\r\n"},
         {TARRY_EDRAINING, "DRAINING\r\n"},   {TARRY_EFULL, "JOB_TOO_BIG\r\n"},
         {TARRY_ENOMEM, "OUT_OF_MEMORY\r\n"}, {TARRY_ENOSPC, "OUT_OF_MEMORY\r\n"},
+        {TARRY_EPAUSED, "DRAINING\r\n"},     {TARRY_EQUOTA, "OUT_OF_MEMORY\r\n"},
     };
 
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {

@@ -180,10 +180,16 @@ static void say_topic(struct tr_bs_session *s)
     tr_output_add(&s->out, "\r\n", 2);
 }
 
+/* It is not a job that is too big, if there are too many topics. */
+static void say_hold_error(struct tr_bs_session *s)
+{
+    tr_bs_say_error(s, s->req.out.status == TARRY_EFULL ? TARRY_ENOMEM : s->req.out.status);
+}
+
 static void use_done(struct tr_bs_session *s)
 {
     if (s->req.out.status != TARRY_OK) {
-        tr_bs_say_error(s, s->req.out.status);
+        say_hold_error(s);
         return;
     }
     say_topic(s);
@@ -245,7 +251,7 @@ static void watch_done(struct tr_bs_session *s)
     uint32_t topic = s->req.out.topic;
 
     if (s->req.out.status != TARRY_OK) {
-        tr_bs_say_error(s, s->req.out.status);
+        say_hold_error(s);
         return;
     }
     if (find_watched(s, topic) == s->watched_count) {

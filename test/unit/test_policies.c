@@ -247,6 +247,208 @@ static void test_policies_without_memory(void **state)
     }
 }
 
+/* ---- what they do to pushes and hand-outs ---- */
+
+static void set_one(struct rig *rig, uint32_t t, struct tr_policy p, unsigned field)
+{
+    p.given = field;
+    assert_int_equal(set(rig, t, &p, field), TARRY_OK);
+}
+
+static void pause_it(struct rig *rig, uint32_t t, unsigned what, uint64_t until_us)
+{
+    struct tr_policy p = tr_policy_default();
+
+    p.paused = what;
+    p.paused_until_us = until_us;
+    set_one(rig, t, p, TR_POLICY_BIT(PAUSED));
+}
+
+static struct ask push_ask(uint32_t t)
+{
+    struct ask a = rig_ask(TR_OP_PUSH);
+
+    a.req.topic = t;
+    a.req.body = (const uint8_t *)"x";
+    a.req.body_len = 1;
+    return a;
+}
+
+static int try_push(struct rig *rig, uint32_t t)
+{
+    struct ask a = push_ask(t);
+
+    return rig_do(rig, &a);
+}
+
+static uint32_t start(struct rig *rig)
+{
+    rig_init(rig);
+    rig_open(rig);
+    return rig_hold(rig, "t");
+}
+
+static void test_policies_jitter(void **state)
+{
+    struct tr_policy p = tr_policy_default();
+    struct rig rig;
+    uint32_t t = start(&rig);
+    uint64_t least = UINT64_MAX;
+    uint64_t most = 0;
+
+    (void)state;
+    p.jitter_us = 10 * RIG_SECOND;
+    set_one(&rig, t, p, TR_POLICY_BIT(JITTER));
+    for (unsigned i = 0; i < 200; i++) {
+        uint64_t id = rig_push(&rig, t, 5 * RIG_SECOND);
+        uint64_t late = rig_view(&rig, id).due_us - rig.now.wall_us - 5 * RIG_SECOND;
+
+        least = late < least ? late : least;
+        most = late > most ? late : most;
+    }
+    assert_true(most <= 10 * RIG_SECOND); /* never earlier: that would be very much */
+    assert_true(least < RIG_SECOND && most > 9 * RIG_SECOND);
+    rig_fini(&rig);
+}
+
+static void test_policies_paused_in(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    struct ask a = push_ask(t);
+    uint64_t id;
+
+    (void)state;
+    a.req.key = "k";
+    a.req.key_len = 1;
+    assert_int_equal(rig_do(&rig, &a), TARRY_OK);
+    id = a.req.out.job.id;
+    pause_it(&rig, t, TR_PAUSED_IN, 0);
+    assert_int_equal(try_push(&rig, t), TARRY_EPAUSED);
+    assert_int_equal(rig_do(&rig, &a), TARRY_EPAUSED); /* replace */
+    a.req.conflict = TR_CONFLICT_KEEP;
+    assert_int_equal(rig_do(&rig, &a), TARRY_OK);
+    assert_int_equal(rig_reserve(&rig, t, 7), id); /* out goes on */
+    pause_it(&rig, t, TR_PAUSED_IN, rig.now.wall_us + RIG_SECOND);
+    assert_int_equal(try_push(&rig, t), TARRY_EPAUSED);
+    rig_pass(&rig, RIG_SECOND - 1);
+    assert_int_equal(try_push(&rig, t), TARRY_EPAUSED);
+    rig_pass(&rig, 1);
+    assert_int_equal(try_push(&rig, t), TARRY_OK);
+    rig_fini(&rig);
+}
+
+static void test_policies_paused_out(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    struct ask w = rig_ask(TR_OP_RESERVE);
+    uint64_t id;
+
+    (void)state;
+    pause_it(&rig, t, TR_PAUSED_OUT, 0);
+    id = rig_push(&rig, t, 0);
+    assert_int_equal(rig_state(&rig, id), TR_READY);
+    assert_int_equal(rig_reserve(&rig, t, 7), 0);
+    rig_power_cut(&rig); /* it is durable */
+    rig_open(&rig);
+    t = rig_hold(&rig, "t");
+    assert_int_equal(rig_reserve(&rig, t, 7), 0);
+    w.req.topics = &t;
+    w.req.topic_count = 1;
+    w.req.holder = 7;
+    w.req.wait_us = TR_WAIT_FOREVER;
+    rig_submit(&rig, &w);
+    pause_it(&rig, t, TR_PAUSED_OUT, rig.now.wall_us + 5 * RIG_SECOND);
+    rig_pass(&rig, 5 * RIG_SECOND - 1);
+    assert_int_equal(w.done, 0);
+    rig_pass(&rig, 1); /* by itself */
+    assert_true(w.done != 0);
+    assert_int_equal(w.req.out.job.id, id);
+    rig_fini(&rig);
+}
+
+/* Both that of beanstalk and the policy's must end. */
+static void test_policies_two_pauses(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    struct ask p = rig_ask(TR_OP_PAUSE);
+    uint64_t id = rig_push(&rig, t, 0);
+
+    (void)state;
+    p.req.topic = t;
+    p.req.wait_us = 10 * RIG_SECOND;
+    assert_int_equal(rig_do(&rig, &p), TARRY_OK);
+    pause_it(&rig, t, TR_PAUSED_OUT, rig.now.wall_us + 20 * RIG_SECOND);
+    rig_pass(&rig, 10 * RIG_SECOND);
+    assert_int_equal(rig_reserve(&rig, t, 7), 0);
+    purge(&rig, rig_hold(&rig, "other"));
+    rig_pass(&rig, 10 * RIG_SECOND);
+    assert_int_equal(rig_reserve(&rig, t, 7), id);
+    rig_fini(&rig);
+}
+
+static void test_policies_pause_outlives_a_purge(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    uint64_t id;
+
+    (void)state;
+    (void)rig_push(&rig, t, 0);
+    pause_it(&rig, t, TR_PAUSED_OUT, rig.now.wall_us + 20 * RIG_SECOND);
+    purge(&rig, t);
+    id = rig_push(&rig, t, 0);
+    assert_int_equal(rig_reserve(&rig, t, 7), 0);
+    rig_pass(&rig, 20 * RIG_SECOND);
+    assert_int_equal(rig_reserve(&rig, t, 7), id);
+    rig_fini(&rig);
+}
+
+static void test_policies_max_jobs(void **state)
+{
+    struct tr_policy p = tr_policy_default();
+    struct rig rig;
+    uint32_t t = start(&rig);
+    struct ask a = push_ask(t);
+    uint64_t dead;
+
+    (void)state;
+    p.max_jobs = 2;
+    set_one(&rig, t, p, TR_POLICY_BIT(MAX_JOBS));
+    a.req.key = "k";
+    a.req.key_len = 1;
+    dead = rig_push(&rig, t, 0);
+    assert_int_equal(rig_reserve(&rig, t, 7), dead);
+    assert_int_equal(rig_with(&rig, TR_OP_BURY, dead, 7), TARRY_OK);
+    assert_int_equal(rig_do(&rig, &a), TARRY_OK);
+    assert_int_equal(try_push(&rig, t), TARRY_EQUOTA);
+    assert_int_equal(rig_do(&rig, &a), TARRY_OK); /* none more than before */
+    assert_int_equal(rig_with(&rig, TR_OP_DELETE, dead, 0), TARRY_OK);
+    assert_int_equal(try_push(&rig, t), TARRY_OK);
+    assert_int_equal(try_push(&rig, t), TARRY_EQUOTA);
+    rig_fini(&rig);
+}
+
+static void test_policies_max_topics(void **state)
+{
+    struct rig rig;
+    struct ask a = rig_ask(TR_OP_HOLD_TOPIC);
+
+    (void)state;
+    rig_init(&rig);
+    rig.config.max_topics = 2;
+    rig_open(&rig);
+    (void)rig_hold(&rig, "a");
+    (void)rig_hold(&rig, "b");
+    a.req.name = "c";
+    a.req.name_len = 1;
+    assert_int_equal(rig_do(&rig, &a), TARRY_EFULL);
+    (void)rig_hold(&rig, "a");
+    rig_fini(&rig);
+}
+
 static bool heard(struct wire *w, const char *line, const char *reply)
 {
     bool same;
@@ -274,6 +476,12 @@ static void test_policies_beanstalk_does_not_list(void **state)
     assert_true(heard(&w, "list-tubes\r\n", "OK 14\r\n---\n- default\n\r\n"));
     assert_true(heard(&w, "stats-tube quiet\r\n", "NOT_FOUND\r\n"));
     assert_true(heard(&w, "pause-tube quiet 1\r\n", "NOT_FOUND\r\n"));
+    t = rig_hold(&w.rig, "quiet");
+    pause_it(&w.rig, t, TR_PAUSED_IN, 0);
+    assert_true(heard(&w, "use quiet\r\n", "USING quiet\r\n"));
+    assert_true(heard(&w, "put 0 0 1 1\r\nx\r\n", "DRAINING\r\n"));
+    assert_true(heard(&w, "use default\r\n", "USING default\r\n"));
+    drop(&w.rig, t);
     wire_send(&w, 0, "stats\r\n", 7);
     wire_settle(&w);
     assert_non_null(strstr((char *)w.clients[0].got, "current-tubes: 1\n"));
@@ -289,6 +497,13 @@ int main(void)
         cmocka_unit_test(test_policies_purge),
         cmocka_unit_test(test_policies_refused),
         cmocka_unit_test(test_policies_without_memory),
+        cmocka_unit_test(test_policies_jitter),
+        cmocka_unit_test(test_policies_paused_in),
+        cmocka_unit_test(test_policies_paused_out),
+        cmocka_unit_test(test_policies_two_pauses),
+        cmocka_unit_test(test_policies_pause_outlives_a_purge),
+        cmocka_unit_test(test_policies_max_jobs),
+        cmocka_unit_test(test_policies_max_topics),
         cmocka_unit_test(test_policies_beanstalk_does_not_list),
     };
 
