@@ -402,6 +402,7 @@ static void finish(struct tr_engine *e, int status)
     if (r != NULL) {
         r->out.number = b->done;
         r->out.passed = b->passed;
+        r->out.damaged = b->walk.skipped;
         r->out.cursor = (struct tr_cursor){.more = b->more, .at = b->before, .id = b->mark};
         (void)tr_engine_finish(e, r, status);
     }

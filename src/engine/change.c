@@ -664,6 +664,7 @@ static enum tr_verdict kick(struct tr_engine *e, struct tr_req *r)
         } else {
             err = tr_load_first(e, t, &job);
         }
+        r->out.damaged = r->out.damaged || tr_load_unsure(e, t, r->progress == KICK_DEAD);
         if (job == NULL) {
             break;
         }

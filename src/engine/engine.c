@@ -253,6 +253,7 @@ void tr_engine_submit(struct tr_engine *e, struct tr_req *r, struct tr_now now)
     r->out.cursor = (struct tr_cursor){0};
     r->out.passed = 0;
     r->out.existed = false;
+    r->out.damaged = false;
     r->out.stat = (struct tr_topic_stat){0};
     r->out.forecast = (struct tr_forecast_view){0};
     r->out.job = (struct tr_job_view){0};

@@ -650,6 +650,7 @@ static void pull_done(struct tr_engine *e, struct tr_fetch_read *r)
         return;
     }
     (void)tr_engine_charge(e, 32);
+    e->load.pull_damaged = e->load.pull_damaged || err != TARRY_OK;
     if (err != TARRY_OK || pull_page(e, r, &v)) {
         e->fetch.pull_rid = r->group->is.rid_last;
     } else {

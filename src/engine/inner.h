@@ -199,6 +199,8 @@ struct tr_load {
         uint64_t group_no;         /* of this group; 0: it is in a slot */
     } pulled[TR_PULL_MAX];         /* in order */
     bool pull_runs;                /* slots have been looked through, runs are */
+    bool pull_damaged;             /* some of them could not be, */
+    bool front_damaged;            /* in the search that made the front */
     uint32_t front_topic;          /* the topic whose jobs are in memory up to this, or 0 */
     uint64_t front_us;
     uint64_t front_id;
@@ -281,7 +283,6 @@ struct tr_walk {
     bool skipped; /* something could not be read */
     uint8_t *buf;
     struct tr_side_view view;
-    bool all_blocks;    /* live ones must be found though T cannot be read */
     bool by_block;      /* T cannot be read: through the runs themselves */
     unsigned run;       /* which of them, */
     uint32_t block;     /* and where in it, */
@@ -346,6 +347,7 @@ struct tr_listing {
     uint64_t read_bytes;     /* of so many bytes */
     bool waits;              /* for what is being read */
     bool no_memory;          /* for what was read */
+    bool damaged;            /* some could not be found */
 };
 
 enum { TR_BULK_LOADS = 64 };
@@ -744,6 +746,8 @@ bool tr_load_show_far(const struct tr_engine *e, struct tr_req *r);
 TR_MUST_USE int tr_load_first(struct tr_engine *e, struct tr_topic *t, struct tr_job **job);
 /* No far job of its topic can be due before it, the first delayed one in memory. */
 bool tr_load_is_first(const struct tr_engine *e, const struct tr_job *job);
+/* What would come first may be among those that cannot be read; dead: of dead ones. */
+bool tr_load_unsure(const struct tr_engine *e, const struct tr_topic *t, bool dead);
 bool tr_load_may_go(const struct tr_job *job); /* its record says all of it */
 bool tr_load_far(const struct tr_engine *e, const struct tr_job *job); /* need not be in memory */
 /* If it need not be. False: there is no memory for that; it stands last in its list now. */

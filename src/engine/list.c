@@ -605,6 +605,7 @@ static void fill_page(struct tr_engine *e)
         }
     }
     r->out.jobs = l->views;
+    r->out.damaged = l->damaged || l->walk.skipped;
 }
 
 /* Ends it; what it had in memory is for the caller to give back. */
@@ -695,6 +696,7 @@ static int make(struct tr_engine *e)
         if ((wants(l, TR_DELAYED) || wants(l, TR_READY)) && !find_in_runs(e)) {
             return TARRY_EFULL;
         }
+        l->damaged = l->walk.skipped;
         err = wants(l, TR_DEAD) ? tr_walk_begin_dead(e, &l->walk, l->topic,
                                                      l->req->cursor.dead ? l->req->cursor.at : 0)
                                 : TARRY_OK;
@@ -759,6 +761,7 @@ static int begin(struct tr_engine *e, struct tr_req *r, const struct tr_topic *t
         return err;
     }
     l->mem = e->mem;
+    l->damaged = false;
     l->count = 0;
     l->limit = (uint32_t)r->count;
     l->jobs = tr_mem_stretch(e->mem, NULL, 0, l->limit * sizeof *l->jobs);

@@ -505,6 +505,7 @@ static bool pull_ends(struct tr_engine *e)
             continue;
         }
         if (entry == NULL || entry->bad) {
+            l->pull_damaged = l->pull_damaged || entry != NULL;
             continue;
         }
         here = false;
@@ -524,6 +525,7 @@ static bool pull_ends(struct tr_engine *e)
         bool all = l->pull_count < TR_PULL_MAX;
 
         l->front_topic = l->pull_topic;
+        l->front_damaged = l->pull_damaged;
         l->front_us = all ? TR_NEVER : l->pulled[TR_PULL_MAX - 1].due_us;
         l->front_id = all ? TR_NEVER : l->pulled[TR_PULL_MAX - 1].id;
         l->front_until = e->now.boot_us + VISIT_US;
@@ -560,6 +562,7 @@ static void begin_pull(struct tr_engine *e)
 
     l->pull_count = 0;
     l->pull_runs = true;
+    l->pull_damaged = false;
     tr_far_walk_end(&l->pull);
     tr_far_walk_begin(&e->state.jobs.far, &l->pull);
 }
@@ -609,6 +612,11 @@ int tr_load_first(struct tr_engine *e, struct tr_topic *t, struct tr_job **job)
         tr_fetch_pull_begin(e, l->pull_us);
     }
     return TARRY_EFULL;
+}
+
+bool tr_load_unsure(const struct tr_engine *e, const struct tr_topic *t, bool dead)
+{
+    return dead ? t->dead_again_us != 0 : e->load.front_topic == t->number && e->load.front_damaged;
 }
 
 /* ---- turns ---- */

@@ -300,7 +300,6 @@ static int clear(struct tr_engine *e)
         if (err == TARRY_OK) {
             err = tr_walk_begin(e, &p->walk, p->topic, 0);
             p->walk.with_dead = true;
-            p->walk.all_blocks = true; /* nobody else would ever ask for them */
         }
         p->step = err == TARRY_OK ? TR_PURGE_RUNS : p->step;
     }

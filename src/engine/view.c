@@ -143,6 +143,7 @@ static enum tr_verdict peek_first(struct tr_engine *e, struct tr_req *r)
     if (err == TARRY_EFULL) {
         return TR_STALL;
     }
+    r->out.damaged = t != NULL && r->state != TR_READY && tr_load_unsure(e, t, r->state == TR_DEAD);
     if (err != TARRY_OK || job == NULL) {
         return tr_engine_finish(e, r, err != TARRY_OK ? err : TARRY_ENOTFOUND);
     }

@@ -11,9 +11,8 @@
  *
  * The walk tells what the index says. Whether the rid is alive, and where the job is now, is for
  * the caller to ask. A page that cannot be read is looked at once more around the cache, then
- * reported, and the rest of its group is left out (`skipped`); but dead ones, which nothing else
- * would ever find, are then looked for in the blocks of their run, and live ones, too, if the
- * caller must have them all (`all_blocks`).
+ * reported, and the runs themselves are gone through, block by block: it is only an index. So some
+ * are told twice. What is in a block that cannot be read either is left out (`skipped`).
  */
 
 #include "base/err.h"
@@ -210,10 +209,15 @@ static int next_record(struct tr_engine *e, struct tr_walk *w, struct tr_side_jo
     return TARRY_OK;
 }
 
+static bool has_run(const struct tr_walk *w, unsigned run)
+{
+    return w->group->runs[run].file >= 0;
+}
+
 /* Is there such a run, and a block left in it? */
 static bool has_block(const struct tr_walk *w)
 {
-    return w->group->runs[w->run].file >= 0 && w->block < w->group->footers[w->run].block_count;
+    return has_run(w, w->run) && w->block < w->group->footers[w->run].block_count;
 }
 
 /* One job of the topic. TARRY_ENOTFOUND: the group has no more. */
@@ -269,13 +273,11 @@ void tr_walk_io_done(struct tr_engine *e, struct tr_walk *w)
     } else {
         tr_fetch_report(e, w->group, TR_GROUP_SIDE, w->io.off);
         w->direct = false;
-        w->skipped = true;
-        w->run = w->all_blocks ? TR_GROUP_LIVE : TR_GROUP_DEAD;
-        w->by_block = w->all_blocks || w->with_dead;
-        w->block = 0;
-        if (!w->by_block) {
-            tr_walk_skip(w);
-        }
+        w->by_block = true;
+        w->run = w->dead_from == 0 ? TR_GROUP_LIVE : TR_GROUP_DEAD;
+        w->block = w->run == TR_GROUP_LIVE && has_run(w, TR_GROUP_LIVE)
+                       ? tr_run_footer_due(&w->group->footers[TR_GROUP_LIVE], w->from_us)
+                       : 0;
     }
 }
 

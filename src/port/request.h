@@ -317,6 +317,8 @@ struct tr_req {
         struct tr_cursor cursor;       /* LIST, BULK */
         const struct tr_event *events; /* HISTORY: `number` of them, in order */
         uint64_t passed;               /* BULK: matched, but could not be changed like that */
+        bool damaged; /* LIST, BULK, KICK, PEEK_FIRST: something cannot be read, so there may be
+                         jobs that this does not tell of, or that come before this one */
     } out;
 
     /* The engine's. */

@@ -1,6 +1,7 @@
 /* Pages of a topic's jobs, on the simulated disk. */
 
 #include "base/err.h"
+#include "engine/inner.h"
 #include "test/unit/rig.h"
 
 #include <setjmp.h>
@@ -223,13 +224,69 @@ static void test_list_hears_of_changes(void **state)
     rig_fini(&rig);
 }
 
+/* The index of a group cannot be read: jobs are found in its run; if that cannot be, it is told. */
+static void test_list_damaged_index(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    struct page *p = new_page(t, 1000);
+    struct ask bulk = rig_ask(TR_OP_BULK);
+    struct ask peek = rig_ask(TR_OP_PEEK_FIRST);
+    const struct tr_group *g;
+    char name[TR_IO_NAME_MAX];
+    uint64_t due = 0;
+    unsigned seen = 0;
+
+    (void)state;
+    for (unsigned i = 0; i < 300; i++) {
+        (void)rig_push_body(&rig, t, HOUR + i * 13 % 300 * RIG_SECOND, 1000);
+    }
+    rig_pass(&rig, RIG_SECOND);
+    g = rig.e->groups.order[0];
+    assert_true(tr_group_jobs(g) > 20);
+    tr_group_name(name, g->is.no, TR_GROUP_SIDE);
+    sim_disk_break(rig.disk, name, tr_sidecar_off(&g->side, TR_SIDE_T, 0));
+    assert_int_equal(list(&rig, p), TARRY_OK);
+    assert_int_equal(p->ask.req.out.number, 300);
+    assert_false(p->ask.req.out.damaged);
+    p->ask.req.count = 7;
+    p->ask.req.cursor = (struct tr_cursor){0};
+    assert_int_equal(list(&rig, p), TARRY_OK);
+    do {
+        for (uint64_t i = 0; i < p->ask.req.out.number; i++, seen++) {
+            assert_true(p->jobs[i].due_us > due);
+            due = p->jobs[i].due_us;
+        }
+    } while (go_on(&rig, p));
+    assert_int_equal(seen, 300);
+    bulk.req.topic = t;
+    bulk.req.dry_run = true;
+    assert_int_equal(rig_do(&rig, &bulk), TARRY_OK);
+    assert_int_equal(bulk.req.out.number, 300);
+    peek.req.topic = t;
+    peek.req.state = TR_DELAYED;
+    assert_int_equal(rig_do(&rig, &peek), TARRY_OK);
+    assert_true(peek.req.out.damaged);
+    tr_group_name(name, g->is.no, TR_GROUP_LIVE);
+    sim_disk_break(rig.disk, name, 0);
+    p->ask.req.count = 1000;
+    p->ask.req.cursor = (struct tr_cursor){0};
+    assert_int_equal(list(&rig, p), TARRY_OK);
+    assert_true(p->ask.req.out.number < 300);
+    assert_true(p->ask.req.out.damaged);
+    bulk.done = 0;
+    assert_int_equal(rig_do(&rig, &bulk), TARRY_OK);
+    assert_true(bulk.req.out.damaged);
+    free(p);
+    rig_fini(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_list_refuses),
-        cmocka_unit_test(test_list_states),
-        cmocka_unit_test(test_list_pages),
-        cmocka_unit_test(test_list_hears_of_changes),
+        cmocka_unit_test(test_list_refuses),       cmocka_unit_test(test_list_states),
+        cmocka_unit_test(test_list_pages),         cmocka_unit_test(test_list_hears_of_changes),
+        cmocka_unit_test(test_list_damaged_index),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
