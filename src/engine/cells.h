@@ -49,8 +49,14 @@ struct tr_cells {
     size_t top_room;
     struct tr_cells_leaf *spare_leaves[2]; /* made ahead, for one call of add */
     struct tr_cells_branch *spare_branches[2];
-    uint64_t jobs;  /* counted now */
-    uint64_t count; /* cells, of row 0 too */
+    uint32_t *hints;   /* by a hash of the key: where it was last found; see cells.c */
+    size_t hint_room;  /* a power of two, or 0 */
+    uint64_t hint_at;  /* with so many cells there are to be more */
+    uintptr_t *leaves; /* by the number that hints have: a leaf, or the next free number * 2 + 1 */
+    uint32_t leaf_room;
+    uint32_t leaf_free; /* the first of those, or 0 */
+    uint64_t jobs;      /* counted now */
+    uint64_t count;     /* cells, of row 0 too */
     uint64_t count_max;
     uint64_t hour_us;             /* TR_CELL_HOUR_US; tests have shorter ones */
     uint32_t day;                 /* hours in a day */
