@@ -195,6 +195,7 @@ enum tr_verdict tr_view_topic(struct tr_engine *e, struct tr_req *r)
                                          .pause_us = t->pause_us,
                                          .listed = t->listed,
                                          .policy = tr_topic_policy(t),
+                                         .now_us = e->clock.t_us,
                                          .next_due_us = next_us};
     memcpy(r->out.stat.holds, t->holds, sizeof t->holds);
     if (figures) {

@@ -54,11 +54,15 @@ static void advanced(struct tr_hs *s)
     }
 }
 
-/* Where it stands is what an advance by nothing says. */
+static void now_known(struct tr_hs *s)
+{
+    tell_now(s, s->number);
+}
+
 void tr_hs_clock(struct tr_hs *s)
 {
     if (s->port->test_clock) {
-        tr_hs_ask(s, TR_OP_ADVANCE, advanced);
+        tr_hs_ask_now(s, now_known);
     } else {
         no_clock(s);
     }

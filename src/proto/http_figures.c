@@ -77,11 +77,10 @@ static uint64_t moment(const struct tr_hs *s, enum tr_arg arg, uint64_t otherwis
     return at > 0 ? (uint64_t)at : 1;
 }
 
-/* What time it is for the queue is known now. */
 static void now_known(struct tr_hs *s)
 {
     struct tr_req *r = &s->req;
-    uint64_t now_us = s->now.wall_us;
+    uint64_t now_us = s->number;
     uint64_t from_us = moment(s, TR_ARG_FROM, now_us);
 
     r->from_us = from_us > now_us ? from_us : now_us;
@@ -104,7 +103,7 @@ static void now_known(struct tr_hs *s)
 
 void tr_hs_forecast(struct tr_hs *s)
 {
-    now_known(s);
+    tr_hs_ask_now(s, now_known);
 }
 
 /* ---- stats and config ---- */

@@ -78,6 +78,10 @@ void tr_hs_find_topic(struct tr_hs *s, struct tr_http_text name, tr_hs_step_fn *
 void tr_hs_hold_topic(struct tr_hs *s, struct tr_http_text name, tr_hs_step_fn *then);
 tr_hs_step_fn tr_hs_let_go; /* then comes s->after */
 
+/* What time it is for the queue, which may have a test clock: the step `act` has it in s->number.
+ */
+void tr_hs_ask_now(struct tr_hs *s, tr_hs_step_fn *act);
+
 /* The job that the path names, by id or by key: `act` asks for what is to be done with it. */
 void tr_hs_name_job(struct tr_hs *s, tr_hs_step_fn *act);
 

@@ -38,6 +38,22 @@ void tr_hs_let_go(struct tr_hs *s)
     tr_hs_ask(s, TR_OP_DROP_TOPIC, let_go_done);
 }
 
+static void now_known(struct tr_hs *s)
+{
+    if (s->req.out.status != TARRY_OK) {
+        tr_hs_fail(s);
+        return;
+    }
+    s->number = s->req.out.stat.now_us;
+    s->next = s->act;
+}
+
+void tr_hs_ask_now(struct tr_hs *s, tr_hs_step_fn *act)
+{
+    s->act = act;
+    tr_hs_ask(s, TR_OP_STAT, now_known);
+}
+
 static void topic_found(struct tr_hs *s)
 {
     if (s->req.out.status != TARRY_OK) {

@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "proto/http_inner.h"
 
-enum { PRIORITY = 1024, TTR_US = 60000000 };
+enum { PRIORITY = 1024 };
 
 static struct tr_http_text text_of(const struct tr_hs *s, enum tr_arg arg)
 {
@@ -69,7 +69,7 @@ static void fill(struct tr_hs *s)
     r->key_len = key.len;
     r->conflict = (enum tr_conflict)tr_hs_number(s, TR_ARG_ON_CONFLICT, TR_CONFLICT_REPLACE);
     r->priority = (uint32_t)tr_hs_number(s, TR_ARG_PRIORITY, PRIORITY);
-    r->ttr_us = tr_hs_number(s, TR_ARG_TTR, TTR_US);
+    r->ttr_us = tr_hs_number(s, TR_ARG_TTR, 0);
     r->ttl_us = tr_hs_number(s, TR_ARG_TTL, 0);
     r->tag = tag.at;
     r->tag_len = tag.len;

@@ -38,7 +38,9 @@ static void tell(struct tr_hs *s, struct tr_json *j)
         number(j, "next_due_ms", stat->next_due_us / 1000);
     }
     if (stat->oldest_ready_us != 0) {
-        number(j, "oldest_ready_ms", stat->oldest_ready_us / 1000);
+        number(j, "oldest_ready_ms",
+               stat->now_us > stat->oldest_ready_us ? (stat->now_us - stat->oldest_ready_us) / 1000
+                                                    : 0);
     }
     rate(j, "pushed_per_s", stat->pushed_milli);
     rate(j, "handed_per_s", stat->handed_milli);
@@ -142,10 +144,24 @@ void tr_hs_topics(struct tr_hs *s)
 
 /* ---- changing ---- */
 
-static void changed(struct tr_hs *s)
+static void told(struct tr_hs *s)
 {
     s->next = s->holding ? tr_hs_let_go : NULL;
     said(s);
+}
+
+static void look_again(struct tr_hs *s)
+{
+    tr_hs_ask(s, TR_OP_STAT_TOPIC, told);
+}
+
+static void changed(struct tr_hs *s)
+{
+    if (s->req.out.status == TARRY_OK) {
+        s->next = look_again;
+    } else {
+        told(s);
+    }
 }
 
 static void change(struct tr_hs *s)
@@ -173,6 +189,14 @@ void tr_hs_topic_set(struct tr_hs *s)
     }
 }
 
+static void hold(struct tr_hs *s)
+{
+    if (tr_hs_given(s, TR_ARG_FOR)) {
+        s->policy.paused_until_us = s->number + tr_hs_number(s, TR_ARG_FOR, 0);
+    }
+    tr_hs_hold_topic(s, s->match.topic, held);
+}
+
 void tr_hs_pause(struct tr_hs *s)
 {
     static const unsigned whats[] = {TR_PAUSED_IN, TR_PAUSED_OUT, TR_PAUSED_IN | TR_PAUSED_OUT};
@@ -180,11 +204,12 @@ void tr_hs_pause(struct tr_hs *s)
     s->policy = tr_policy_default();
     s->policy.given = TR_POLICY_BIT(PAUSED);
     s->policy.paused = whats[tr_hs_number(s, TR_ARG_WHAT, 1)];
-    if (tr_hs_given(s, TR_ARG_FOR)) {
-        s->policy.paused_until_us = s->now.wall_us + tr_hs_number(s, TR_ARG_FOR, 0);
-    }
     s->req.fields = TR_POLICY_BIT(PAUSED);
-    tr_hs_hold_topic(s, s->match.topic, held);
+    if (tr_hs_given(s, TR_ARG_FOR)) {
+        tr_hs_ask_now(s, hold);
+    } else {
+        hold(s);
+    }
 }
 
 void tr_hs_resume(struct tr_hs *s)

@@ -77,8 +77,15 @@ def test_bodies_come_back_exactly(web):
 
 
 def test_push_with_all_fields(web):
-    job = web.push("t", b"x", delay="1.5h", key="k", priority=7, ttr="90s")
-    assert (job["priority"], job["ttr_ms"]) == (7, 90_000)
+    job = web.push("t", b"x", delay="1.5h", key="k", priority=7, ttr="90s", ttl="1h", tag="red",
+                   retries=3, backoff="1s,2s")
+    assert (job["priority"], job["ttr_ms"], job["ttl_ms"], job["tag"]) == (7, 90_000, 3600_000, "red")
+    assert (job["retries"], job["backoff"]) == (3, "1s,2s")
+    done = web.ask("PATCH", "/v1/topics/t/keys/k", '{"tag":"blue","ttl":null}').json
+    assert done["tag"] == "blue" and "ttl_ms" not in done and done["retries"] == 3
+    assert "tag" not in web.ask("PATCH", "/v1/topics/t/keys/k", '{"tag":null}').json
+    web.ask("PUT", "/v1/topics/p", '{"ttr":"5s"}')
+    assert web.push("p", b"x")["ttr_ms"] == 5000
     moment = int(time.time() * 1000) + 86400_000
     job = web.push("t", b"x", at=moment)
     assert job["due_ms"] == moment
@@ -732,6 +739,57 @@ def test_pause_is_told(web):
     assert done == {"what": "in", "until": "2099-01-01T00:00:00.000Z", "until_ms": 4070908800000}
     is_error(web.post("/v1/topics/nobody/resume"), 404)
     is_error(web.post("/v1/topics/t/pause", what="sideways"), 400, field="what")
+
+
+# ---- the test clock ----
+
+
+def test_clock(tmp_path):
+    """A month passes in a moment, through both protocols, with everything in between in order."""
+    with web_server(tmp_path / "store", "--test-clock") as server:
+        web = Web(web_port(server))
+        start = web.get("/v1/clock").json
+        assert abs(start["now_ms"] - time.time() * 1000) < 60_000
+        job = web.push("default", b"a month", delay="30d")
+        assert job["due_ms"] - start["now_ms"] == 30 * 86400_000
+        with Client(server.port()) as beanstalk:
+            beanstalk.put(b"a day", delay=86400)
+            assert beanstalk.reserve() is None
+            done = web.post("/v1/clock/advance", by="1d").json
+            assert done["now_ms"] - start["now_ms"] == 86400_000
+            assert beanstalk.reserve()[1] == b"a day"
+        assert web.get("/v1/stats").json["delayed"] == 1
+        done = web.post("/v1/clock/advance", to=job["due"]).json
+        assert done["now_ms"] in (job["due_ms"], job["due_ms"] + 1)
+        web.post("/v1/clock/advance", by="1ms")
+        taken = web.reserve("default", count=2)
+        assert sorted(one["body"] for one in taken) == ["a day", "a month"]
+        assert is_error(web.post("/v1/clock/advance", to=start["now"]), 409, "past")
+        is_error(web.post("/v1/clock/advance"), 400, field="by")
+        is_error(web.post("/v1/clock/advance", by="1d", to=done["now"]), 400)
+        now = web.get("/v1/clock").json
+        assert server.stop(signal.SIGKILL) == -signal.SIGKILL
+    with web_server(tmp_path / "store", "--test-clock") as server:
+        web = Web(web_port(server))
+        assert web.get("/v1/clock").json == now
+        assert server.stop() == 0
+
+
+def test_no_test_clock(web):
+    is_error(web.get("/v1/clock"), 501, "unsupported")
+    is_error(web.post("/v1/clock/advance", by="1s"), 501, "unsupported")
+
+
+def test_lease_by_the_test_clock(tmp_path):
+    with web_server(tmp_path / "store", "--test-clock") as server:
+        web = Web(web_port(server))
+        web.push("t", b"x")
+        held = web.reserve("t", ttr="10m")[0]
+        web.post("/v1/clock/advance", by="9m")
+        assert web.post(f"/v1/jobs/{held['id']}/touch", lease=held["lease"]).status == 200
+        web.post("/v1/clock/advance", by="11m")
+        is_error(web.post(f"/v1/jobs/{held['id']}/ack", lease=held["lease"]), 409, "lease_lost")
+        assert server.stop() == 0
 
 
 # ---- the routes of the queues of old ----
