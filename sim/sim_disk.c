@@ -360,6 +360,54 @@ void sim_disk_print_trace(const struct sim_disk *d, FILE *out)
     sim_trace_print(&d->x.trace, out);
 }
 
+/* ---- the folder aside ---- */
+
+static void copy_file(struct sim_files *s, const struct sim_file *from, const char *name)
+{
+    struct sim_file *f = sim_files_create(s, name);
+    uint8_t page[SIM_PAGE];
+
+    sim_files_allocate(s, f, from->size);
+    for (uint64_t off = 0; off < from->size; off += SIM_PAGE) {
+        size_t got = sim_files_read(from, off, page, SIM_PAGE, false);
+
+        if (off / SIM_PAGE < from->page_count && from->pages[off / SIM_PAGE] != NULL) {
+            sim_files_write(s, f, off, page, got);
+        }
+    }
+    sim_files_sync(f);
+}
+
+size_t sim_disk_copy_aside(const struct sim_disk *from, struct sim_disk *to)
+{
+    const struct sim_dir *dir = &from->x.files.cached;
+    size_t count = 0;
+
+    for (size_t i = 0; i < dir->count; i++) {
+        if (sim_files_is_aside(dir->entries[i].name)) {
+            copy_file(&to->x.files, dir->entries[i].file, dir->entries[i].name + strlen(SIM_ASIDE));
+            count++;
+        }
+    }
+    sim_files_dirsync(&to->x.files, false);
+    return count;
+}
+
+void sim_disk_clear_aside(struct sim_disk *d)
+{
+    struct sim_files *s = &d->x.files;
+
+    for (size_t i = s->cached.count; i-- > 0;) {
+        char name[TR_IO_NAME_MAX];
+
+        memcpy(name, s->cached.entries[i].name, sizeof name);
+        if (sim_files_is_aside(name)) {
+            sim_files_unlink(s, name);
+        }
+    }
+    sim_files_dirsync(s, true);
+}
+
 /* ---- life ---- */
 
 static const struct tr_disk_ops port_ops = {.submit = port_submit, .run = port_run};

@@ -162,4 +162,10 @@ uint64_t sim_disk_hash(const struct sim_disk *d);
 /* The last 200 or so ops, oldest first. */
 void sim_disk_print_trace(const struct sim_disk *d, FILE *out);
 
+/* The folder aside becomes all that is on another disk, durably; gives the number of files. */
+size_t sim_disk_copy_aside(const struct sim_disk *from, struct sim_disk *to);
+
+/* All files aside are gone, as if they had never been. */
+void sim_disk_clear_aside(struct sim_disk *d);
+
 #endif

@@ -15,6 +15,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "base/text.h"
 
 #include <string.h>
 
@@ -97,15 +98,24 @@ void sim_exec_close_all(struct sim_exec *x)
     }
 }
 
+/* The name that a request gives, in its folder. */
+static const char *path_of(struct sim_exec *x, const struct tr_io *io)
+{
+    tr_text(x->path, sizeof x->path, "%s%s", io->flags & TR_IO_ASIDE ? SIM_ASIDE : "", io->name);
+    return x->path;
+}
+
 /* The file that an op is about; NULL when it has none. */
 static struct sim_file *file_of(struct sim_exec *x, const struct tr_io *io, int op)
 {
     switch (op) {
     case TR_IO_OPEN:
     case TR_IO_UNLINK:
-        return sim_files_find(&x->files, io->name);
+        return sim_files_find(&x->files, path_of(x, io));
     case TR_IO_LIST:
     case TR_IO_DIRSYNC:
+    case TR_IO_FOLDER:
+    case TR_IO_LINK:
     case TR_IO_CALL:
         return NULL;
     default:
@@ -118,9 +128,11 @@ static const char *name_of(struct sim_exec *x, const struct tr_io *io, int op)
     switch (op) {
     case TR_IO_OPEN:
     case TR_IO_UNLINK:
-        return io->name;
+    case TR_IO_LINK:
+        return path_of(x, io);
     case TR_IO_LIST:
     case TR_IO_DIRSYNC:
+    case TR_IO_FOLDER:
     case TR_IO_CALL:
         return "";
     default:
@@ -456,7 +468,7 @@ static int op_allocate(struct sim_exec *x, struct tr_io *io, int fault)
 
 static int op_open(struct sim_exec *x, struct tr_io *io, int fault)
 {
-    struct sim_file *f = sim_files_find(&x->files, io->name);
+    struct sim_file *f = sim_files_find(&x->files, path_of(x, io));
     unsigned slot = 0;
     struct sim_handle *h;
 
@@ -472,7 +484,7 @@ static int op_open(struct sim_exec *x, struct tr_io *io, int fault)
         return TARRY_EIO;
     }
     if (f == NULL) {
-        f = sim_files_create(&x->files, io->name);
+        f = sim_files_create(&x->files, path_of(x, io));
     }
     if ((io->flags & TR_IO_LOCK) != 0 && f->locked) {
         return TARRY_ELOCKED;
@@ -505,7 +517,7 @@ static int op_close(struct sim_exec *x, struct tr_io *io)
 
 static int op_unlink(struct sim_exec *x, struct tr_io *io, int fault)
 {
-    const struct sim_file *f = sim_files_find(&x->files, io->name);
+    const struct sim_file *f = sim_files_find(&x->files, path_of(x, io));
 
     x->files.counts.unlinks++;
     if (fault != TARRY_OK) {
@@ -515,7 +527,26 @@ static int op_unlink(struct sim_exec *x, struct tr_io *io, int fault)
     if (f != NULL && f->guards != 0) {
         hit_guard(x, f, io, "unlink");
     }
-    sim_files_unlink(&x->files, io->name);
+    sim_files_unlink(&x->files, path_of(x, io));
+    return TARRY_OK;
+}
+
+/* Now and then it is another file system. */
+static int op_link(struct sim_exec *x, struct tr_io *io, int fault)
+{
+    struct sim_file *f = sim_files_find(&x->files, io->name);
+
+    if (fault != TARRY_OK) {
+        x->files.counts.dir_eio++;
+        return fault;
+    }
+    if (f == NULL || sim_files_find(&x->files, path_of(x, io)) != NULL) {
+        return f == NULL ? TARRY_ENOTFOUND : TARRY_EIO;
+    }
+    if (sim_exec_dice(x, 20)) {
+        return TARRY_EUNSUPPORTED;
+    }
+    sim_files_link(&x->files, f, path_of(x, io));
     return TARRY_OK;
 }
 
@@ -532,8 +563,13 @@ static int op_list(struct sim_exec *x, struct tr_io *io, int fault)
     }
     for (size_t i = 0; i < dir->count; i++) {
         const char *name = dir->entries[(start + i) % dir->count].name;
-        size_t len = strlen(name) + 1;
+        size_t len;
 
+        if (sim_files_is_aside(name) != ((io->flags & TR_IO_ASIDE) != 0)) {
+            continue;
+        }
+        name += (io->flags & TR_IO_ASIDE) != 0 ? strlen(SIM_ASIDE) : 0;
+        len = strlen(name) + 1;
         if (io->got + len > io->len) {
             return TARRY_EFULL;
         }
@@ -543,15 +579,17 @@ static int op_list(struct sim_exec *x, struct tr_io *io, int fault)
     return TARRY_OK;
 }
 
-static int op_dirsync(struct sim_exec *x, int fault)
+static int op_dirsync(struct sim_exec *x, const struct tr_io *io, int fault)
 {
+    bool aside = (io->flags & TR_IO_ASIDE) != 0;
+
     x->files.counts.dirsyncs++;
     if (fault != TARRY_OK) {
         x->files.counts.dir_eio++;
-        sim_files_dirsync_broken(&x->files, &x->rng);
+        sim_files_dirsync_broken(&x->files, &x->rng, aside);
         return fault;
     }
-    sim_files_dirsync(&x->files);
+    sim_files_dirsync(&x->files, aside);
     return TARRY_OK;
 }
 
@@ -577,7 +615,11 @@ static int do_op(struct sim_exec *x, struct tr_io *io, int op, int fault)
     case TR_IO_LIST:
         return op_list(x, io, fault);
     case TR_IO_DIRSYNC:
-        return op_dirsync(x, fault);
+        return op_dirsync(x, io, fault);
+    case TR_IO_FOLDER:
+        return fault;
+    case TR_IO_LINK:
+        return op_link(x, io, fault);
     case TR_IO_CALL:
         io->call(io->buf);
         return TARRY_OK;

@@ -31,6 +31,7 @@ struct sim_exec {
     struct sim_place damage[SIM_DAMAGE_MAX];
     size_t damage_count;
     struct sim_place guard_hit;
+    char path[TR_IO_NAME_MAX]; /* of the file that a request names */
 };
 
 /* Executes io, sets its result. lane: of enum tr_lane, or SIM_LANE_RUN. */

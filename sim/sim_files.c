@@ -477,16 +477,32 @@ struct sim_file *sim_files_create(struct sim_files *s, const char *name)
     return f;
 }
 
+bool sim_files_is_aside(const char *name)
+{
+    return strncmp(name, SIM_ASIDE, strlen(SIM_ASIDE)) == 0;
+}
+
+void sim_files_link(struct sim_files *s, struct sim_file *f, const char *name)
+{
+    TR_CHECK(strlen(name) < TR_IO_NAME_MAX);
+    add_entry(&s->cached, name, f);
+    add_entry(&s->pending, name, f);
+}
+
 void sim_files_unlink(struct sim_files *s, const char *name)
 {
     struct sim_entry *e = find_entry(&s->cached, name);
+    struct sim_file *f = e != NULL ? e->file : NULL;
 
     if (e == NULL) {
         return;
     }
-    e->file->linked = false;
-    recharge(s, e->file);
     remove_entry(&s->cached, e);
+    f->linked = false;
+    for (size_t i = 0; i < s->cached.count; i++) {
+        f->linked = f->linked || s->cached.entries[i].file == f;
+    }
+    recharge(s, f);
     add_entry(&s->pending, name, NULL);
 }
 
@@ -503,13 +519,28 @@ void sim_files_close(struct sim_files *s, struct sim_file *f)
     recharge(s, f);
 }
 
-void sim_files_dirsync(struct sim_files *s)
+/* The first `most` pending operations of one folder reach the disk, in order. */
+static void apply_some(struct sim_files *s, bool aside, size_t most_of_them)
 {
+    size_t left = 0;
+
     for (size_t i = 0; i < s->pending.count; i++) {
-        apply(s, &s->pending.entries[i]);
+        struct sim_entry *op = &s->pending.entries[i];
+
+        if (sim_files_is_aside(op->name) == aside && most_of_them > 0) {
+            apply(s, op);
+            most_of_them--;
+        } else {
+            s->pending.entries[left++] = *op;
+        }
     }
-    s->pending.count = 0;
+    s->pending.count = left;
     sweep(s);
+}
+
+void sim_files_dirsync(struct sim_files *s, bool aside)
+{
+    apply_some(s, aside, SIZE_MAX);
 }
 
 /*
@@ -517,18 +548,9 @@ void sim_files_dirsync(struct sim_files *s)
  * them. Directories have no clean pages that never arrived: a journal that cannot be written stops
  * the file system, so a name that is seen after a restart can be made durable.
  */
-void sim_files_dirsync_broken(struct sim_files *s, struct tr_rng *rng)
+void sim_files_dirsync_broken(struct sim_files *s, struct tr_rng *rng, bool aside)
 {
-    size_t done = (size_t)tr_rng_below(rng, s->pending.count + 1);
-
-    for (size_t i = 0; i < done; i++) {
-        apply(s, &s->pending.entries[i]);
-    }
-    for (size_t i = done; i < s->pending.count; i++) {
-        s->pending.entries[i - done] = s->pending.entries[i];
-    }
-    s->pending.count -= done;
-    sweep(s);
+    apply_some(s, aside, (size_t)tr_rng_below(rng, s->pending.count + 1));
 }
 
 /* ---- crashes ---- */

@@ -138,6 +138,13 @@ void sim_files_reset(struct sim_files *s);
 struct sim_file *sim_files_find(const struct sim_files *s, const char *name);
 struct sim_file *sim_files_create(struct sim_files *s, const char *name);
 void sim_files_unlink(struct sim_files *s, const char *name);
+
+/* The folder aside: its files have names that begin like this. */
+#define SIM_ASIDE "b/"
+bool sim_files_is_aside(const char *name);
+
+/* The file has this name, too, which is free. */
+void sim_files_link(struct sim_files *s, struct sim_file *f, const char *name);
 void sim_files_open(struct sim_files *s, struct sim_file *f);
 void sim_files_close(struct sim_files *s, struct sim_file *f);
 
@@ -170,11 +177,11 @@ void sim_files_poke(struct sim_files *s, struct sim_file *f, uint64_t off, const
 
 void sim_files_allocate(struct sim_files *s, struct sim_file *f, uint64_t len);
 void sim_files_sync(struct sim_file *f);
-void sim_files_dirsync(struct sim_files *s);
+void sim_files_dirsync(struct sim_files *s, bool aside);
 
 /* The same with an error: a random part reaches the platter, the rest is forgotten. */
 void sim_files_sync_broken(struct sim_file *f, struct tr_rng *rng);
-void sim_files_dirsync_broken(struct sim_files *s, struct tr_rng *rng);
+void sim_files_dirsync_broken(struct sim_files *s, struct tr_rng *rng, bool aside);
 
 /* Makes the page at off exist. */
 struct sim_page *sim_files_page(struct sim_files *s, struct sim_file *f, uint64_t off);

@@ -84,8 +84,9 @@ void sim_trace_add(struct sim_trace *t, const struct sim_trace_entry *e)
 
 void sim_trace_print(const struct sim_trace *t, FILE *out)
 {
-    static const char *const ops[] = {"open",  "close", "read",   "read-direct", "write",   "sync",
-                                      "alloc", "zero",  "unlink", "list",        "dirsync", "call"};
+    static const char *const ops[] = {"open",    "close",  "read", "read-direct", "write",
+                                      "sync",    "alloc",  "zero", "unlink",      "list",
+                                      "dirsync", "folder", "link", "call"};
     static const char *const lanes[] = {"log", "read", "back", "run"};
 
     for (uint64_t i = t->count > SIM_TRACE_LEN ? t->count - SIM_TRACE_LEN : 0; i < t->count; i++) {

@@ -189,6 +189,12 @@ static int sync_file(int fd)
 
 /* ---- requests ---- */
 
+static int dir_of(const struct tr_files_linux *f, const struct tr_io *io)
+{
+    TR_CHECK((io->flags & TR_IO_ASIDE) == 0 || f->aside >= 0);
+    return (io->flags & TR_IO_ASIDE) != 0 ? f->aside : f->dir;
+}
+
 static int do_open(struct tr_files_linux *f, struct tr_io *io)
 {
     int flags = O_RDWR | O_CLOEXEC | ((io->flags & TR_IO_CREATE) != 0 ? O_CREAT : 0);
@@ -197,7 +203,7 @@ static int do_open(struct tr_files_linux *f, struct tr_io *io)
 
     check_name(io->name);
     do {
-        fd = openat(f->dir, io->name, flags, FILE_MODE);
+        fd = openat(dir_of(f, io), io->name, flags, FILE_MODE);
     } while (fd < 0 && errno == EINTR);
     if (fd < 0) {
         return tr_errno_code(errno);
@@ -356,20 +362,92 @@ static int do_allocate(const struct tr_io *io)
 static int do_unlink(const struct tr_files_linux *f, const struct tr_io *io)
 {
     check_name(io->name);
-    if (unlinkat(f->dir, io->name, 0) != 0 && errno != ENOENT) {
+    if (unlinkat(dir_of(f, io), io->name, 0) != 0 && errno != ENOENT) {
         return tr_errno_code(errno);
     }
     return TARRY_OK;
 }
 
-static int do_dirsync(const struct tr_files_linux *f)
+static int do_dirsync(const struct tr_files_linux *f, const struct tr_io *io)
 {
     int status;
 
     do {
-        status = fsync(f->dir);
+        status = fsync(dir_of(f, io));
     } while (status != 0 && errno == EINTR);
     return status == 0 ? TARRY_OK : tr_errno_code(errno);
+}
+
+/* ---- the folder aside ---- */
+
+/* Makes the name of dir in its parent durable. */
+static int sync_parent(const char *dir)
+{
+    char path[PATH_MAX];
+    size_t len = strlen(dir);
+    int status;
+    int fd;
+
+    while (len > 1 && dir[len - 1] == '/') {
+        len--;
+    }
+    while (len > 0 && dir[len - 1] != '/') {
+        len--;
+    }
+    if (len >= sizeof path) {
+        return TARRY_EIO;
+    }
+    memcpy(path, len == 0 ? "." : dir, len == 0 ? 1 : len);
+    path[len == 0 ? 1 : len] = 0;
+    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return tr_errno_code(errno);
+    }
+    status = fsync(fd) == 0 ? TARRY_OK : tr_errno_code(errno);
+    close(fd);
+    return status;
+}
+
+static int do_folder(struct tr_files_linux *f, const char *path)
+{
+    bool made;
+    int status;
+
+    if (f->aside >= 0) {
+        close(f->aside);
+        f->aside = -1;
+    }
+    if (path == NULL) {
+        return TARRY_OK;
+    }
+    made = mkdir(path, DIR_MODE) == 0;
+    if (!made && errno != EEXIST) {
+        return tr_errno_code(errno);
+    }
+    status = sync_parent(path);
+    if (made && status != TARRY_OK) {
+        return status;
+    }
+    f->aside = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return f->aside >= 0 ? TARRY_OK : tr_errno_code(errno);
+}
+
+static int do_link(const struct tr_files_linux *f, const struct tr_io *io)
+{
+    check_name(io->name);
+    TR_CHECK(f->aside >= 0);
+    if (linkat(f->dir, io->name, f->aside, io->name, 0) == 0) {
+        return TARRY_OK;
+    }
+    switch (errno) {
+    case EXDEV: /* another file system */
+    case EMLINK:
+    case EPERM: /* one that has no links */
+    case EOPNOTSUPP:
+        return TARRY_EUNSUPPORTED;
+    default:
+        return tr_errno_code(errno);
+    }
 }
 
 /* ---- LIST ---- */
@@ -449,7 +527,7 @@ static int read_names(int dir, struct names *n)
 static int do_list(const struct tr_files_linux *f, struct tr_io *io)
 {
     struct names n = {0};
-    int status = read_names(f->dir, &n);
+    int status = read_names(dir_of(f, io), &n);
 
     if (n.count > 1) {
         qsort(n.rows, n.count, sizeof *n.rows, compare_names);
@@ -492,7 +570,11 @@ static int do_request(struct tr_files_linux *f, struct tr_io *io)
     case TR_IO_LIST:
         return do_list(f, io);
     case TR_IO_DIRSYNC:
-        return do_dirsync(f);
+        return do_dirsync(f, io);
+    case TR_IO_FOLDER:
+        return do_folder(f, io->buf);
+    case TR_IO_LINK:
+        return do_link(f, io);
     case TR_IO_CALL:
         io->call(io->buf);
         return TARRY_OK;
@@ -522,34 +604,6 @@ void tr_files_linux_do(struct tr_files_linux *f, struct tr_io *io)
 
 /* ---- the directory ---- */
 
-/* Makes the name of dir in its parent durable. */
-static int sync_parent(const char *dir)
-{
-    char path[PATH_MAX];
-    size_t len = strlen(dir);
-    int status;
-    int fd;
-
-    while (len > 1 && dir[len - 1] == '/') {
-        len--;
-    }
-    while (len > 0 && dir[len - 1] != '/') {
-        len--;
-    }
-    if (len >= sizeof path) {
-        return TARRY_EIO;
-    }
-    memcpy(path, len == 0 ? "." : dir, len == 0 ? 1 : len);
-    path[len == 0 ? 1 : len] = 0;
-    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) {
-        return tr_errno_code(errno);
-    }
-    status = fsync(fd) == 0 ? TARRY_OK : tr_errno_code(errno);
-    close(fd);
-    return status;
-}
-
 int tr_files_linux_init(struct tr_files_linux *f, const char *dir)
 {
     bool made = mkdir(dir, DIR_MODE) == 0;
@@ -558,6 +612,7 @@ int tr_files_linux_init(struct tr_files_linux *f, const char *dir)
 
     memset(f, 0, sizeof *f);
     f->dir = -1;
+    f->aside = -1;
     if (!made && errno != EEXIST) {
         return tr_errno_code(errno);
     }
@@ -584,6 +639,9 @@ void tr_files_linux_fini(struct tr_files_linux *f)
     }
     free(f->names);
     close(f->dir);
+    if (f->aside >= 0) {
+        close(f->aside);
+    }
     pthread_mutex_destroy(&f->lock);
     memset(f, 0, sizeof *f);
     f->dir = -1;

@@ -14,6 +14,7 @@
 
 struct tr_files_linux {
     int dir;                       /* file descriptor */
+    int aside;                     /* the same of the folder aside, or -1 */
     pthread_mutex_t lock;          /* of the two below */
     char (*names)[TR_IO_NAME_MAX]; /* of the open files, by file descriptor; empty: not ours */
     int names_room;

@@ -2,7 +2,8 @@
 #define TR_PORT_DISK_H
 
 /*
- * What the engine asks of a disk: one directory of flat files. Linux answers in
+ * What the engine asks of a disk: one directory of flat files, and for a while another one, for a
+ * copy. Linux answers in
  * os/disk_linux.c with threads, the simulator in sim/sim_disk.c with dice.
  *
  * Every request is a struct tr_io that its owner keeps alive and does not touch until it is done.
@@ -33,6 +34,9 @@ enum tr_io_op {
     TR_IO_UNLINK,   /* name; no error when it is not there */
     TR_IO_LIST,     /* buf, len -> got: names, each ended by a NUL; TARRY_EFULL when too many */
     TR_IO_DIRSYNC,  /* creations and removals so far survive a power cut */
+    TR_IO_FOLDER,   /* buf: the path of another folder, made if it is not there; from now on it is
+                       the one aside. NULL: there is none any more */
+    TR_IO_LINK,     /* name: the file has this name aside, too; TARRY_EUNSUPPORTED: it cannot */
     TR_IO_CALL,     /* call(buf): a long calculation over memory of its own, away from the loop */
 };
 
@@ -40,6 +44,7 @@ enum tr_io_flag {
     TR_IO_CREATE = 1,    /* OPEN: make it if it is not there (else TARRY_ENOTFOUND) */
     TR_IO_LOCK = 2,      /* OPEN: exclusive, TARRY_ELOCKED when another process has it */
     TR_IO_THEN_SYNC = 4, /* WRITE: SYNC follows in the same request if the write was not short */
+    TR_IO_ASIDE = 8,     /* OPEN, UNLINK, LIST, DIRSYNC: in the folder aside */
 };
 
 struct tr_piece {

@@ -233,6 +233,89 @@ static void test_disk_linux_names(void **state)
     tear_down(&f);
 }
 
+/* What LIST gives, all names behind each other. */
+static void check_list(struct fixture *f, unsigned flags, const char *want, size_t len)
+{
+    char names[256];
+    struct tr_io io = {.op = TR_IO_LIST, .flags = flags, .buf = names, .len = sizeof names};
+
+    assert_int_equal(run(f, &io), TARRY_OK);
+    assert_int_equal(io.got, len);
+    assert_memory_equal(names, want, len);
+}
+
+static void test_disk_linux_folder_aside(void **state)
+{
+    struct fixture f;
+    struct tr_io io;
+    struct stat a;
+    struct stat b;
+    char path[160];
+    char same[200];
+    int file;
+
+    (void)state;
+    set_up(&f, "/tmp");
+    file = open_file(&f, "run");
+    assert_int_equal(write_text(&f, file, 0, "linked"), TARRY_OK);
+    (void)snprintf(path, sizeof path, "%s/copy", f.top);
+    io = (struct tr_io){.op = TR_IO_FOLDER, .buf = path};
+    assert_int_equal(run(&f, &io), TARRY_OK);
+    check_list(&f, TR_IO_ASIDE, "", 0);
+    io = named(TR_IO_LINK, "run", TR_IO_ASIDE);
+    assert_int_equal(run(&f, &io), TARRY_OK);
+    io = named(TR_IO_OPEN, "new", TR_IO_CREATE | TR_IO_ASIDE);
+    assert_int_equal(run(&f, &io), TARRY_OK);
+    assert_int_equal(write_text(&f, io.file, 0, "aside"), TARRY_OK);
+    assert_int_equal(op(&f, TR_IO_CLOSE, io.file, 0, 0), TARRY_OK);
+    io = (struct tr_io){.op = TR_IO_DIRSYNC, .flags = TR_IO_ASIDE};
+    assert_int_equal(run(&f, &io), TARRY_OK);
+    check_list(&f, TR_IO_ASIDE, "new\0run", 8);
+    check_list(&f, 0, "run", 4);
+    assert_int_equal(fstat(file, &a), 0);
+    (void)snprintf(same, sizeof same, "%s/run", path);
+    assert_int_equal(stat(same, &b), 0);
+    assert_true(a.st_ino == b.st_ino);
+    for (unsigned i = 0; i < 2; i++) {
+        io = named(TR_IO_UNLINK, i == 0 ? "new" : "run", TR_IO_ASIDE);
+        assert_int_equal(run(&f, &io), TARRY_OK);
+    }
+    check_list(&f, TR_IO_ASIDE, "", 0);
+    check_list(&f, 0, "run", 4);
+    io = (struct tr_io){.op = TR_IO_FOLDER};
+    assert_int_equal(run(&f, &io), TARRY_OK);
+    assert_int_equal(rmdir(path), 0);
+    (void)snprintf(path, sizeof path, "%s/no/copy", f.top);
+    io = (struct tr_io){.op = TR_IO_FOLDER, .buf = path};
+    assert_int_equal(run(&f, &io), TARRY_ENOTFOUND);
+    tear_down(&f);
+}
+
+static void test_disk_linux_no_link_to_another_disk(void **state)
+{
+    struct fixture f;
+    struct stat here;
+    struct stat there;
+    char path[] = "/dev/shm/tarry-test-XXXXXX";
+    struct tr_io io;
+
+    (void)state;
+    set_up(&f, "/tmp");
+    (void)open_file(&f, "run");
+    if (mkdtemp(path) != NULL) {
+        assert_int_equal(stat(path, &there), 0);
+        assert_int_equal(stat(f.dir, &here), 0);
+        io = (struct tr_io){.op = TR_IO_FOLDER, .buf = path};
+        assert_int_equal(run(&f, &io), TARRY_OK);
+        io = named(TR_IO_LINK, "run", TR_IO_ASIDE);
+        assert_int_equal(run(&f, &io), here.st_dev == there.st_dev ? TARRY_OK : TARRY_EUNSUPPORTED);
+        io = named(TR_IO_UNLINK, "run", TR_IO_ASIDE);
+        assert_int_equal(run(&f, &io), TARRY_OK);
+        assert_int_equal(rmdir(path), 0);
+    }
+    tear_down(&f);
+}
+
 static void test_disk_linux_zero_and_allocate(void **state)
 {
     struct fixture f;
@@ -675,6 +758,8 @@ int main(void)
         cmocka_unit_test(test_disk_linux_reads),
         cmocka_unit_test(test_disk_linux_reads_direct_where_refused),
         cmocka_unit_test(test_disk_linux_names),
+        cmocka_unit_test(test_disk_linux_folder_aside),
+        cmocka_unit_test(test_disk_linux_no_link_to_another_disk),
         cmocka_unit_test(test_disk_linux_zero_and_allocate),
         cmocka_unit_test(test_disk_linux_lock_is_exclusive),
         cmocka_unit_test(test_disk_linux_open_says_why_not),
