@@ -60,6 +60,16 @@ static void drop_policies(struct sim_run *r)
 
 static void send_all_home(struct sim_run *r)
 {
+    for (unsigned k = 0; k < 1000 && r->backup.pending && !sim_run_stopped(r); k++) {
+        sim_run_pass(r, 10000);
+        sim_run_settle(r);
+    }
+    if (r->backup.pending && !sim_run_stopped(r)) {
+        FAIL("I28", "the copy is never finished");
+    }
+    sim_backup_turned(r);
+    sim_disk_clear_aside(r->disk);
+    r->backup.whole = false;
     for (unsigned i = 0; i < SIM_ASKS_MAX && !sim_run_stopped(r); i++) {
         struct sim_ask *a = &r->oracle.asks[i];
 

@@ -26,7 +26,7 @@
 
 void sim_prefix_init(struct sim_prefix *p, struct sim_model *model, struct sim_report *report)
 {
-    *p = (struct sim_prefix){.model = model, .report = report};
+    *p = (struct sim_prefix){.model = model, .report = report, .promise = "I10"};
 }
 
 void sim_prefix_fini(struct sim_prefix *p)
@@ -148,9 +148,14 @@ static void add_run_row(struct reader *reader, const struct tr_record *rec)
     struct sim_row *row = new_row(reader->into, rec->rid);
     int topic = -1;
 
-    for (unsigned i = 0; i < p->model->topic_count; i++) {
+    for (unsigned i = 0; i < p->model->topic_count && p->like == NULL; i++) {
         if (p->model->topics[i].number == rec->topic) {
             topic = (int)i;
+        }
+    }
+    for (size_t i = 0; p->like != NULL && i < p->like->count; i++) {
+        if (p->like->rows[i].number == rec->topic) {
+            topic = (int)p->like->rows[i].topic;
         }
     }
     *row = (struct sim_row){.rid = rec->rid,
@@ -516,13 +521,13 @@ static void compare(struct sim_prefix *p, const struct sim_rows *want, const str
         const struct field *field;
 
         if (rid_at(want, i) < rid_at(got, i)) {
-            sim_fail(p->report, "I10",
+            sim_fail(p->report, p->promise,
                      "recovery to batch %" PRIu64 " lost job %" PRIu64 " (rid %" PRIu64 ")",
                      want->batch, want->rows[i].id, want->rows[i].rid);
             return;
         }
         if (rid_at(got, i) < rid_at(want, i)) {
-            sim_fail(p->report, "I10",
+            sim_fail(p->report, p->promise,
                      "recovery to batch %" PRIu64 " gave job %" PRIu64 " (rid %" PRIu64
                      "), which was not there",
                      want->batch, got->rows[i].id, got->rows[i].rid);
@@ -530,7 +535,7 @@ static void compare(struct sim_prefix *p, const struct sim_rows *want, const str
         }
         field = row_differs(&want->rows[i], &got->rows[i]);
         if (field != NULL) {
-            sim_fail(p->report, "I10",
+            sim_fail(p->report, p->promise,
                      "recovery to batch %" PRIu64 ": job %" PRIu64 " (rid %" PRIu64
                      ") has %s %" PRIu64 ", not %" PRIu64,
                      want->batch, got->rows[i].id, got->rows[i].rid, field->name,
@@ -545,11 +550,40 @@ static void compare_policies(struct sim_prefix *p, const struct sim_rows *want,
 {
     for (unsigned i = 0; i < SIM_TOPICS_MAX; i++) {
         if (!sim_policy_same(&want->policies[i], &got->policies[i])) {
-            sim_fail(p->report, "I10",
+            sim_fail(p->report, p->promise,
                      "recovery to batch %" PRIu64 " gave topic %u another policy (%x, not %x)",
                      want->batch, i, got->policies[i].p.given, want->policies[i].p.given);
         }
     }
+}
+
+void sim_prefix_same(struct sim_prefix *p, const struct tr_engine *e, const struct sim_rows *want)
+{
+    p->like = want;
+    sim_prefix_read(p, e);
+    p->like = NULL;
+    compare(p, want, &p->now);
+    compare_policies(p, want, &p->now);
+}
+
+void sim_rows_copy(struct sim_rows *to, const struct sim_rows *from)
+{
+    struct sim_rows copy = *from;
+
+    copy.rows = malloc((from->count + 1) * sizeof *copy.rows);
+    TR_CHECK(copy.rows != NULL);
+    if (from->count != 0) {
+        memcpy(copy.rows, from->rows, from->count * sizeof *copy.rows);
+    }
+    copy.room = from->count + 1;
+    sim_rows_free(to);
+    *to = copy;
+}
+
+void sim_rows_free(struct sim_rows *r)
+{
+    free(r->rows);
+    *r = (struct sim_rows){0};
 }
 
 void sim_prefix_recovered(struct sim_prefix *p, const struct tr_engine *e, uint64_t batch)

@@ -49,8 +49,10 @@ struct sim_prefix {
     const struct sim_disk *disk; /* where the records of far jobs are */
     struct sim_harm harm;        /* ... but for those of a damaged run */
     struct sim_report *report;
-    uint64_t hour_us;  /* of the cells */
-    uint64_t rid_high; /* highest rid in any batch that is surely durable */
+    uint64_t hour_us;            /* of the cells */
+    uint64_t rid_high;           /* highest rid in any batch that is surely durable */
+    const char *promise;         /* that a difference breaks */
+    const struct sim_rows *like; /* names of topics by their numbers; NULL: the model knows */
 };
 
 void sim_prefix_init(struct sim_prefix *p, struct sim_model *model, struct sim_report *report);
@@ -77,6 +79,13 @@ const struct sim_row *sim_rows_find(const struct sim_rows *r, uint64_t id);
  * and exact. From now on this is the least.
  */
 void sim_prefix_recovered(struct sim_prefix *p, const struct tr_engine *e, uint64_t batch);
+
+/* The engine's facts are these: else p->promise is broken. */
+void sim_prefix_same(struct sim_prefix *p, const struct tr_engine *e, const struct sim_rows *want);
+
+/* A copy of rows; give it back by sim_rows_free. */
+void sim_rows_copy(struct sim_rows *to, const struct sim_rows *from);
+void sim_rows_free(struct sim_rows *r);
 
 uint64_t sim_prefix_floor(const struct sim_prefix *p);
 uint64_t sim_prefix_newest(const struct sim_prefix *p);

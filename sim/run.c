@@ -96,11 +96,13 @@ struct sim_run *sim_run_new(void)
     sim_oracle_init(&r->oracle, &r->report);
     r->disk = sim_disk_new(on_io_done, r);
     TR_CHECK(r->disk != NULL);
+    sim_backup_init(&r->backup, r);
     return r;
 }
 
 void sim_run_free(struct sim_run *r)
 {
+    sim_backup_fini(&r->backup);
     sim_oracle_fini(&r->oracle);
     sim_disk_free(r->disk);
     free(r);
@@ -142,7 +144,7 @@ bool sim_run_dir_errors(const struct sim_run *r)
     return sim_disk_counts(r->disk)->dir_eio != r->dir_errors;
 }
 
-static bool faulty(const struct sim_run *r)
+bool sim_run_faulty(const struct sim_run *r)
 {
     const struct sim_params *p = &r->params;
 
@@ -150,7 +152,7 @@ static bool faulty(const struct sim_run *r)
                               p->read_eio_ppm != 0 || p->dir_eio_ppm != 0 || r->oracle.forced);
 }
 
-static int open_engine(struct sim_run *r)
+void sim_run_config(struct sim_run *r, struct tr_engine_config *config)
 {
     const struct sim_params *p = &r->params;
     struct tr_engine_config c;
@@ -192,6 +194,14 @@ static int open_engine(struct sim_run *r)
     c.durable = on_durable;
     c.closed = on_closed;
     c.notice = on_notice;
+    *config = c;
+}
+
+static int open_engine(struct sim_run *r)
+{
+    struct tr_engine_config c;
+
+    sim_run_config(r, &c);
     r->ops_at_open = sim_disk_op_count(r->disk);
     r->oracle.prefix.harm.named = false;
     r->starts++;
@@ -256,7 +266,7 @@ static bool refusal_allowed(struct sim_run *r, int err)
         r->totals.more_memory++;
         return true;
     }
-    if ((faulty(r) && (err == TARRY_EIO || err == TARRY_EDAMAGED)) ||
+    if ((sim_run_faulty(r) && (err == TARRY_EIO || err == TARRY_EDAMAGED)) ||
         (full && !r->faults_off && err == TARRY_ENOSPC) ||
         (r->params.mem_small && !r->faults_off && err == TARRY_ENOMEM)) {
         return true;
@@ -383,6 +393,7 @@ static void add_totals(struct sim_run *r)
         r->totals.relogged += stat.relogged;
         r->totals.promotions += stat.promotions;
         r->totals.merges += stat.merges;
+        r->totals.backups += stat.backups;
         r->totals.clock_steps += stat.clock_steps;
         if (stat.work_max > r->params.slice) {
             FAIL("I26", "a turn did %" PRIu64 " units of work, the slice is %" PRIu32,
@@ -416,8 +427,10 @@ void sim_run_crash(struct sim_run *r, bool power)
     if (power) {
         r->oracle.sealed = false; /* it may be gone */
     }
+    sim_backup_crashed(r);
     end_process(r, power);
     drop_engine(r);
+    sim_backup_check(r);
     sim_work_restart(&r->work);
     sim_run_pass(r, sim_spread(&r->rng, 1, 10 * SEC));
     maybe_wrong_clock(r);
@@ -457,6 +470,7 @@ void sim_run_turn(struct sim_run *r)
     next = tr_engine_turn(r->engine, r->now);
     sim_oracle_end(&r->oracle);
     sim_oracle_turned(&r->oracle, next);
+    sim_backup_turned(r);
 }
 
 static void abandon(struct sim_run *r, struct sim_ask *a)
@@ -539,6 +553,7 @@ void sim_run_reopen(struct sim_run *r)
             abandon(r, &r->oracle.asks[i]);
         }
     }
+    sim_backup_leave(r);
     sim_run_settle(r);
     if (sim_run_stopped(r) || sim_disk_dead(r->disk) || tr_engine_failed(r->engine)) {
         return;
@@ -556,7 +571,7 @@ void sim_run_reopen(struct sim_run *r)
     if (err == TARRY_OK && !sim_disk_dead(r->disk)) {
         sim_prefix_durable(&r->oracle.prefix, r->oracle.closed);
         r->oracle.sealed = true;
-    } else if (err != TARRY_OK && !sim_disk_dead(r->disk) && !faulty(r)) {
+    } else if (err != TARRY_OK && !sim_disk_dead(r->disk) && !sim_run_faulty(r)) {
         FAIL("I11", "the close failed with %s", tarry_errname(err));
     }
     drop_engine(r);
@@ -675,6 +690,9 @@ static void play_event(struct sim_run *r)
         break;
     case SIM_EV_SPACE:
         change_space(r);
+        break;
+    case SIM_EV_BACKUP:
+        sim_backup_ask(r);
         break;
     default:
         stall_lane(r);
@@ -803,6 +821,7 @@ static void reset(struct sim_run *r, const struct sim_swarm *swarm, uint64_t see
     r->oracle.nested = r->params.nest_pct != 0 ? on_answer : NULL;
     r->oracle.nested_ctx = r;
     r->depth = 0;
+    sim_backup_reset(r);
     apply_plan(r);
     set_faults(r, true);
 }

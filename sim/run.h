@@ -6,6 +6,7 @@
  * See run.c (events, crashes) and drain.c (the end).
  */
 
+#include "backup.h"
 #include "engine/frame.h"
 #include "oracle.h"
 #include "report.h"
@@ -52,6 +53,7 @@ struct sim_plan {
     X(relogged)                                                                                    \
     X(promotions)                                                                                  \
     X(merges)                                                                                      \
+    X(backups)                                                                                     \
     X(clock_steps)
 
 struct sim_totals {
@@ -72,6 +74,7 @@ struct sim_run {
     struct tr_rng rng;
     struct tr_now now;
     struct sim_plan plan;
+    struct sim_backup backup;
     uint64_t seed;
     uint64_t step;
     unsigned depth;       /* of requests from inside `done` */
@@ -97,6 +100,12 @@ bool sim_run_seed(struct sim_run *r, const struct sim_swarm *swarm, uint64_t see
 
 /* What to print when it was broken. */
 void sim_run_print(struct sim_run *r, FILE *out);
+
+/* The engine's config of this run. */
+void sim_run_config(struct sim_run *r, struct tr_engine_config *c);
+
+/* May the disk answer with errors? */
+bool sim_run_faulty(const struct sim_run *r);
 
 /* For drain.c: single steps. */
 void sim_run_submit(struct sim_run *r, struct sim_ask *a);

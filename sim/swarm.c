@@ -468,6 +468,22 @@ static void swarm_merge(struct sim_params *p, struct tr_rng *rng)
     }
 }
 
+/* Copies are made while everything moves: slots, groups, checkpoints. */
+static void swarm_backup(struct sim_params *p, struct tr_rng *rng)
+{
+    swarm_merge(p, rng);
+    p->event_weight[SIM_EV_BACKUP] = (unsigned)sim_between(rng, 2, 8);
+    p->event_weight[SIM_EV_CRASH] = sim_dice(rng, 60) ? (unsigned)sim_between(rng, 1, 3) : 0;
+    p->op_weight[TR_OP_DELETE] = (unsigned)sim_between(rng, 80, 300);
+    p->checkpoint_us = sim_spread(rng, 5 * MS, 1 * SEC);
+    p->mem_small = false;
+    p->mem_fail_pct = 0;
+    if (sim_dice(rng, 20)) {
+        p->dir_eio_ppm = 20000;
+        p->enospc_ppm = 20000;
+    }
+}
+
 /* Topics have more due jobs than may be in memory. */
 static void swarm_park(struct sim_params *p, struct tr_rng *rng)
 {
@@ -588,6 +604,7 @@ const struct sim_swarm sim_swarms[] = {
     {"merge", "far jobs in many groups, of which most are cancelled", swarm_merge},
     {"purge", "whole topics are listed, changed and purged, most of their jobs far", swarm_purge},
     {"policy", "policies come and go", swarm_policy},
+    {"backup", "copies are made while everything moves", swarm_backup},
     {"park", "topics have more due jobs than may be in memory", swarm_park},
     {"short", "a short life of run files, for sweeps", swarm_short},
     {"wait", "few jobs, many who wait for them while their leases end", swarm_wait},

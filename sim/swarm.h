@@ -25,6 +25,7 @@ enum sim_event {
     SIM_EV_CLOCK,   /* the wall clock steps */
     SIM_EV_SPACE,   /* the disk gets full, or has room again */
     SIM_EV_STALL,   /* a lane of the disk stands still, or goes on */
+    SIM_EV_BACKUP,  /* somebody wants a copy */
     SIM_EV_COUNT
 };
 

@@ -86,6 +86,12 @@
     X(REFILL_SKIPS, "R32", "a refill forgets some of the jobs that it has found", "refill.c:take_span", "park", 2000) \
     X(NO_REFILL, "R32", "parked jobs never come back", "refill.c:tr_refill_step", "park", 500) \
     X(NEVER_PARKED, "R32", "a topic at its quota keeps all that is pushed", "park.c:tr_park_placed", "park", 2000) \
+    X(BACKUP_UNHELD, "I28", "slots are freed while they are copied", "backup.c:hold_slots", "backup", 5000) \
+    X(BACKUP_UNREAD, "I28", "groups go while a copy is about to have them", "backup.c:hold_groups", "backup", 5000) \
+    X(BACKUP_TO_NOW, "I28", "slots are copied to their end, not to the batch", "backup.c:end_of", "backup", 2000) \
+    X(BACKUP_UNSYNCED, "I28", "files of a copy are not synced", "backup.c:read_some", "backup", 5000) \
+    X(BACKUP_NAMES_UNSYNCED, "I28", "the mark goes before the names are durable", "backup.c:next_file", "backup", 5000) \
+    X(BACKUP_MARK_UNSYNCED, "I28", "files are made before the mark is durable", "backup.c:folder_done", "backup", 5000) \
     X(NO_WARNING, "R31", "a reserve that waits is not warned of the end of a lease", "handout.c:arm_wait", "wait", 500) \
     X(POLICY_NOT_FROZEN, "R25", "a checkpoint has a policy that was set after it", "state.c:set_policy", "policy", 5000) \
     X(POLICY_LOST_IN_PURGE, "I23", "the policy of a topic that was purged is only in memory", "policies.c:tr_policies_inherit", "policy", 2000) \

@@ -184,6 +184,8 @@ static enum tr_verdict execute(struct tr_engine *e, struct tr_req *r)
         return tr_bulk_execute(e, r);
     case TR_OP_ADVANCE:
         return tr_advance_execute(e, r);
+    case TR_OP_BACKUP:
+        return tr_backup_execute(e, r);
     default:
         return tr_view_execute(e, r);
     }
@@ -291,6 +293,7 @@ void tr_engine_abandon(struct tr_engine *e, struct tr_req *r, struct tr_now now)
     tr_forecast_drop(e, r);
     tr_bulk_abandon(e, r);
     tr_advance_abandon(e, r);
+    tr_backup_abandon(e, r);
     r->busy = false;
 }
 
@@ -341,6 +344,7 @@ void tr_engine_fail(struct tr_engine *e, const char *why)
     tr_listing_fail(e);
     tr_bulk_fail(e);
     tr_advance_fail(e);
+    tr_backup_fail(e);
 }
 
 /* ---- the log ---- */
@@ -572,6 +576,7 @@ static uint64_t next_turn(const struct tr_engine *e)
     at = min(at, tr_purge_next(e));
     at = min(at, tr_forecast_next(e));
     at = min(at, tr_bulk_next(e));
+    at = min(at, tr_backup_next(e));
     at = min(at, e->promote.retry_at > e->now.boot_us ? e->promote.retry_at : TR_NEVER);
     at = min(at, e->promote.step == TR_PROMOTE_PAUSE ? e->promote.pause_until : TR_NEVER);
     at = min(at, e->merge.retry_at > e->now.boot_us ? e->merge.retry_at : TR_NEVER);
@@ -634,6 +639,7 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
     tr_promote_step(e);
     tr_retire_step(e);
     tr_space_step(e);
+    tr_backup_step(e);
     trim(e);
     commit(e);
     tr_meta_step(e);
@@ -658,6 +664,8 @@ void tr_engine_io_done(struct tr_engine *e, struct tr_io *io, struct tr_now now)
         tr_space_io_done(e, io);
     } else if (io == &e->promote.io) {
         tr_promote_io_done(e, io);
+    } else if (io == &e->backup.io) {
+        tr_backup_io_done(e, io);
     } else if (io == &e->retire.io) {
         tr_retire_io_done(e, io);
     } else if (io == &e->listing.walk.io || io == &e->purge.walk.io || io == &e->bulk.walk.io ||
@@ -681,7 +689,7 @@ unsigned tr_engine_work(const struct tr_engine *e)
 bool tr_engine_busy(const struct tr_engine *e)
 {
     return tr_log_busy(&e->log) || tr_meta_busy(e) || tr_space_busy(e) || e->read_count != 0 ||
-           e->fetch.reads != 0 || tr_promote_busy(e) || e->retire.busy;
+           e->fetch.reads != 0 || tr_promote_busy(e) || e->retire.busy || e->backup.busy;
 }
 
 bool tr_engine_failed(const struct tr_engine *e)
@@ -714,6 +722,8 @@ void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s)
         .merges = e->merge.made,
         .parked = e->state.topics.parked_count,
         .refills = e->refill.made,
+        .backups = e->backup.made,
+        .backup_batch = e->backup.frozen ? e->backup.batch : 0,
         .sent = e->load.sent,
         .loaded = e->load.loaded,
         .delayed = all->count[TR_DELAYED] + all->far,

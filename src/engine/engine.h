@@ -149,10 +149,12 @@ struct tr_engine_stat {
     uint64_t promotions;
     uint64_t keys; /* entries of the table of keys: keyed jobs, and a few that are gone */
     uint64_t merges;
-    uint64_t parked;  /* topics with jobs that are due and not in memory */
-    uint64_t refills; /* since the start */
-    uint64_t sent;    /* how often one left it since the start, */
-    uint64_t loaded;  /* and came back */
+    uint64_t parked;       /* topics with jobs that are due and not in memory */
+    uint64_t refills;      /* since the start */
+    uint64_t backups;      /* the same */
+    uint64_t backup_batch; /* the one under way will be exact at this one; 0: not known yet */
+    uint64_t sent;         /* how often one left it since the start, */
+    uint64_t loaded;       /* and came back */
 };
 
 void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s);

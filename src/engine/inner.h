@@ -35,6 +35,7 @@
 
 #include "base/map.h"
 #include "base/rng.h"
+#include "engine/backup.h"
 #include "engine/checkpoint.h"
 #include "engine/clock.h"
 #include "engine/engine.h"
@@ -539,6 +540,7 @@ struct tr_engine {
     struct tr_forecast forecast;
     struct tr_bulk bulk;
     struct tr_deaths deaths;
+    struct tr_backup backup;
     struct tr_clock clock;
     struct tr_advance advance;
     struct tr_nearest nearest;
@@ -900,6 +902,18 @@ void tr_bulk_abandon(struct tr_engine *e, const struct tr_req *r);
 void tr_bulk_fail(struct tr_engine *e);
 void tr_bulk_fini(struct tr_engine *e);
 bool tr_bulk_keeps(const struct tr_engine *e, const struct tr_job *job); /* in memory */
+
+/* backup.c */
+enum tr_verdict tr_backup_execute(struct tr_engine *e, struct tr_req *r);
+void tr_backup_step(struct tr_engine *e);
+void tr_backup_io_done(struct tr_engine *e, struct tr_io *io);
+uint64_t tr_backup_next(const struct tr_engine *e); /* boot: when it wants a turn */
+void tr_backup_abandon(struct tr_engine *e, const struct tr_req *r);
+void tr_backup_fail(struct tr_engine *e);
+void tr_backup_fini(struct tr_engine *e);
+bool tr_backup_keeps(const struct tr_engine *e);             /* the checkpoint: no other is begun */
+void tr_backup_frozen(struct tr_engine *e, uint64_t batch);  /* a checkpoint was begun, */
+void tr_backup_adopted(struct tr_engine *e, uint64_t batch); /* and is durable */
 
 /* promote.c */
 void tr_promote_step(struct tr_engine *e);

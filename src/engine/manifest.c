@@ -162,7 +162,7 @@ int tr_manifest_decode(const uint8_t in[TR_MANIFEST_COPY], struct tr_manifest *m
         m->ckpt[0].pages > UINT32_MAX || m->ckpt[1].pages > UINT32_MAX || m->ckpt_now > 1) {
         return TARRY_EDAMAGED;
     }
-    if ((m->flags & ~(uint32_t)(TR_MAN_CLEAN | TR_MAN_WEAK | TR_MAN_TEST_CLOCK)) != 0) {
+    if ((m->flags & ~(uint32_t)TR_MAN_KNOWN) != 0) {
         return TARRY_EVERSION;
     }
     if (decode_slots(in, m) != TARRY_OK) {

@@ -23,6 +23,8 @@ enum tr_manifest_flag {
     TR_MAN_CLEAN = 1,      /* closed in order: the log ends with log_batch */
     TR_MAN_WEAK = 2,       /* answers were given before the disk had them */
     TR_MAN_TEST_CLOCK = 4, /* made with a test clock: state.clock_us says where it stands */
+    TR_MAN_COPY = 8,       /* a backup that was never opened: backup.c */
+    TR_MAN_KNOWN = TR_MAN_CLEAN | TR_MAN_WEAK | TR_MAN_TEST_CLOCK | TR_MAN_COPY
 };
 
 struct tr_manifest_slot {

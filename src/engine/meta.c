@@ -208,6 +208,7 @@ static void adopt(struct tr_engine *e)
         m->failing = false;
         m->failures = 0;
         m->made++;
+        tr_backup_adopted(e, m->pages.batch);
         tr_pages_fini(&m->pages);
     }
     m->with_pages = false;
@@ -329,7 +330,7 @@ static bool can_freeze(const struct tr_engine *e)
     const struct tr_meta *m = &e->meta;
 
     return m->want_checkpoint && m->freeze.state == NULL && !m->frozen && !m->with_pages &&
-           m->retry_at <= e->now.boot_us;
+           m->retry_at <= e->now.boot_us && !tr_backup_keeps(e);
 }
 
 bool tr_meta_wants_batch(const struct tr_engine *e)
@@ -353,6 +354,7 @@ static void begin_checkpoint(struct tr_engine *e)
     m->want_checkpoint = false;
     e->checkpoint_at = TR_NEVER;
     m->batch = batch;
+    tr_backup_frozen(e, batch);
 }
 
 void tr_meta_freeze(struct tr_engine *e)

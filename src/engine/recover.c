@@ -85,7 +85,7 @@ static int slot_number(const char *name)
     return n < TR_MANIFEST_SLOTS_MAX && strcmp(name, same) == 0 ? n : -1;
 }
 
-/* Which slots are there; room for all of them. */
+/* Which slots are there; room for all of them. TARRY_EDAMAGED: it is half a copy. */
 static int list_slots(struct tr_engine *e, uint8_t *present)
 {
     char *names = tr_mem_alloc(e->mem, LIST_BYTES);
@@ -95,6 +95,12 @@ static int list_slots(struct tr_engine *e, uint8_t *present)
     for (uint64_t at = 0; err == TARRY_OK && at < io.got; at += strlen(names + at) + 1) {
         int number = slot_number(names + at);
 
+        if (strcmp(names + at, TR_BACKUP_MARK) == 0) {
+            tr_engine_note(e, TR_NOTE_DAMAGE,
+                           "This is a backup that was not finished (it has a file " TR_BACKUP_MARK
+                           "): make it again.");
+            err = TARRY_EDAMAGED;
+        }
         if (number >= 0) {
             present[number] = 1;
             if (e->config.slots_max <= (uint32_t)number) {
@@ -325,6 +331,9 @@ static int replay(struct tr_engine *e, struct tr_replay *p)
     if (e->state.next_rid < e->meta.now.next_rid && !TR_MUTANT(RIDS_AGAIN)) {
         e->state.next_rid = e->meta.now.next_rid;
     }
+    if (e->meta.now.flags & TR_MAN_COPY) { /* the store that was copied may have gone on */
+        e->state.next_rid += TR_BACKUP_RIDS;
+    }
     err = tr_regroup_check(e);
     if (err == TARRY_OK) {
         err = e->state.redead ? tr_regroup_dead(e) : TARRY_OK;
@@ -488,6 +497,7 @@ static int prepare(struct tr_engine *e)
     }
     if (err == TARRY_OK) {
         e->epoch = e->meta.now.epoch + 1;
+        e->epoch += e->meta.now.flags & TR_MAN_COPY ? TR_BACKUP_EPOCHS : 0;
         e->groups.next_no = (e->epoch << 20) + 1; /* a number is never used again */
         err = tr_meta_write_now(e, false, 0);
     }
@@ -649,6 +659,7 @@ static void init(struct tr_engine *e, struct tr_disk d, uint64_t seed, struct tr
     e->calm_at = TR_NEVER;
     e->space.retry_at = TR_NEVER;
     e->meta.lock_file = -1;
+    e->backup.file = -1;
     for (unsigned i = 0; i < 2; i++) {
         e->meta.man_file[i] = -1;
         e->meta.ckpt_file[i] = -1;
@@ -681,6 +692,7 @@ static void close_files(struct tr_engine *e)
         close_file(e, e->meta.man_file[i]);
         close_file(e, e->meta.ckpt_file[i]);
     }
+    close_file(e, e->backup.file);
     close_file(e, e->meta.lock_file);
 }
 
@@ -779,6 +791,7 @@ void tr_engine_free(struct tr_engine *e)
     tr_refill_fini(e);
     tr_deaths_fini(e);
     tr_nearest_fini(e);
+    tr_backup_fini(e);
     tr_fetch_fini(e);
     tr_meta_fini(e);
     tr_log_fini(&e->log);

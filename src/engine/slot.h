@@ -47,6 +47,7 @@ struct tr_slot {
     bool filling;        /* they are being written: it is free, but not to be used now */
     bool unsynced;       /* weak sync: written since its last sync */
     bool stuck;          /* a live record here cannot be read, so it cannot be written again */
+    bool held;           /* it is being copied: not to be freed */
 };
 
 #endif

@@ -42,7 +42,7 @@ bool tr_space_freeable(const struct tr_engine *e, const struct tr_slot *slot)
     bool tail =
         slot->state == TR_SLOT_TAIL && log->free_count == 0 && !tr_log_busy(log) && !e->placing;
 
-    return (slot->state == TR_SLOT_SEALED || tail) && slot->live == 0 &&
+    return (slot->state == TR_SLOT_SEALED || tail) && slot->live == 0 && !slot->held &&
            (slot->last_batch <= tr_meta_oldest(e) || TR_MUTANT(FREE_UNCHECKPOINTED)) &&
            slot->last_batch <= log->synced &&
            (slot->emptied_by <= log->synced || TR_MUTANT(EMPTIED_UNSYNCED));

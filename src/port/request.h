@@ -61,7 +61,8 @@ enum tr_op {
                       happens on the way is done -> number: where it stands; TARRY_EUNSUPPORTED:
                       there is no test clock; TARRY_ESTATE: that is past. If its maker leaves it
                       goes on */
-    TR_OP_BACKUP,  /* name: a folder beside the data, made by this -> number: bytes copied */
+    TR_OP_BACKUP,  /* name: path of a folder that is not there, is empty or has a copy that was not
+                      finished; else TARRY_EEXISTS -> number: bytes copied. It goes on as well */
     TR_OP_COUNT
 };
 
