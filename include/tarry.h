@@ -49,7 +49,7 @@ enum tarry_err {
     TARRY_EDRAINING = -12,    /* no new jobs are taken */
     TARRY_EPERM = -13,        /* permission was denied */
     TARRY_ESOON = -14,        /* not given by the library */
-    TARRY_EEXISTS = -15,      /* there is a job with that key, which the result tells */
+    TARRY_EEXISTS = -15,      /* there is a job with that key, which the result tells; or a file */
     TARRY_EPAUSED = -16,      /* the topic takes no jobs: it is paused */
     TARRY_EQUOTA = -17,       /* the topic has as much as its policy allows */
     TARRY_EUNSUPPORTED = -18, /* this version of the library cannot do that */
@@ -128,6 +128,15 @@ TARRY_API int tarry_open(struct tarry **t, const char *dir, const struct tarry_o
  * gives, t is gone; NULL is fine. In a child made by fork it does nothing and gives TARRY_ELOCKED.
  */
 TARRY_API int tarry_close(struct tarry *t);
+
+/*
+ * A copy of the store in another folder, made while it is used: exactly what the store was at one
+ * moment of this call. The folder must not be there, or be empty, or hold a copy that was cut
+ * short; else TARRY_EEXISTS. Files that never change are linked, so on the same file system it
+ * takes seconds whatever the number of jobs. Opening the copy restores it; both may be used side
+ * by side. A copy that was not finished does not open (TARRY_EDAMAGED).
+ */
+TARRY_API int tarry_backup(struct tarry *t, const char *dir);
 
 /* ---- Jobs ---- */
 

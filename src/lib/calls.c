@@ -381,6 +381,19 @@ int tarry_stats(struct tarry *t, const char *topic, struct tarry_stats *stats)
     return err;
 }
 
+int tarry_backup(struct tarry *t, const char *dir)
+{
+    struct tr_call c = {.begin = begin};
+
+    if (dir == NULL || dir[0] == '\0') {
+        return TARRY_EINVAL;
+    }
+    c.req.op = TR_OP_BACKUP;
+    c.req.name = dir;
+    c.req.name_len = strlen(dir);
+    return tr_call_run(t, &c);
+}
+
 /* ---- consuming ---- */
 
 static void returned(struct tr_call *c)

@@ -412,6 +412,87 @@ static void library_has_one_owner(void **state)
     assert_int_equal(stats(f, NULL).delayed, 1);
 }
 
+/* ---- copies ---- */
+
+static void remove_folder(const char *path)
+{
+    DIR *dir = opendir(path);
+
+    assert_non_null(dir);
+    for (const struct dirent *e = readdir(dir); e != NULL; e = readdir(dir)) {
+        (void)unlinkat(dirfd(dir), e->d_name, 0);
+    }
+    (void)closedir(dir);
+    assert_int_equal(rmdir(path), 0);
+}
+
+static void make_file(const char *folder, const char *name)
+{
+    char path[256];
+    FILE *file;
+
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void library_makes_a_copy(void **state)
+{
+    struct fixture *f = *state;
+    struct fixture copy = *f;
+    uint64_t ids[50];
+    struct tarry_job *job;
+    char body[2000];
+
+    memset(body, 'x', sizeof body);
+    body[sizeof body - 1] = '\0';
+    (void)snprintf(copy.dir, sizeof copy.dir, "%s/copy", f->top);
+    for (unsigned i = 0; i < 50; i++) {
+        ids[i] = push(f, "mail", body, i % 2 * TARRY_DAY);
+    }
+    assert_int_equal(tarry_cancel(f->t, tarry_by_id(ids[0]), false, NULL), TARRY_OK);
+    assert_int_equal(tarry_backup(f->t, copy.dir), TARRY_OK);
+    assert_int_equal(tarry_backup(f->t, copy.dir), TARRY_EEXISTS);
+    (void)push(f, "mail", "later", 0);
+
+    assert_int_equal(tarry_open(&copy.t, copy.dir, NULL), TARRY_OK); /* beside the store */
+    assert_int_equal(stats(&copy, "mail").ready, 24);
+    assert_int_equal(stats(&copy, "mail").delayed, 25);
+    assert_int_equal(stats(f, "mail").ready, 25);
+    assert_int_equal(tarry_find(copy.t, tarry_by_id(ids[0]), &job), TARRY_ENOTFOUND);
+    assert_int_equal(tarry_find(copy.t, tarry_by_id(ids[49]), &job), TARRY_OK);
+    assert_string_equal(job->body, body);
+    tarry_job_free(job);
+    assert_true(push(&copy, "mail", "x", 0) > ids[49] + (UINT64_C(1) << 31)); /* not given twice */
+    assert_int_equal(tarry_close(copy.t), TARRY_OK);
+    assert_int_equal(tarry_open(&copy.t, copy.dir, NULL), TARRY_OK);
+    assert_int_equal(stats(&copy, "mail").ready, 25);
+    assert_int_equal(tarry_close(copy.t), TARRY_OK);
+    remove_folder(copy.dir);
+}
+
+static void library_refuses_half_a_copy(void **state)
+{
+    struct fixture *f = *state;
+    struct tarry *other;
+    char path[160];
+
+    (void)push(f, "mail", "x", 0);
+    (void)snprintf(path, sizeof path, "%s/copy", f->top);
+    assert_int_equal(tarry_backup(f->t, path), TARRY_OK);
+    make_file(path, "backup.part"); /* as if it had been killed */
+    assert_int_equal(tarry_open(&other, path, NULL), TARRY_EDAMAGED);
+    assert_int_equal(tarry_backup(f->t, path), TARRY_OK); /* it begins anew */
+    assert_int_equal(tarry_open(&other, path, NULL), TARRY_OK);
+    assert_int_equal(tarry_close(other), TARRY_OK);
+    remove_folder(path);
+
+    assert_int_equal(tarry_backup(f->t, "/no/such/folder"), TARRY_ENOTFOUND);
+    assert_int_equal(tarry_backup(f->t, ""), TARRY_EINVAL);
+    assert_int_equal(tarry_backup(f->t, f->dir), TARRY_EEXISTS); /* the store itself */
+}
+
 /* ---- threads ---- */
 
 static void *wait_for_job(void *arg)
@@ -496,6 +577,8 @@ int main(void)
         TEST(library_refuses_nonsense),
         TEST(library_takes_older_structs),
         TEST(library_has_one_owner),
+        TEST(library_makes_a_copy),
+        TEST(library_refuses_half_a_copy),
         TEST(library_wakes_who_waits),
         cmocka_unit_test(library_codes_are_those_of_the_engine),
     };
