@@ -48,7 +48,9 @@ struct tr_group {
     bool merging;         /* it is an input of the merge under way */
     bool hollow;          /* none of its jobs is alive, only such whose records are in slots */
     bool has_read;        /* at a start: */
-    struct tr_bitmap has; /* the rids in it */
+    struct tr_bitmap has; /* the rids in it, */
+    bool unsure;          /* but for those in blocks that cannot be read; */
+    uint64_t doubts;      /* jobs that were met in slots, and might be among these */
     bool stuck;           /* a live record in it cannot be read, so it is not merged */
 };
 

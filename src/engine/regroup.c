@@ -475,6 +475,7 @@ static int read_members(struct tr_engine *e, struct tr_group *g)
             if (is_damage(err)) {
                 tr_fetch_report(e, g, (enum tr_group_file)run,
                                 tr_run_footer_block(&g->footers[run], i).off);
+                g->unsure = true;
                 err = TARRY_OK;
             }
         }
@@ -488,7 +489,23 @@ int tr_regroup_has(struct tr_engine *e, uint64_t rid, bool *has)
     int err = g != NULL && !g->has_read ? read_members(e, g) : TARRY_OK;
 
     *has = err == TARRY_OK && g != NULL && tr_bitmap_test(&g->has, rid);
+    if (g != NULL && g->unsure && !*has) {
+        g->doubts++;
+    }
     return err;
+}
+
+/* Whoever is believed to be where he was met, though a run may have him: that is told. */
+static void tell_doubts(struct tr_engine *e, struct tr_group *g)
+{
+    if (g->doubts != 0) {
+        tr_engine_note(e, TR_NOTE_DAMAGE,
+                       "%llu jobs are taken from the log, though group %llu may have newer changes "
+                       "of them in blocks that cannot be read.",
+                       (unsigned long long)g->doubts, (unsigned long long)g->is.no);
+    }
+    g->doubts = 0;
+    g->unsure = false;
 }
 
 /* Far ones that were met in the log behind the checkpoint. */
@@ -548,12 +565,17 @@ int tr_regroup_settle(struct tr_engine *e)
 {
     struct tr_job *job;
     size_t at = 0;
-    int err = settle_far(e);
+    int err;
 
+    for (uint32_t i = 0; i < e->groups.count; i++) {
+        e->groups.order[i]->doubts = 0; /* all of them are asked for once more */
+    }
+    err = settle_far(e);
     while (err == TARRY_OK && (job = tr_jobs_next(&e->state.jobs, &at)) != NULL) {
         err = settle_job(e, job);
     }
     for (uint32_t i = 0; i < e->groups.count; i++) {
+        tell_doubts(e, e->groups.order[i]);
         if (e->groups.order[i]->has_read) {
             tr_bitmap_fini(&e->groups.order[i]->has);
             e->groups.order[i]->has_read = false;

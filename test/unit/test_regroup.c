@@ -92,6 +92,28 @@ static void test_regroup_index_damaged_after_promotion(void **state)
     rig_fini(&rig);
 }
 
+/* Neither index nor block can be read: whether the copies in slots are the last word nobody knows,
+ * but it is told. */
+static void test_regroup_nothing_can_be_read(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    uint64_t jobs;
+
+    (void)state;
+    promote_and_stop(&rig, t);
+    jobs = rig_engine_stat(&rig).jobs;
+    rig_power_cut(&rig);
+    for (uint64_t off = 3 * PAGE; off < sim_disk_size(rig.disk, "g1048577.six"); off += PAGE) {
+        flip(&rig, "g1048577.six", off + 100);
+    }
+    flip(&rig, "g1048577.run", 500);
+    rig_open(&rig);
+    assert_int_equal(rig_engine_stat(&rig).jobs, jobs);
+    assert_non_null(strstr(rig.note, "may have newer changes"));
+    rig_fini(&rig);
+}
+
 /* Nobody finds a job of the group by its id; each comes out when it is due. */
 static void test_regroup_index_damaged(void **state)
 {
@@ -237,6 +259,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_regroup_index_damaged_after_promotion),
+        cmocka_unit_test(test_regroup_nothing_can_be_read),
         cmocka_unit_test(test_regroup_index_damaged),
         cmocka_unit_test(test_regroup_block_damaged),
         cmocka_unit_test(test_regroup_changed_job_damaged),
