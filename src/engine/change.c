@@ -108,9 +108,15 @@ void tr_change_fire_due(struct tr_engine *e)
     e->work = rest + work;
 }
 
-static bool can_move(const struct tr_engine *e, const struct tr_job *job)
+/* A job that dies while its record is among the live ones of a run is written again however long it
+ * is: only from a dead run could it leave memory. */
+static bool can_move(const struct tr_engine *e, const struct tr_job *job,
+                     const struct tr_record *rec)
 {
-    return job->body != NULL && job->body_len <= e->config.move_body_max &&
+    bool dies = (rec->mask & TR_FIELD(DEAD)) != 0 && rec->dead.seq != 0 && job->slot != NULL &&
+                job->slot->number >= TR_MANIFEST_SLOTS_MAX;
+
+    return job->body != NULL && (dies || job->body_len <= e->config.move_body_max) &&
            e->state.next_rid < e->rid_limit && tr_space_push_ok(e);
 }
 
@@ -185,7 +191,7 @@ int tr_change_fits(struct tr_engine *e, const struct tr_job *job, struct tr_reco
 
 int tr_change_revise(struct tr_engine *e, struct tr_job *job, struct tr_record *rec, bool gated)
 {
-    bool moves = (rec->mask & (TR_FIELD(DUE) | TR_FIELD(DEAD))) != 0 && can_move(e, job);
+    bool moves = (rec->mask & (TR_FIELD(DUE) | TR_FIELD(DEAD))) != 0 && can_move(e, job, rec);
     size_t bytes = (size_t)2 * TR_RECORD_HEAD_MAX + (moves ? job->body_len : 0);
     int err = tr_log_reserve(&e->log, bytes, 2);
 

@@ -167,31 +167,55 @@ static void test_deaths_no_memory(void **state)
     rig_fini(&rig);
 }
 
+/* A hundred of two hundred long jobs are buried when they are in runs. */
+static uint32_t bury_long(struct rig *rig, bool with_body)
+{
+    uint32_t t;
+
+    rig_init(rig);
+    rig->config.near_us = 60 * RIG_SECOND;
+    rig->config.far_max = 10;
+    rig->config.promote_slots = 1;
+    rig->config.slots_max = 64;
+    rig->config.move_body_max = 100;
+    rig_open(rig);
+    t = rig_hold(rig, "t");
+    for (unsigned i = 0; i < 200; i++) {
+        (void)rig_push_body(rig, t, 3600 * RIG_SECOND, 1000);
+    }
+    rig_pass(rig, 60 * RIG_SECOND);
+    for (uint64_t id = 1; id <= 100; id++) {
+        assert_int_equal(rig_with(rig, TR_OP_RESERVE_JOB, id, ME), TARRY_OK);
+        if (!with_body) {
+            tr_jobs_drop_body(&rig->e->state.jobs, tr_jobs_by_id(&rig->e->state.jobs, id));
+        }
+        assert_int_equal(rig_with(rig, TR_OP_BURY, id, ME), TARRY_OK);
+    }
+    return t;
+}
+
+/* They leave memory, as others do. */
+static void test_deaths_long_bodies(void **state)
+{
+    struct rig rig;
+    uint32_t t = bury_long(&rig, true);
+
+    (void)state;
+    rig_pass(&rig, 60 * RIG_SECOND);
+    assert_true(in_memory(&rig) < 40);
+    assert_int_equal(rig_stat(&rig, t).dead, 100);
+    assert_int_equal(first_dead(&rig, t), 1);
+    rig_fini(&rig);
+}
+
 /* Dead ones whose record is in a live run are no reason for a promotion: none can take them. */
 static void test_deaths_no_reason(void **state)
 {
     struct rig rig;
+    uint32_t t = bury_long(&rig, false); /* an ALTER: the body is not in memory */
     uint64_t promotions;
-    uint32_t t;
 
     (void)state;
-    rig_init(&rig);
-    rig.config.near_us = 60 * RIG_SECOND;
-    rig.config.far_max = 10;
-    rig.config.promote_slots = 1;
-    rig.config.slots_max = 64;
-    rig.config.move_body_max = 100;
-    rig_open(&rig);
-    t = rig_hold(&rig, "t");
-    for (unsigned i = 0; i < 200; i++) {
-        (void)rig_push_body(&rig, t, 3600 * RIG_SECOND, 1000);
-    }
-    rig_pass(&rig, 60 * RIG_SECOND);
-    for (uint64_t id = 1; id <= 100;
-         id++) { /* an ALTER: the body is too long to be written again */
-        assert_int_equal(rig_with(&rig, TR_OP_RESERVE_JOB, id, ME), TARRY_OK);
-        assert_int_equal(rig_with(&rig, TR_OP_BURY, id, ME), TARRY_OK);
-    }
     promotions = rig_engine_stat(&rig).promotions;
     for (unsigned i = 0; i < 400; i++) { /* some slots full of what lives for a moment only */
         uint64_t id = rig_push_body(&rig, t, 0, 1000);
@@ -210,7 +234,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_deaths_leave_memory), cmocka_unit_test(test_deaths_come_in_order),
         cmocka_unit_test(test_deaths_by_id),        cmocka_unit_test(test_deaths_no_reason),
-        cmocka_unit_test(test_deaths_no_memory),
+        cmocka_unit_test(test_deaths_no_memory),    cmocka_unit_test(test_deaths_long_bodies),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
