@@ -49,7 +49,7 @@ static bool is_ip4(struct tr_http_text text)
     unsigned digits = 0;
 
     for (size_t i = 0; i <= text.len; i++) {
-        char c = i < text.len ? text.at[i] : '.';
+        char c = (char)(i < text.len ? text.at[i] : '.');
 
         if (c == '.') {
             if (digits == 0 || number > 255) {

@@ -741,6 +741,32 @@ def test_pause_is_told(web):
     is_error(web.post("/v1/topics/t/pause", what="sideways"), 400, field="what")
 
 
+def test_pause_holds_pushes_and_hand_outs_back(tmp_path):
+    with web_server(tmp_path / "store", "--test-clock") as server:
+        web = Web(web_port(server))
+        web.push("t", b"x")
+        web.post("/v1/topics/t/pause", **{"for": "1h"})
+        assert web.reserve("t") == []
+        web.post("/v1/topics/t/pause", what="both", **{"for": "1h"})
+        is_error(web.post("/v1/topics/t/jobs", b"x"), 409, "paused")
+        done = web.ask("POST", "/v1/jobs", '[{"topic":"t"},{"topic":"u"}]').json["results"]
+        assert done[0]["error"]["code"] == "paused" and done[1]["state"] == "ready"
+        web.post("/v1/clock/advance", by="59m")
+        assert web.reserve("t") == []
+        web.post("/v1/clock/advance", by="1m")
+        assert len(web.reserve("t")) == 1
+        assert web.push("t", b"x")["state"] == "ready"
+        assert server.stop() == 0
+
+
+def test_quota(web):
+    web.ask("PUT", "/v1/topics/t", '{"max_jobs":2}')
+    web.push("t", b"x", key="k")
+    web.push("t", b"x")
+    is_error(web.post("/v1/topics/t/jobs", b"x"), 429, "quota")
+    assert web.push("t", b"y", key="k")["created"] is False  # that one is there already
+
+
 # ---- the test clock ----
 
 
