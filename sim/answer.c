@@ -140,7 +140,8 @@ void sim_answer_state(struct sim_oracle *o, const struct sim_ask *a, const struc
         ok = sim_job_may_be_reserved(j) || sim_oracle_limbo(o, j->topic);
         break;
     case TR_DEAD:
-        ok = j->where == SIM_DEAD || j->damaged; /* what cannot be read is put aside */
+        ok = j->where == SIM_DEAD || j->damaged || /* what cannot be read is put aside */
+             sim_fate_may_be_dead(&o->model, j);
         break;
     default:
         ok = false;
@@ -166,6 +167,7 @@ static void adopt_kick(struct sim_oracle *o, const struct sim_ask *a, struct sim
             sim_job_expire(&o->model, j, !j->doubt);
         }
         j->kicks++;
+        sim_fate_kicked(j, false);
         sim_job_woken(&o->model, j, v->due_us);
     }
 }
@@ -189,6 +191,7 @@ void sim_answer_fields(struct sim_oracle *o, const struct sim_ask *a, struct sim
     const char *what = NULL;
 
     adopt_kick(o, a, j);
+    sim_fate_adopt(&o->model, j, v);
     if (j->kick_call == o->model.call && v->kicks + 1 == j->kicks) {
         return; /* it was seen before a kick of the same call took it */
     }
@@ -239,8 +242,7 @@ static void check_body(struct sim_oracle *o, const struct sim_ask *a, const stru
     }
 }
 
-/* The job that the request names, alive; or it complains if the answer says otherwise. */
-static struct sim_job *named(struct sim_oracle *o, struct sim_ask *a)
+struct sim_job *sim_answer_named(struct sim_oracle *o, struct sim_ask *a)
 {
     struct sim_job *j = sim_answer_meant(o, a);
 
@@ -359,6 +361,9 @@ static void take_lease(struct sim_oracle *o, struct sim_ask *a, struct sim_job *
 
     if (j->where == SIM_RESERVED) {
         sim_job_expire(m, j, !j->doubt);
+        if (j->where == SIM_DEAD && a->req.op == TR_OP_RESERVE && !j->damaged) {
+            FAIL("I3", "job %" PRIu64 " is handed out after its last attempt", j->id);
+        }
     }
     if (a->req.op == TR_OP_RESERVE_JOB && v->due_us != j->due_us) {
         sim_job_woken(m, j, v->due_us);
@@ -455,7 +460,7 @@ static void answer_reserve(struct sim_oracle *o, struct sim_ask *a)
 
 static void answer_reserve_job(struct sim_oracle *o, struct sim_ask *a)
 {
-    struct sim_job *j = named(o, a);
+    struct sim_job *j = sim_answer_named(o, a);
 
     if (j == NULL) {
         return;
@@ -469,8 +474,7 @@ static void answer_reserve_job(struct sim_oracle *o, struct sim_ask *a)
 
 /* ---- Requests about a job. */
 
-/* May the request act on the job, given who holds it? Complains if not. */
-static bool check_holder(struct sim_oracle *o, struct sim_ask *a, struct sim_job *j)
+bool sim_answer_holder(struct sim_oracle *o, struct sim_ask *a, struct sim_job *j)
 {
     bool mine = j->where == SIM_RESERVED &&
                 (a->req.holder != 0 ? a->req.holder == j->holder : a->req.lease == j->lease);
@@ -489,7 +493,7 @@ static void gone(struct sim_oracle *o, struct sim_job *j)
 
 static void answer_delete(struct sim_oracle *o, struct sim_ask *a)
 {
-    struct sim_job *j = named(o, a);
+    struct sim_job *j = sim_answer_named(o, a);
 
     if (j == NULL) {
         return;
@@ -497,7 +501,7 @@ static void answer_delete(struct sim_oracle *o, struct sim_ask *a)
     sim_answer_state(o, a, j, a->req.out.job.state);
     if (a->req.out.job.state == TR_RESERVED) {
         if (!a->req.force) {
-            (void)check_holder(o, a, j);
+            (void)sim_answer_holder(o, a, j);
         }
     } else if (a->req.lease != 0 && !a->req.force) {
         FAIL("I25", "delete of job %" PRIu64 " was accepted with a lost lease", j->id);
@@ -532,55 +536,11 @@ void sim_answer_due(struct sim_oracle *o, const struct sim_ask *a, uint64_t got)
     }
 }
 
-static void answer_release(struct sim_oracle *o, struct sim_ask *a)
-{
-    struct sim_job *j = named(o, a);
-
-    if (j == NULL || !check_holder(o, a, j)) {
-        return;
-    }
-    j->priority = a->req.priority;
-    j->releases++;
-    j->delay_us = a->req.delay_us;
-    if (a->req.delay_us != 0) {
-        sim_answer_due(o, a, a->req.out.job.due_us);
-        j->due_us = a->req.out.job.due_us;
-        j->own_word = false;
-    }
-    sim_answer_pending(o, j);
-    sim_answer_change(o, a, j);
-}
-
-static void answer_return(struct sim_oracle *o, struct sim_ask *a)
-{
-    struct sim_job *j = named(o, a);
-
-    if (j != NULL && check_holder(o, a, j)) {
-        j->reserves--;
-        sim_answer_pending(o, j);
-    }
-}
-
-static void answer_bury(struct sim_oracle *o, struct sim_ask *a)
-{
-    struct sim_job *j = named(o, a);
-
-    if (j == NULL || !check_holder(o, a, j)) {
-        return;
-    }
-    j->priority = a->req.priority;
-    j->buries++;
-    j->own_word = false;
-    j->dead_order = ++o->model.dead_order;
-    sim_model_set_where(&o->model, j, SIM_DEAD);
-    sim_answer_change(o, a, j);
-}
-
 static void answer_touch(struct sim_oracle *o, struct sim_ask *a)
 {
-    struct sim_job *j = named(o, a);
+    struct sim_job *j = sim_answer_named(o, a);
 
-    if (j != NULL && check_holder(o, a, j)) {
+    if (j != NULL && sim_answer_holder(o, a, j)) {
         if (j->holder != 0) {
             j->lease_ttr_us = sim_job_ttr(&o->model, j);
         } else if (a->req.ttr_us != 0) {
@@ -605,6 +565,10 @@ static void come_now(struct sim_oracle *o, struct sim_ask *a, struct sim_job *j,
     }
     j->due_us = a->req.out.job.due_us;
     j->kicks += kick;
+    sim_fate_adopt(&o->model, j, &a->req.out.job);
+    if (kick) {
+        sim_fate_kicked(j, a->req.beanstalk);
+    }
     j->own_word = true;
     if (at_once(o, a) && j->due_us > o->model.now.wall_us) {
         FAIL("I2", "%s makes job %" PRIu64 " due in the future", sim_op_name(a->req.op), j->id);
@@ -615,7 +579,7 @@ static void come_now(struct sim_oracle *o, struct sim_ask *a, struct sim_job *j,
 
 static void answer_kick_job(struct sim_oracle *o, struct sim_ask *a)
 {
-    struct sim_job *j = named(o, a);
+    struct sim_job *j = sim_answer_named(o, a);
 
     if (j != NULL) {
         come_now(o, a, j, true);
@@ -624,7 +588,7 @@ static void answer_kick_job(struct sim_oracle *o, struct sim_ask *a)
 
 static void answer_fire(struct sim_oracle *o, struct sim_ask *a)
 {
-    struct sim_job *j = named(o, a);
+    struct sim_job *j = sim_answer_named(o, a);
 
     if (j == NULL) {
         return;
@@ -637,7 +601,7 @@ static void answer_fire(struct sim_oracle *o, struct sim_ask *a)
 
 static void answer_edit(struct sim_oracle *o, struct sim_ask *a)
 {
-    struct sim_job *j = named(o, a);
+    struct sim_job *j = sim_answer_named(o, a);
     const struct tr_job_view *v = &a->req.out.job;
 
     if (j == NULL) {
@@ -684,7 +648,7 @@ static void answer_edit(struct sim_oracle *o, struct sim_ask *a)
 
 static void answer_peek(struct sim_oracle *o, struct sim_ask *a)
 {
-    struct sim_job *j = named(o, a);
+    struct sim_job *j = sim_answer_named(o, a);
 
     if (j == NULL) {
         return;
@@ -895,9 +859,9 @@ static answer_fn *const answers[TR_OP_COUNT] = {
     [TR_OP_RESERVE] = answer_reserve,
     [TR_OP_RESERVE_JOB] = answer_reserve_job,
     [TR_OP_DELETE] = answer_delete,
-    [TR_OP_RELEASE] = answer_release,
-    [TR_OP_RETURN] = answer_return,
-    [TR_OP_BURY] = answer_bury,
+    [TR_OP_RELEASE] = sim_answer_release,
+    [TR_OP_RETURN] = sim_answer_return,
+    [TR_OP_BURY] = sim_answer_bury,
     [TR_OP_TOUCH] = answer_touch,
     [TR_OP_KICK] = sim_check_kick,
     [TR_OP_KICK_JOB] = answer_kick_job,

@@ -44,6 +44,7 @@ void sim_answer_each(struct sim_oracle *o, const struct sim_each *each)
 {
     struct sim_ask *a = each->ask;
     struct sim_job *j = sim_model_find(&o->model, each->job.id);
+    bool came_back;
     uint64_t call;
 
     if (j == NULL || j->where == SIM_GONE || j->topic != a->topic || a->req.dry_run) {
@@ -56,6 +57,12 @@ void sim_answer_each(struct sim_oracle *o, const struct sim_each *each)
     if (j->where == SIM_RESERVED) {
         sim_job_expire(&o->model, j, !j->doubt);
     }
+    came_back = j->loose_call == o->model.call;
+    if (came_back) { /* it came back in this call, and then was changed */
+        j->delay_us = each->job.delay_us;
+        j->due_us = a->req.bulk == TR_BULK_SHIFT ? each->job.due_us : j->due_us;
+        j->loose_call = 0;
+    }
     if (j->bulk_call == a->submit_call * SIM_ASKS_MAX + a->client) {
         FAIL("I5", "bulk changes job %" PRIu64 " twice", j->id);
     }
@@ -63,12 +70,15 @@ void sim_answer_each(struct sim_oracle *o, const struct sim_each *each)
     a->changed++;
     switch (a->req.bulk) {
     case TR_BULK_SHIFT:
-        check_shifted(o, a, j, each->job.due_us);
+        if (!came_back) {
+            check_shifted(o, a, j, each->job.due_us);
+        }
         sim_model_set_where(&o->model, j, SIM_PENDING);
         j->due_us = each->job.due_us;
         j->own_word = false;
         break;
     case TR_BULK_KICK:
+        sim_fate_kicked(j, false);
         sim_job_woken(&o->model, j, each->job.due_us);
         j->kicks++;
         break;

@@ -40,8 +40,7 @@ static bool in_the_making(const struct sim_oracle *o, uint64_t id)
 static void accept_damage(struct sim_oracle *o, struct sim_job *j, const struct sim_row *row)
 {
     if (row->dead_seq != 0 && j->where != SIM_DEAD) {
-        sim_model_set_where(&o->model, j, SIM_DEAD);
-        j->dead_order = ++o->model.dead_order;
+        sim_fate_die(&o->model, j, TR_WHY_DAMAGED);
         j->reserves = row->reserves; /* it was in the making */
     }
     if (j->where == SIM_PENDING && row->reserves > j->reserves &&
@@ -71,6 +70,7 @@ static void check_row(struct sim_oracle *o, struct sim_job *j, const struct sim_
         j->timeouts++;
     }
     j->late_close = false;
+    sim_check_back(o, j, row);
     if (j->damaged) {
         accept_damage(o, j, row);
     }
@@ -101,6 +101,8 @@ static void check_row(struct sim_oracle *o, struct sim_job *j, const struct sim_
         what = "reserves";
     } else if ((row->dead_seq != 0) != (j->where == SIM_DEAD)) {
         what = "being dead";
+    } else if (row->dead_seq != 0 && row->dead_why != j->dead_why) {
+        what = "its reason to be dead";
     } else if (row->lease != j->lease && j->where == SIM_RESERVED && j->holder == 0 &&
                sim_job_is_reserved(m, j)) {
         what = "lease";
@@ -164,6 +166,11 @@ static void accept_kick(struct sim_oracle *o, struct sim_job *j, const struct si
     j->own_word = true;
     j->kick_call = o->model.call;
     j->was_dead = j->where == SIM_DEAD;
+    if (j->loose_call == o->model.call) {
+        j->delay_us = row->delay_us;
+        j->loose_call = 0;
+    }
+    sim_fate_kicked(j, false);
     j->gate = o->call_closed + 1;
     sim_model_set_where(&o->model, j, SIM_PENDING);
 }
@@ -185,6 +192,10 @@ void sim_oracle_sync(struct sim_oracle *o)
         }
         accept_kick(o, j, row);
         check_row(o, j, row);
+        if (j->where == SIM_DEAD && row->dead_seq != 0) { /* some died unheard of: their order */
+            j->dead_order = row->dead_seq;
+            m->dead_order = row->dead_seq > m->dead_order ? row->dead_seq : m->dead_order;
+        }
         if (j->rid != row->rid || j->same_due_us != row->due_us || j->same_where != j->where) {
             j->same_call = m->call;
             j->same_due_us = row->due_us;
@@ -637,6 +648,7 @@ static void restore(struct sim_oracle *o, struct sim_job *j, const struct sim_ro
         sim_model_set_where(&o->model, j, row->dead_seq != 0 ? SIM_DEAD : SIM_PENDING);
     }
     j->dead_order = row->dead_seq;
+    j->dead_why = (uint8_t)row->dead_why;
     if (row->dead_seq > o->model.dead_order) {
         o->model.dead_order = row->dead_seq;
     }

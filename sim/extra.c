@@ -81,7 +81,7 @@ void sim_extra_draw(struct sim_ask *a, struct tr_rng *rng)
     }
     if (sim_dice(rng, 10)) {
         a->req.has_retries = true;
-        a->req.retries = sim_dice(rng, 50) ? -1 : (int64_t)sim_between(rng, 1000, 2000);
+        a->req.retries = sim_dice(rng, 30) ? -1 : (int64_t)sim_between(rng, 0, 4);
     }
     if (sim_dice(rng, 10)) {
         a->backoff = tr_backoff_default();
@@ -89,7 +89,7 @@ void sim_extra_draw(struct sim_ask *a, struct tr_rng *rng)
             a->backoff = (struct tr_backoff){.count = (unsigned)sim_between(rng, 1, 32)};
         }
         for (unsigned i = 0; i < a->backoff.count; i++) {
-            a->backoff.list_us[i] = tr_rng_below(rng, 1000000);
+            a->backoff.list_us[i] = sim_dice(rng, 20) ? 0 : sim_spread(rng, 1, 2000000);
         }
         a->req.backoff = &a->backoff;
     }

@@ -82,9 +82,12 @@ static void check_listed(struct sim_oracle *o, struct sim_ask *a, const struct t
     struct sim_job *j = sim_model_find(&o->model, v->id);
     const struct sim_job *prev = last != NULL ? sim_model_find(&o->model, last->id) : NULL;
     bool dead = v->state == TR_DEAD;
+    /* One that died in this very call has no place yet. */
+    bool known = j != NULL && prev != NULL && j->where == SIM_DEAD && prev->where == SIM_DEAD &&
+                 o->model.topics[a->topic].silent_call != o->model.call;
     bool after =
         last == NULL ||
-        (dead ? last->state != TR_DEAD || prev->dead_order < j->dead_order
+        (dead ? last->state != TR_DEAD || !known || prev->dead_order < j->dead_order
               : last->state != TR_DEAD &&
                     (last->due_us != v->due_us ? last->due_us < v->due_us : last->id < v->id));
 

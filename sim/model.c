@@ -28,6 +28,7 @@ void sim_model_reset(struct sim_model *m, unsigned topics)
 {
     m->job_count = 0;
     m->lease_count = 0;
+    m->backoff_count = 0;
     memset(m->hash, -1, sizeof(m->hash));
     memset(m->leases, 0, sizeof(m->leases));
     memset(m->topics, 0, sizeof(m->topics));
@@ -234,7 +235,15 @@ bool sim_job_is_delayed(const struct sim_model *m, const struct sim_job *j)
 
 void sim_job_expire(struct sim_model *m, struct sim_job *j, bool counted)
 {
-    sim_model_set_where(m, j, SIM_PENDING);
+    bool waits = counted && j->holder == 0;
+
+    if (sim_fate_was_last(m, j) && !sim_fate_unsure(m, j)) {
+        sim_fate_die(m, j, TR_WHY_RETRIES);
+        m->topics[j->topic].silent_call = m->call;
+    } else {
+        sim_model_set_where(m, j, SIM_PENDING);
+        j->loose_call = waits || sim_fate_unsure(m, j) ? m->call : 0;
+    }
     j->timeouts += counted;
 }
 

@@ -22,6 +22,7 @@ enum {
     SIM_LEASES_MAX = 4096,
     SIM_HASH = 1024,
     SIM_KEYS_MAX = 24,
+    SIM_BACKOFFS_MAX = 1024,
     SIM_KEY_BYTES = 255,
 };
 
@@ -61,6 +62,8 @@ struct sim_job {
 
     uint32_t reserves, timeouts, releases, buries, kicks;
     uint64_t dead_order; /* rises with each burial */
+    uint8_t dead_why;
+    uint64_t loose_call; /* its lease ran out in this call: when it is due the engine says */
 
     uint64_t holder; /* reserved: the connection, or 0 */
     uint64_t lease;
@@ -99,9 +102,11 @@ struct sim_policy {
 struct sim_topic {
     char name[24];
     struct sim_policy policy;
-    uint64_t stop_call; /* when that changed last; */
-    bool stop_over;     /* its pause of hand-outs has ended */
-    uint32_t number;    /* 0: not known */
+    uint64_t stop_call;   /* when that changed last; */
+    bool stop_over;       /* its pause of hand-outs has ended */
+    uint64_t policy_call; /* when it last changed */
+    uint64_t silent_call; /* when a job of it last died unheard of */
+    uint32_t number;      /* 0: not known */
     uint64_t holds[TR_HOLD_COUNT];
     uint64_t pause_until_us; /* span; 0: surely not paused */
     uint64_t pause_call;     /* when the last change of pause was asked */
@@ -113,6 +118,12 @@ struct sim_topic {
     bool undoing;            /* a hand-out that was abandoned may not be undone yet */
 };
 
+/* A backoff that some push gave, by the hash of its bytes. */
+struct sim_backoff {
+    uint64_t hash;
+    struct tr_backoff backoff;
+};
+
 struct sim_model {
     struct sim_job jobs[SIM_JOBS_MAX];
     size_t job_count;
@@ -121,6 +132,8 @@ struct sim_model {
     unsigned topic_count;
     uint64_t leases[SIM_LEASES_MAX]; /* all that were ever given: a hash set */
     size_t lease_count;
+    struct sim_backoff backoffs[SIM_BACKOFFS_MAX]; /* a ring */
+    size_t backoff_count;
     uint64_t live;
     uint64_t dead_order;
     uint64_t gate; /* batch of the last gated change of all */
@@ -203,6 +216,21 @@ void sim_job_woken(struct sim_model *m, struct sim_job *j, uint64_t due_us);
 
 /* The lease ran out. */
 void sim_job_expire(struct sim_model *m, struct sim_job *j, bool counted);
+
+/* fate.c: what the policy of its topic says of a job. Was that its last attempt? */
+bool sim_fate_was_last(const struct sim_model *m, const struct sim_job *j);
+/* How long the backoff may make it wait. */
+void sim_fate_backoff(const struct sim_model *m, const struct sim_job *j, uint64_t *least,
+                      uint64_t *most);
+/* Its policy changed in this very call, or it cannot be read: the engine may have seen another. */
+bool sim_fate_unsure(const struct sim_model *m, const struct sim_job *j);
+void sim_fate_learn(struct sim_model *m, const struct tr_req *r); /* the backoff of a push */
+/* Could it have died in this call, unheard of? */
+bool sim_fate_may_be_dead(const struct sim_model *m, const struct sim_job *j);
+void sim_fate_die(struct sim_model *m, struct sim_job *j, enum tr_why why);
+void sim_fate_kicked(struct sim_job *j, bool beanstalk); /* before it is woken */
+/* What an answer says of one whose lease ran out in this call. */
+void sim_fate_adopt(struct sim_model *m, struct sim_job *j, const struct tr_job_view *v);
 
 /* True when a comes before b. */
 bool sim_job_before(const struct sim_job *a, const struct sim_job *b, enum tr_order order);

@@ -316,6 +316,9 @@ void sim_oracle_ask(struct sim_oracle *o, struct sim_ask *a)
     a->body_hash = 0;
     a->has_body = false;
     o->quiet = false;
+    if (!a->wrong) {
+        sim_fate_learn(&o->model, &a->req);
+    }
     o->requests++;
     if (a->req.op == TR_OP_KICK) {
         o->model.topics[a->topic].kicking++;

@@ -210,6 +210,15 @@ bool sim_answer_in_the_making(const struct sim_oracle *o, const struct sim_ask *
 /* stat.c */
 void sim_answer_stat_topic(struct sim_oracle *o, struct sim_ask *a);
 void sim_answer_stat(struct sim_oracle *o, struct sim_ask *a);
+/* The job that the request names, alive; or it complains if the answer says otherwise. */
+struct sim_job *sim_answer_named(struct sim_oracle *o, struct sim_ask *a);
+/* May the request act on the job, given who holds it? Complains if not. */
+bool sim_answer_holder(struct sim_oracle *o, struct sim_ask *a, struct sim_job *j);
+/* retry.c: jobs that come back unfinished; and what a lease that ran out came to. */
+void sim_answer_release(struct sim_oracle *o, struct sim_ask *a);
+void sim_answer_return(struct sim_oracle *o, struct sim_ask *a);
+void sim_answer_bury(struct sim_oracle *o, struct sim_ask *a);
+void sim_check_back(struct sim_oracle *o, struct sim_job *j, const struct sim_row *row);
 /* list.c: a page of a list. */
 void sim_answer_list(struct sim_oracle *o, struct sim_ask *a);
 /* bulk.c: one job of many, and the end. */

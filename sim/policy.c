@@ -19,7 +19,8 @@ enum { TEXT_MAX = 2000 };
  */
 static const unsigned drawn =
     TR_POLICY_BIT(TTR) | TR_POLICY_BIT(JITTER) | TR_POLICY_BIT(PAUSED) | TR_POLICY_BIT(MAX_JOBS) |
-    TR_POLICY_BIT(BURST) | TR_POLICY_BIT(HISTORY) | TR_POLICY_BIT(SPREAD) | TR_POLICY_BIT(DELIVER);
+    TR_POLICY_BIT(RETRIES) | TR_POLICY_BIT(BACKOFF) | TR_POLICY_BIT(BURST) |
+    TR_POLICY_BIT(HISTORY) | TR_POLICY_BIT(SPREAD) | TR_POLICY_BIT(DELIVER);
 
 struct sim_policy sim_policy_of(const struct tr_policy *p)
 {
@@ -85,6 +86,13 @@ void sim_policy_draw(struct sim_ask *a, struct tr_rng *rng, uint64_t wall_us, ui
     any.max_jobs = sim_dice(rng, 50) ? sim_between(rng, 0, 12) : 1000;
     any.paused = sim_dice(rng, 50) ? (unsigned)tr_rng_below(rng, 4) : 0;
     any.paused_until_us = sim_dice(rng, 30) ? 0 : wall_us - 1000 + sim_spread(rng, 1, 2000000);
+    any.retries = sim_dice(rng, 20) ? -1 : (int64_t)sim_between(rng, 0, 5);
+    if (sim_dice(rng, 50)) {
+        any.backoff = (struct tr_backoff){
+            .count = 2, .list_us = {sim_spread(rng, 1, 100000), sim_spread(rng, 1, 5000000)}};
+    } else {
+        any.backoff.base_us = sim_spread(rng, 1, 100000);
+    }
     any.burst = sim_between(rng, 0, 9);
     any.history = (enum tr_history)tr_rng_below(rng, 3);
     any.spread = (uint32_t)sim_between(rng, 1, 4);
@@ -156,6 +164,7 @@ void sim_answer_policy(struct sim_oracle *o, struct sim_ask *a)
         t->stop_over = false;
         t->stop_call = o->model.call;
         t->resume_call = o->model.call;
+        t->policy_call = o->model.call;
         check_gate(o, a);
     }
     sim_answer_seen(o, a, t->gate);

@@ -119,6 +119,8 @@ static void add_row(void *ctx, const struct tr_job_fact *f)
         .delay_us = f->delay_us,
         .ttr_us = f->ttr_us,
         .dead_seq = f->dead_seq,
+        .dead_at_us = f->dead_at_us,
+        .dead_why = f->dead_why,
         .lease = f->lease,
         .lease_end_us = f->lease_end_us,
         .topic = (uint32_t)topic,
@@ -162,6 +164,8 @@ static void add_run_row(struct reader *reader, const struct tr_record *rec)
                             .id = rec->mask & TR_FIELD(ID) ? rec->id : rec->rid,
                             .due_us = rec->due_us,
                             .dead_seq = rec->mask & TR_FIELD(DEAD) ? rec->dead.seq : 0,
+                            .dead_at_us = rec->dead.at_us,
+                            .dead_why = rec->dead.reason,
                             .away = true,
                             .number = rec->topic,
                             .cell = rec->flags & TR_RF_CELL,
@@ -481,6 +485,8 @@ static const struct field {
     FIELD(extra.retries),
     FIELD(extra.backoff),
     FIELD(extra.beanstalk),
+    FIELD(dead_at_us),
+    FIELD(dead_why),
 };
 
 static uint64_t field_of(const struct sim_row *row, const struct field *f)

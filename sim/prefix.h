@@ -18,12 +18,13 @@
 /* A struct tr_job_fact without pointers. */
 struct sim_row {
     uint64_t rid, id, due_us, created_us, delay_us, ttr_us;
-    uint64_t dead_seq, lease, lease_end_us;
     struct sim_extra extra;
+    uint64_t dead_seq, dead_at_us, lease, lease_end_us;
     uint64_t body_hash; /* 0: not in memory */
     uint32_t topic;     /* index */
     uint32_t key;       /* number; 0: none */
     uint32_t priority, body_len;
+    uint32_t dead_why;
     uint32_t reserves, timeouts, releases, buries, kicks;
     uint32_t number, cell; /* of its topic; its kind of cell */
     bool away;             /* not in memory */

@@ -26,7 +26,8 @@ static void check_counts(struct sim_oracle *o, struct sim_ask *a, int topic)
             continue;
         }
         all++;
-        if (sim_answer_in_the_making(o, a, j) || (j->damaged && j->where != SIM_DEAD)) {
+        if (sim_answer_in_the_making(o, a, j) || (j->damaged && j->where != SIM_DEAD) ||
+            sim_fate_may_be_dead(&o->model, j)) {
             limbo++; /* or put aside, since it cannot be read */
             continue;
         }
@@ -64,7 +65,8 @@ static void check_next_due(struct sim_oracle *o, const struct sim_ask *a)
         if (j->topic != a->topic || j->where == SIM_GONE) {
             continue;
         }
-        found = found || j->due_us == due_us;
+        found = found || j->due_us == due_us || /* or it waits by its backoff since this call */
+                (j->where == SIM_RESERVED && !sim_job_is_reserved(&o->model, j));
         if (sim_job_is_delayed(&o->model, j) && !j->damaged && !j->hidden &&
             (due_us == 0 || j->due_us < due_us) &&
             (at_once || sim_answer_is_steady(o, a, j, false)) &&

@@ -437,6 +437,24 @@ static void swarm_policy(struct sim_params *p, struct tr_rng *rng)
     p->event_weight[SIM_EV_CRASH] = sim_dice(rng, 70) ? (unsigned)sim_between(rng, 1, 4) : 0;
 }
 
+/* Jobs are handed out again and again, and never finished. */
+static void swarm_retry(struct sim_params *p, struct tr_rng *rng)
+{
+    p->op_weight[TR_OP_POLICY] = (unsigned)sim_between(rng, 10, 40);
+    p->op_weight[TR_OP_RESERVE] = 250;
+    p->op_weight[TR_OP_RELEASE] = 120;
+    p->op_weight[TR_OP_BURY] = 20;
+    p->op_weight[TR_OP_KICK_JOB] = 20;
+    p->op_weight[TR_OP_CLOSE] = 6;
+    p->topics = (unsigned)sim_between(rng, 1, 3);
+    p->conns = (unsigned)sim_between(rng, 1, 4);
+    p->tokens = (unsigned)sim_between(rng, 2, 5);
+    p->live_max = (unsigned)sim_between(rng, 3, 20);
+    p->ttr_max_us = sim_spread(rng, 10 * MS, 1 * SEC);
+    p->delay_pct = 20;
+    p->event_weight[SIM_EV_CRASH] = sim_dice(rng, 50) ? 1 : 0;
+}
+
 static void draw_keys(struct sim_params *p, struct tr_rng *rng)
 {
     unsigned least = p->key_pct != 0 ? p->key_pct : 10;
@@ -605,6 +623,7 @@ const struct sim_swarm sim_swarms[] = {
     {"purge", "whole topics are listed, changed and purged, most of their jobs far", swarm_purge},
     {"policy", "policies come and go", swarm_policy},
     {"backup", "copies are made while everything moves", swarm_backup},
+    {"retry", "jobs are handed out again and again, and never finished", swarm_retry},
     {"park", "topics have more due jobs than may be in memory", swarm_park},
     {"short", "a short life of run files, for sweeps", swarm_short},
     {"wait", "few jobs, many who wait for them while their leases end", swarm_wait},

@@ -504,8 +504,10 @@ static void fill(struct sim_work *w, struct sim_ask *a, unsigned topic)
         draw_delete(w, a);
         return;
     case TR_OP_RELEASE:
-        a->req.delay_us = draw_delay(w);
+        a->req.by_backoff = sim_dice(&w->rng, 40);
+        a->req.delay_us = a->req.by_backoff ? 0 : draw_delay(w);
         a->req.priority = draw_priority(w);
+        a->req.keep_priority = sim_dice(&w->rng, 20);
         pick_held(w, a);
         return;
     case TR_OP_RETURN:
@@ -514,6 +516,7 @@ static void fill(struct sim_work *w, struct sim_ask *a, unsigned topic)
         return;
     case TR_OP_BURY:
         a->req.priority = draw_priority(w);
+        a->req.keep_priority = sim_dice(&w->rng, 20);
         pick_held(w, a);
         return;
     case TR_OP_EDIT:
@@ -540,6 +543,7 @@ static void fill(struct sim_work *w, struct sim_ask *a, unsigned topic)
         draw_topic_op(w, a, topic);
         return;
     case TR_OP_KICK_JOB:
+        a->req.beanstalk = sim_dice(&w->rng, 40);
         a->req.id = pick_id(w, sim_dice(&w->rng, 50) ? PICK_DEAD : PICK_PENDING);
         return;
     case TR_OP_FIRE:

@@ -101,6 +101,9 @@
     X(JITTER_EARLY, "I2", "jitter makes a job due earlier", "policies.c:tr_policies_jitter", "policy", 500) \
     X(TAG_NOT_IN_ROW, "R25", "a checkpoint does not say that the tag or ttl of a job has changed", "extra.c:tr_extra_describe_changes", "policy", 2000) \
     X(TAG_NOT_IN_RUN, "R25", "a promotion writes the old tag and ttl of a job that has changed", "promote_make.c:read_chosen", "far", 2000) \
+    X(ENDLESS_RETRIES, "R39", "no attempt is the last one", "retry.c:tr_retry_was_last", "retry", 500) \
+    X(NO_BACKOFF, "R39", "what is not finished is ready again at once", "retry.c:tr_retry_delay", "retry", 500) \
+    X(KICK_KEEPS_COUNT, "R39", "a kick does not count attempts anew", "retry.c:tr_retry_forgets", "retry", 500) \
     X(NO_PAYLOAD_CRC, "R29", "the payload's crc is not checked", "scan.c:payload_ok", "rot", 5000) \
     X(ADVANCE_JUMPS, "R36", "the test clock goes to its end at once", "advance.c:next_event", "tclock", 200) \
     X(ADVANCE_UNLOADED, "R36", "it goes on before far jobs are loaded", "advance.c:is_settled", "tclock", 2000) \

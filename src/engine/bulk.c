@@ -125,6 +125,7 @@ static int change_due(struct tr_engine *e, struct tr_job *job)
         rec.mask |= TR_FIELD(COUNTERS) | (job->dead_seq != 0 ? TR_FIELD(DEAD) : 0);
         rec.counters = job->counters;
         rec.counters.kicks++;
+        rec.counters.reserves = tr_retry_forgets(job, false) ? 0 : rec.counters.reserves;
     } else if (by >= 0 || job->due_us > e->clock.t_us + (uint64_t)-by) {
         rec.due_us = job->due_us + (uint64_t)by; /* else the past means now */
     }

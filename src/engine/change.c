@@ -570,14 +570,19 @@ static enum tr_verdict release(struct tr_engine *e, struct tr_req *r)
         return tr_engine_finish(e, r, TARRY_EINVAL);
     }
     rec.priority = r->keep_priority ? job->priority : r->priority;
-    if (r->delay_us != 0 || r->at_us != 0) {
+    rec.counters = job->counters;
+    rec.counters.releases++;
+    if (tr_retry_was_last(job)) {
+        rec.counters.buries++; /* the beanstalk port says BURIED */
+        tr_retry_die(e, job, TR_WHY_RETRIES, &rec);
+    } else if (r->by_backoff) {
+        tr_retry_later(e, job, r->start_wall_us, &rec);
+    } else if (r->delay_us != 0 || r->at_us != 0) {
         rec.mask |= TR_FIELD(DUE);
         rec.due_us = due_of(e, r);
     }
-    rec.counters = job->counters;
-    rec.counters.releases++;
 
-    int err = tr_change_revise(e, job, &rec, true);
+    int err = r->by_backoff ? tr_retry_revise(e, job, &rec) : tr_change_revise(e, job, &rec, true);
 
     if (err == TARRY_OK) {
         tr_view_fill(e, job, &r->out.job);
@@ -587,8 +592,7 @@ static enum tr_verdict release(struct tr_engine *e, struct tr_req *r)
 
 static enum tr_verdict bury(struct tr_engine *e, struct tr_req *r)
 {
-    struct tr_record rec = {.mask = TR_FIELD(PRIORITY) | TR_FIELD(COUNTERS) | TR_FIELD(LEASE) |
-                                    TR_FIELD(DEAD)};
+    struct tr_record rec = {.mask = TR_FIELD(PRIORITY) | TR_FIELD(COUNTERS) | TR_FIELD(LEASE)};
     struct tr_job *job;
     enum tr_verdict found = find(e, r, true, &job);
 
@@ -598,9 +602,7 @@ static enum tr_verdict bury(struct tr_engine *e, struct tr_req *r)
     rec.counters = job->counters;
     rec.priority = r->keep_priority ? job->priority : r->priority;
     rec.counters.buries++;
-    rec.dead.reason = TR_WHY_BURIED;
-    rec.dead.seq = job->topic->next_dead_seq;
-    rec.dead.at_us = e->clock.t_us;
+    tr_retry_die(e, job, TR_WHY_BURIED, &rec);
 
     int err = tr_change_revise(e, job, &rec, true);
 
@@ -611,9 +613,10 @@ static enum tr_verdict bury(struct tr_engine *e, struct tr_req *r)
 }
 
 /* Makes a dead or delayed job due now. */
-static int wake(struct tr_engine *e, struct tr_job *job, bool kick)
+static int wake(struct tr_engine *e, const struct tr_req *r, struct tr_job *job)
 {
     struct tr_record rec = {.mask = TR_FIELD(DUE), .due_us = e->clock.t_us};
+    bool kick = r->op != TR_OP_FIRE;
 
     if (job->dead_seq != 0) {
         rec.mask |= TR_FIELD(DEAD);
@@ -622,6 +625,9 @@ static int wake(struct tr_engine *e, struct tr_job *job, bool kick)
         rec.mask |= TR_FIELD(COUNTERS);
         rec.counters = job->counters;
         rec.counters.kicks++;
+        if (tr_retry_forgets(job, r->beanstalk)) {
+            rec.counters.reserves = 0;
+        }
     }
     return tr_change_revise(e, job, &rec, true);
 }
@@ -640,7 +646,7 @@ static enum tr_verdict wake_job(struct tr_engine *e, struct tr_req *r)
         return tr_engine_finish(e, r, TARRY_ESTATE);
     }
 
-    int err = wake(e, job, kick);
+    int err = wake(e, r, job);
 
     if (err == TARRY_OK) {
         tr_view_fill(e, job, &r->out.job);
@@ -677,7 +683,7 @@ static enum tr_verdict kick(struct tr_engine *e, struct tr_req *r)
         if (!tr_engine_charge(e, KICK_UNITS)) {
             return TR_STALL;
         }
-        err = wake(e, job, true);
+        err = wake(e, r, job);
         r->out.number += err == TARRY_OK;
     }
     return end(e, r, r->out.number != 0 && err != TARRY_EFULL ? TARRY_OK : err);

@@ -853,6 +853,8 @@ void tr_engine_facts(const struct tr_engine *e, tr_fact_fn *fn, void *ctx)
             .buries = job->counters.buries,
             .kicks = job->counters.kicks,
             .dead_seq = job->dead_seq,
+            .dead_at_us = job->dead_at_us,
+            .dead_why = job->dead_reason,
             .lease = job->lease_end_us != 0 ? job->lease : 0,
             .lease_end_us = job->lease_end_us,
             .body = job->body,

@@ -170,7 +170,9 @@ struct tr_job_fact {
     uint32_t priority, body_len;
     uint32_t reserves, timeouts, releases, buries, kicks;
     uint64_t dead_seq; /* 0: not dead */
-    uint64_t lease;    /* a lease that outlives a restart, or 0 */
+    uint64_t dead_at_us;
+    uint8_t dead_why;
+    uint64_t lease; /* a lease that outlives a restart, or 0 */
     uint64_t lease_end_us;
     const uint8_t *body; /* NULL: not in memory */
     const char *key;

@@ -585,26 +585,56 @@ void tr_handout_serve(struct tr_engine *e)
 
 /* ---- coming back ---- */
 
-/* The job is not out any more; without a due time in the record it goes where it belongs. */
-static int take_back(struct tr_engine *e, struct tr_job *job, struct tr_counters counters,
-                     bool gated)
+/* The job is not out any more, as if it had never been. */
+static int take_back(struct tr_engine *e, struct tr_job *job, bool gated)
 {
-    struct tr_record rec = {.mask = TR_FIELD(COUNTERS) | TR_FIELD(LEASE), .counters = counters};
+    struct tr_record rec = {.mask = TR_FIELD(COUNTERS) | TR_FIELD(LEASE),
+                            .counters = job->counters};
 
+    rec.counters.reserves--;
     return tr_change_revise(e, job, &rec, gated);
+}
+
+/* Its time is up. */
+static int run_out(struct tr_engine *e, struct tr_job *job)
+{
+    struct tr_record rec = {.mask = TR_FIELD(COUNTERS) | TR_FIELD(LEASE),
+                            .counters = job->counters};
+
+    rec.counters.timeouts++;
+    if (tr_retry_was_last(job)) {
+        tr_retry_die(e, job, TR_WHY_RETRIES, &rec);
+    } else if (job->holder == 0) {
+        tr_retry_later(e, job, e->clock.t_us, &rec);
+    } else { /* ready: nobody else is told, and a start would find it so */
+        return tr_change_revise(e, job, &rec, false);
+    }
+    return tr_retry_revise(e, job, &rec);
+}
+
+/* Its connection is gone, which nobody counts or logs; but if that was its last attempt, it dies.
+ */
+static int left_alone(struct tr_engine *e, struct tr_job *job)
+{
+    struct tr_record rec = {.mask = TR_FIELD(LEASE)};
+
+    if (!job->handing && tr_retry_was_last(job)) {
+        tr_retry_die(e, job, TR_WHY_RETRIES, &rec);
+        return tr_change_revise(e, job, &rec, true);
+    }
+    tr_change_unschedule(e, job);
+    tr_change_schedule(e, job);
+    return TARRY_OK;
 }
 
 void tr_handout_undo(struct tr_engine *e, uint64_t id, uint64_t lease)
 {
     struct tr_job *job = tr_jobs_by_id(&e->state.jobs, id);
-    struct tr_counters counters;
 
     if (job == NULL || job->state != TR_RESERVED || job->lease != lease) {
         return;
     }
-    counters = job->counters;
-    counters.reserves--;
-    if (take_back(e, job, counters, false) != TARRY_OK) {
+    if (take_back(e, job, false) != TARRY_OK) {
         job->handing = false; /* cannot be logged now: the lease ends at once, uncounted */
         job->undoing = true;
         tr_wheel_disarm(&e->leases, &job->timer);
@@ -636,7 +666,6 @@ void tr_handout_expire(struct tr_engine *e)
 
     while ((timer = tr_wheel_pop(&e->leases, span_us, &e->work)) != NULL) {
         struct tr_job *job = TR_CONTAINER_OF(timer, struct tr_job, timer);
-        struct tr_counters counters = job->counters;
 
         if (job->handing) { /* nobody has it yet: the disk is slow, not the consumer */
             tr_wheel_arm(&e->leases, timer, span_after(e, tr_topic_ttr(job->topic, job->ttr_us)));
@@ -646,14 +675,9 @@ void tr_handout_expire(struct tr_engine *e)
             tr_wheel_arm(&e->leases, timer, span_after(e, tr_topic_ttr(job->topic, job->ttr_us)));
             continue;
         }
-        if (job->undoing) {
-            counters.reserves--;
-        } else {
-            counters.timeouts++;
-        }
         bool timed_out = !job->undoing;
 
-        if (take_back(e, job, counters, false) != TARRY_OK) {
+        if ((timed_out ? run_out(e, job) : take_back(e, job, false)) != TARRY_OK) {
             tr_wheel_arm(&e->leases, timer, span_us);
             e->blocked = true;
             e->leases_blocked = true;
@@ -675,11 +699,8 @@ void tr_handout_expire(struct tr_engine *e)
 
 static enum tr_verdict give_back(struct tr_engine *e, struct tr_req *r, struct tr_job *job)
 {
-    struct tr_counters counters = job->counters;
-    int err;
+    int err = take_back(e, job, true);
 
-    counters.reserves--;
-    err = take_back(e, job, counters, true);
     return err == TARRY_EFULL ? TR_STALL : tr_engine_finish(e, r, err);
 }
 
@@ -732,7 +753,7 @@ static enum tr_verdict with_lease(struct tr_engine *e, struct tr_req *r)
     return r->op == TR_OP_TOUCH ? touch(e, r, job) : give_back(e, r, job);
 }
 
-/* A connection is gone: its jobs are ready again at once, uncounted and unlogged. */
+/* A connection is gone: its jobs are ready again at once. */
 static enum tr_verdict close_holder(struct tr_engine *e, struct tr_req *r)
 {
     struct tr_holder *h;
@@ -746,18 +767,12 @@ static enum tr_verdict close_holder(struct tr_engine *e, struct tr_req *r)
         if (!tr_engine_charge(e, CLOSE_UNITS)) {
             return TR_STALL;
         }
-        if (job->undoing) {
-            struct tr_counters counters = job->counters;
+        bool had = !job->undoing;
 
-            counters.reserves--;
-            if (take_back(e, job, counters, false) != TARRY_OK) {
-                return TR_STALL;
-            }
-            continue;
+        if ((had ? left_alone(e, job) : take_back(e, job, false)) != TARRY_OK) {
+            return TR_STALL;
         }
-        tr_change_unschedule(e, job);
-        tr_change_schedule(e, job);
-        r->out.number++;
+        r->out.number += had;
     }
     return tr_engine_finish(e, r, TARRY_OK);
 }
@@ -784,13 +799,11 @@ static enum tr_verdict pause_topic(struct tr_engine *e, struct tr_req *r)
 /* Its body cannot be read: dead, where it can be looked at, and not in anybody's way. */
 static void put_aside(struct tr_engine *e, struct tr_job *job)
 {
-    struct tr_record rec = {.mask = TR_FIELD(DEAD) | TR_FIELD(LEASE) | TR_FIELD(COUNTERS),
+    struct tr_record rec = {.mask = TR_FIELD(LEASE) | TR_FIELD(COUNTERS),
                             .counters = job->counters};
 
     rec.counters.reserves--; /* nobody had it */
-    rec.dead.reason = TR_WHY_DAMAGED;
-    rec.dead.seq = job->topic->next_dead_seq;
-    rec.dead.at_us = e->clock.t_us;
+    tr_retry_die(e, job, TR_WHY_DAMAGED, &rec);
     if (tr_change_revise(e, job, &rec, true) != TARRY_OK) {
         tr_handout_undo(e, job->id, job->lease);
     }

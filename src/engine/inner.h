@@ -9,6 +9,7 @@
  *     handout.c   reserve, waiters, leases; holder.c who holds what
  *     advance.c   the test clock moves
  *     nearest.c   when the next job of a topic is due
+ *     retry.c     what becomes of those that were not finished
  *     lookup.c    jobs that are named by key
  *     view.c      requests that only look; forecast.c how many jobs are due when
  *     read.c      bodies that are not in memory
@@ -694,6 +695,20 @@ TR_MUST_USE int tr_nearest_due(struct tr_engine *e, struct tr_topic *t, uint64_t
 void tr_nearest_step(struct tr_engine *e);
 bool tr_nearest_goes_on(const struct tr_engine *e); /* it wants a turn */
 void tr_nearest_fini(struct tr_engine *e);
+
+/* retry.c */
+bool tr_retry_was_last(const struct tr_job *job); /* attempt that it may have */
+uint64_t tr_retry_delay(struct tr_engine *e, const struct tr_job *job); /* the backoff; 0: none */
+/* rec makes the job dead, and nothing else of when it is due. */
+void tr_retry_die(const struct tr_engine *e, const struct tr_job *job, enum tr_why why,
+                  struct tr_record *rec);
+/* rec makes it wait for as long as the backoff says, from from_us on (wall). */
+void tr_retry_later(struct tr_engine *e, const struct tr_job *job, uint64_t from_us,
+                    struct tr_record *rec);
+/* A kick brings it back, and its attempts are counted anew. */
+bool tr_retry_forgets(const struct tr_job *job, bool beanstalk);
+/* tr_change_revise, gated; if there is no memory to wait, it is ready at once. */
+TR_MUST_USE int tr_retry_revise(struct tr_engine *e, struct tr_job *job, struct tr_record *rec);
 
 /* view.c */
 enum tr_verdict tr_view_execute(struct tr_engine *e, struct tr_req *r);

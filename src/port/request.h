@@ -300,7 +300,8 @@ struct tr_req {
     bool force;
     bool counts_only; /* STAT_TOPIC: not next_due_us and what follows it, for which jobs may have to
                          be looked for */
-    bool beanstalk;   /* PUSH: made on that port */
+    bool beanstalk;   /* PUSH: made on that port; KICK, KICK_JOB: a buried job keeps its count
+                         of reserves, as there */
 
     /* What is answered. */
     struct {

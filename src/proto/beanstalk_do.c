@@ -120,6 +120,15 @@ static void line_done(struct tr_bs_session *s)
     }
 }
 
+/* After its last attempt a job is dead, not ready: beanstalkd has a word for that. */
+static void release_done(struct tr_bs_session *s)
+{
+    if (s->req.out.status == TARRY_OK && s->req.out.job.state == TR_DEAD) {
+        s->success = "BURIED\r\n";
+    }
+    line_done(s);
+}
+
 /* For commands whose success is one line. */
 static void ask_for_line(struct tr_bs_session *s, enum tr_op op, const char *success)
 {
@@ -426,12 +435,14 @@ static void do_job(struct tr_bs_session *s)
     s->req.at_us = 0;
     s->req.lease = 0;
     s->req.force = false;
+    s->req.beanstalk = true;
     switch (s->line.command) {
     case TR_BS_DELETE:
         ask_for_line(s, TR_OP_DELETE, "DELETED\r\n");
         break;
     case TR_BS_RELEASE:
-        ask_for_line(s, TR_OP_RELEASE, "RELEASED\r\n");
+        s->success = "RELEASED\r\n";
+        tr_bs_ask(s, TR_OP_RELEASE, release_done);
         break;
     case TR_BS_BURY:
         ask_for_line(s, TR_OP_BURY, "BURIED\r\n");
@@ -477,6 +488,7 @@ static void kick(struct tr_bs_session *s)
 {
     s->req.topic = s->used;
     s->req.count = s->line.bound;
+    s->req.beanstalk = true;
     tr_bs_ask(s, TR_OP_KICK, kick_done);
 }
 

@@ -470,6 +470,35 @@ static void test_beanstalk_job_of_a_client_that_left_is_not_counted(void **state
     wire_fini(&w);
 }
 
+/* After the last attempt that a policy allows: BURIED. A kick by this port goes on counting. */
+static void test_beanstalk_release_after_the_last_attempt(void **state)
+{
+    struct wire w;
+    struct ask a = rig_ask(TR_OP_POLICY);
+    struct tr_policy p = tr_policy_default();
+
+    (void)state;
+    start(&w);
+    p.given = TR_POLICY_BIT(RETRIES);
+    p.retries = 1;
+    a.req.topic = rig_hold(&w.rig, "default");
+    a.req.policy = &p;
+    a.req.fields = TR_POLICY_BIT(RETRIES);
+    assert_int_equal(rig_do(&w.rig, &a), TARRY_OK);
+    say(&w, 0, "put 0 0 60 1\r\na\r\nreserve\r\nrelease 1 0 0\r\n");
+    wire_settle(&w);
+    expect(&w, 0, "INSERTED 1\r\nRESERVED 1 1\r\na\r\nRELEASED\r\n");
+    say(&w, 0, "reserve\r\nrelease 1 0 5\r\n");
+    wire_settle(&w);
+    expect(&w, 0, "RESERVED 1 1\r\na\r\nBURIED\r\n");
+    assert_int_equal(rig_view(&w.rig, 1).dead_why, TR_WHY_RETRIES);
+    say(&w, 0, "kick 1\r\nreserve\r\nbury 1 0\r\nkick 1\r\n"); /* used up: anew */
+    wire_settle(&w);
+    expect(&w, 0, "KICKED 1\r\nRESERVED 1 1\r\na\r\nBURIED\r\nKICKED 1\r\n");
+    assert_int_equal(rig_view(&w.rig, 1).reserves, 1); /* as beanstalkd */
+    wire_fini(&w);
+}
+
 static void test_beanstalk_output_is_bounded(void **state)
 {
     struct wire w;
@@ -606,6 +635,7 @@ int main(void)
         cmocka_unit_test(test_beanstalk_no_reply_before_the_disk),
         cmocka_unit_test(test_beanstalk_others_go_on_meanwhile),
         cmocka_unit_test(test_beanstalk_job_of_a_client_that_left_is_not_counted),
+        cmocka_unit_test(test_beanstalk_release_after_the_last_attempt),
         cmocka_unit_test(test_beanstalk_output_is_bounded),
         cmocka_unit_test(test_beanstalk_body_takes_memory_as_it_comes),
         cmocka_unit_test(test_beanstalk_many_steps_give_way),
