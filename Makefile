@@ -8,7 +8,7 @@ ARGS ?=
 PREFIX ?= /usr/local
 
 .PHONY: all help run test check sim mutants fuzz coverage bench bench-quick \
-	bench-scale bench-100m bench-pressure lint fmt asan tsan soak install clean
+	bench-scale bench-100m bench-pressure lint fmt asan tsan soak soak-flat powerloss install clean
 .DEFAULT_GOAL := all
 
 all:                  ## build
@@ -42,6 +42,16 @@ mutants:              ## does the simulator find every fault we plant? writes do
 soak: all             ## kill -9 under load, again and again; MINUTES=10 or ROUNDS=n SEED=n
 	@tools/setup test
 	@tools/soak
+
+soak-flat: all        ## steady load: is memory, disk, files, lateness flat? MINUTES=60 RATE=500; draws doc/
+	@tools/setup test
+	@tools/soak-flat --svg doc/soak.svg
+
+powerloss: all        ## power cuts under load: a disk that forgets what was not synced; CUTS=200 SEED=n
+	@tools/setup test
+	@TARRY_BIN=build/tarry STORE_TOOL=build/store-tool POWERLOSS_SO=$$PWD/build/libpowerloss.so \
+		CUTS=$(or $(CUTS),200) SEED=$(or $(SEED),1) \
+		/usr/bin/python3 -B -m pytest -q -s -p no:cacheprovider test/system/test_powerloss.py
 
 fuzz:                 ## fuzz each parser; SECONDS=each NAME=one
 	@tools/setup test
