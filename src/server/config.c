@@ -197,6 +197,8 @@ int tr_config_finish(struct tr_reading *r)
     int err = TARRY_OK;
 
     c->data_path = c->settings[TR_KEY_STORE_PATH].text;
+    c->backup_root = c->settings[TR_KEY_STORE_BACKUP_ROOT].text;
+    c->backup_root = strcmp(c->backup_root, "off") == 0 ? NULL : c->backup_root;
     c->sync_text = c->settings[TR_KEY_STORE_SYNC].text;
     c->listen_beanstalk = c->settings[TR_KEY_LISTEN_BEANSTALK].text;
     c->listen_http = c->settings[TR_KEY_LISTEN_HTTP].text;

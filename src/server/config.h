@@ -40,6 +40,7 @@ enum tr_key {
     TR_KEY_STORE_PATH,
     TR_KEY_STORE_SYNC,
     TR_KEY_STORE_READ_ONLY,
+    TR_KEY_STORE_BACKUP_ROOT,
     TR_KEY_LISTEN_BEANSTALK,
     TR_KEY_LISTEN_HTTP,
     TR_KEY_LISTEN_INSECURE,
@@ -75,6 +76,7 @@ struct tr_config {
     bool drop_in;                     /* called as beanstalkd: flags only, no environment or file */
     const char *config_path;          /* NULL: no file */
     const char *data_path;            /* NULL: a temporary store, gone at exit; drop_in only */
+    const char *backup_root;          /* NULL: no copies are made */
     enum tr_sync sync;                /* NEVER when data_path is NULL */
     uint64_t sync_us;                 /* TR_SYNC_INTERVAL: 50 ms; drop_in: any number of ms */
     const char *sync_text;            /* "always", "50ms", "never"; drop_in: any number of ms */

@@ -278,6 +278,8 @@ const struct tr_key_row tr_key_rows[TR_KEY_COUNT] = {
     [TR_KEY_STORE_READ_ONLY] = {NAME("store", "read_only"), .flag = "--read-only",
                                 .is_switch = true, .fallback = "off", .allowed = "on or off",
                                 .apply = apply_read_only},
+    [TR_KEY_STORE_BACKUP_ROOT] = {NAME("store", "backup_root"), .fallback = "off",
+                                  .allowed = "a directory, or off", .apply = apply_path},
     [TR_KEY_LISTEN_BEANSTALK] = {NAME("listen", "beanstalk"), .flag = "--beanstalk",
                                  .fallback = "127.0.0.1:11300", .allowed = ADDRESS,
                                  .apply = apply_beanstalk},

@@ -325,6 +325,7 @@ static void init_http(struct server *s)
                                            .url = s->config->header_bytes / 2};
     port->version = TARRY_VERSION;
     port->hosts = s->config->http_hosts;
+    port->backup_root = s->config->backup_root;
     port->test_clock = s->config->test_clock;
     port->tell_config = tell_config;
     port->tell_stats = tell_stats;

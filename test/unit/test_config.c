@@ -161,6 +161,7 @@ static const char *const others[TR_KEY_COUNT] = {
     [TR_KEY_STORE_PATH] = "/x",
     [TR_KEY_STORE_SYNC] = "never",
     [TR_KEY_STORE_READ_ONLY] = "off",
+    [TR_KEY_STORE_BACKUP_ROOT] = "/copies",
     [TR_KEY_LISTEN_BEANSTALK] = "127.0.0.2:1",
     [TR_KEY_LISTEN_HTTP] = "off",
     [TR_KEY_LISTEN_INSECURE] = "on",
