@@ -144,7 +144,7 @@ enum tarry_state {
     TARRY_DELAYED = 1, /* not due yet */
     TARRY_READY,       /* due, and nobody has it */
     TARRY_RESERVED,    /* somebody has it */
-    TARRY_DEAD         /* put aside: buried */
+    TARRY_DEAD         /* put aside: buried, expired, or tried too often */
 };
 
 /* A job as the library gives it; free it with tarry_job_free. */
@@ -167,6 +167,8 @@ struct tarry_job {
     uint32_t releases;
     uint32_t buries;
     uint32_t kicks;
+    const char *tag; /* or NULL */
+    uint64_t ttl_us; /* its own, or 0 */
 };
 
 /* job may be NULL. */
@@ -230,13 +232,20 @@ struct tarry_push {
     const char *key;   /* or NULL; 1 to 255 bytes of UTF-8 without control characters */
     enum tarry_conflict conflict;
     uint32_t priority; /* smaller first, 1024 */
-    uint64_t ttr_us;   /* 60 s: how long a consumer may hold it before it goes back */
+    uint64_t ttr_us; /* how long a consumer may hold it before it goes back; 0: the topic's, 60 s */
+    uint64_t ttl_us; /* so long after its due time it is not handed out for the first time any more,
+                        but dead; 0: the topic's, without end */
+    const char *tag; /* or NULL; 1 to 64 bytes of UTF-8 without control characters */
+    int64_t retries; /* attempts after the first, then it is dead; -1: no end; or this: */
+#define TARRY_RETRIES_TOPIC INT64_MIN /* the topic's, 16 */
+    const char *backoff; /* how long it waits after each attempt that failed: "4m,10m,1h", or
+                            "exp(base,factor,max,jitter)"; NULL: the topic's, exp(1s,2,1h,0.1) */
 };
 
 #define TARRY_PUSH_INIT                                                                            \
     {                                                                                              \
-        sizeof(struct tarry_push), NULL, NULL, 0, 0, 0, NULL, TARRY_REPLACE, 1024,                 \
-            60 * TARRY_SECOND                                                                      \
+        sizeof(struct tarry_push), NULL, NULL, 0, 0, 0, NULL, TARRY_REPLACE, 1024, 0, 0, NULL,     \
+            TARRY_RETRIES_TOPIC, NULL                                                              \
     }
 
 /* A new job. TARRY_EINVAL, TARRY_EFULL (the body), TARRY_ENOSPC, TARRY_ENOMEM, TARRY_EEXISTS,
@@ -262,7 +271,9 @@ enum tarry_field {
     TARRY_FIELD_DUE = 1,
     TARRY_FIELD_PRIORITY = 2,
     TARRY_FIELD_TTR = 4,
-    TARRY_FIELD_BODY = 8
+    TARRY_FIELD_BODY = 8,
+    TARRY_FIELD_TTL = 16,
+    TARRY_FIELD_TAG = 32
 };
 
 struct tarry_change {
@@ -274,11 +285,13 @@ struct tarry_change {
     uint64_t ttr_us;
     const void *body;
     size_t body_len;
+    uint64_t ttl_us; /* 0: the topic's again */
+    const char *tag; /* NULL: none any more */
 };
 
 #define TARRY_CHANGE_INIT                                                                          \
     {                                                                                              \
-        sizeof(struct tarry_change), 0, 0, 0, 0, 0, NULL, 0                                        \
+        sizeof(struct tarry_change), 0, 0, 0, 0, 0, NULL, 0, 0, NULL                               \
     }
 
 /* Changes a delayed or ready job, which keeps its id. As tarry_reschedule, and TARRY_EINVAL,
@@ -357,6 +370,9 @@ TARRY_API int tarry_reserve(struct tarry *t, const struct tarry_reserve *reserve
 
 /* It is done, and gone. */
 TARRY_API int tarry_ack(struct tarry *t, const struct tarry_job *job);
+
+/* As the delay of a release: as long as the job's backoff says. */
+#define TARRY_BACKOFF UINT64_MAX
 
 /* It goes back, to be handed out again after delay_us. */
 TARRY_API int tarry_release(struct tarry *t, const struct tarry_job *job, uint64_t delay_us);

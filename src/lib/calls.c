@@ -18,11 +18,12 @@
 #include "base/name.h"
 #include "base/utf8.h"
 #include "lib/inner.h"
+#include "rules/backoff.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_MAX = 255, TOPICS_MAX = 10000, TOPICS_FEW = 16 };
+enum { KEY_MAX = 255, TAG_MAX = 64, TOPICS_MAX = 10000, TOPICS_FEW = 16 };
 
 #define HOLDER UINT64_C(1) /* all jobs that are handed out */
 
@@ -31,19 +32,30 @@ static bool topic_ok(const char *topic)
     return topic != NULL && tr_name_ok(topic, strnlen(topic, TR_TOPIC_NAME_MAX + 1));
 }
 
-static bool key_ok(const char *key)
+/* 1 to `most` bytes of UTF-8 without control characters? */
+static bool text_ok(const char *text, size_t most)
 {
-    size_t len = key != NULL ? strnlen(key, KEY_MAX + 1) : 0;
+    size_t len = text != NULL ? strnlen(text, most + 1) : 0;
 
-    if (len < 1 || len > KEY_MAX || !tr_utf8_ok((const uint8_t *)key, len)) {
+    if (len < 1 || len > most || !tr_utf8_ok((const uint8_t *)text, len)) {
         return false;
     }
     for (size_t i = 0; i < len; i++) {
-        if ((unsigned char)key[i] < ' ' || key[i] == 127) {
+        if ((unsigned char)text[i] < ' ' || text[i] == 127) {
             return false;
         }
     }
     return true;
+}
+
+static bool key_ok(const char *key)
+{
+    return text_ok(key, KEY_MAX);
+}
+
+static bool tag_ok(const char *tag)
+{
+    return tag == NULL || text_ok(tag, TAG_MAX);
 }
 
 static bool which_ok(const struct tarry_which *w)
@@ -143,6 +155,8 @@ int tarry_push(struct tarry *t, const struct tarry_push *push, struct tarry_resu
 {
     struct tarry_push p = TARRY_PUSH_INIT;
     struct tr_call c = {.begin = begin_push, .result = result};
+    struct tr_backoff backoff;
+    const char *why;
     uint32_t held;
     int err = tr_give_take(&p, sizeof p, push);
 
@@ -150,7 +164,11 @@ int tarry_push(struct tarry *t, const struct tarry_push *push, struct tarry_resu
         return err;
     }
     if (!topic_ok(p.topic) || (p.key != NULL && !key_ok(p.key)) ||
-        (p.body == NULL && p.body_len != 0) || p.ttr_us == 0) {
+        (p.body == NULL && p.body_len != 0) || !tag_ok(p.tag)) {
+        return TARRY_EINVAL;
+    }
+    if (p.backoff != NULL &&
+        tr_backoff_read(p.backoff, strlen(p.backoff), &backoff, &why) != TARRY_OK) {
         return TARRY_EINVAL;
     }
     if (p.body_len > t->body_max) {
@@ -167,6 +185,12 @@ int tarry_push(struct tarry *t, const struct tarry_push *push, struct tarry_resu
     c.req.conflict = (enum tr_conflict)p.conflict;
     c.req.priority = p.priority;
     c.req.ttr_us = p.ttr_us;
+    c.req.ttl_us = p.ttl_us;
+    c.req.tag = p.tag;
+    c.req.tag_len = p.tag != NULL ? strlen(p.tag) : 0;
+    c.req.has_retries = p.retries != TARRY_RETRIES_TOPIC;
+    c.req.retries = p.retries;
+    c.req.backoff = p.backoff != NULL ? &backoff : NULL;
     return tr_call_run(t, &c);
 }
 
@@ -185,8 +209,7 @@ int tarry_cancel(struct tarry *t, struct tarry_which which, bool force, struct t
 int tarry_change(struct tarry *t, struct tarry_which which, const struct tarry_change *change,
                  struct tarry_result *result)
 {
-    const unsigned known =
-        TARRY_FIELD_DUE | TARRY_FIELD_PRIORITY | TARRY_FIELD_TTR | TARRY_FIELD_BODY;
+    const unsigned known = 2 * TARRY_FIELD_TAG - 1; /* all up to that one */
     struct tarry_change g = TARRY_CHANGE_INIT;
     struct tr_call c;
     int err = tr_give_take(&g, sizeof g, change);
@@ -194,7 +217,7 @@ int tarry_change(struct tarry *t, struct tarry_which which, const struct tarry_c
     if (err != TARRY_OK) {
         return err;
     }
-    if (!which_ok(&which) || g.fields == 0 || (g.fields & ~known) != 0) {
+    if (!which_ok(&which) || g.fields == 0 || (g.fields & ~known) != 0 || !tag_ok(g.tag)) {
         return TARRY_EINVAL;
     }
     if ((g.fields & TARRY_FIELD_BODY) != 0 && !body_ok(t, g.body, g.body_len)) {
@@ -208,6 +231,9 @@ int tarry_change(struct tarry *t, struct tarry_which which, const struct tarry_c
     c.req.ttr_us = g.ttr_us;
     c.req.body = g.body;
     c.req.body_len = g.body_len;
+    c.req.ttl_us = g.ttl_us;
+    c.req.tag = g.tag;
+    c.req.tag_len = g.tag != NULL ? strlen(g.tag) : 0;
     return tr_call_run(t, &c);
 }
 
@@ -511,7 +537,8 @@ int tarry_ack(struct tarry *t, const struct tarry_job *job)
 
 int tarry_release(struct tarry *t, const struct tarry_job *job, uint64_t delay_us)
 {
-    struct tr_call c = {.req = {.delay_us = delay_us}};
+    struct tr_call c = {.req = {.delay_us = delay_us == TARRY_BACKOFF ? 0 : delay_us,
+                                .by_backoff = delay_us == TARRY_BACKOFF}};
 
     return with_lease(t, TR_OP_RELEASE, job, &c);
 }

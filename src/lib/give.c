@@ -1,10 +1,10 @@
 /*
  * What users are given: structs of tarry.h from those of the engine.
  *
- * A job is one piece of memory: the struct, then topic, key and body, each followed by a 0. Structs
- * that a caller fills begin with their size. A shorter one comes from a program that was compiled
- * with an older header: what it does not have is as by default. A longer one is from a newer
- * header: it may ask for what we do not know, so it is refused.
+ * A job is one piece of memory: the struct, then topic, key, tag and body, each followed by a 0.
+ * Structs that a caller fills begin with their size. A shorter one comes from a program that was
+ * compiled with an older header: what it does not have is as by default. A longer one is from a
+ * newer header: it may ask for what we do not know, so it is refused.
  */
 
 #include "lib/inner.h"
@@ -27,6 +27,8 @@ SAME(TARRY_FIELD_DUE, TR_EDIT_DUE);
 SAME(TARRY_FIELD_PRIORITY, TR_EDIT_PRIORITY);
 SAME(TARRY_FIELD_TTR, TR_EDIT_TTR);
 SAME(TARRY_FIELD_BODY, TR_EDIT_BODY);
+SAME(TARRY_FIELD_TTL, TR_EDIT_TTL);
+SAME(TARRY_FIELD_TAG, TR_EDIT_TAG);
 SAME(TARRY_SYNC_ALWAYS, TR_SYNC_ALWAYS);
 SAME(TARRY_SYNC_INTERVAL, TR_SYNC_INTERVAL);
 SAME(TARRY_SYNC_NEVER, TR_SYNC_NEVER);
@@ -53,7 +55,8 @@ static const char *put(char **at, const void *bytes, size_t len)
 struct tarry_job *tr_give_job(const struct tr_job_view *v, const char *topic, size_t topic_len)
 {
     size_t body_len = v->body != NULL ? v->body_len : 0;
-    struct tarry_job *job = malloc(sizeof *job + topic_len + v->key_len + body_len + 3);
+    struct tarry_job *job =
+        malloc(sizeof *job + topic_len + v->key_len + v->tag_len + body_len + 4);
     char *at;
 
     if (job == NULL) {
@@ -76,9 +79,11 @@ struct tarry_job *tr_give_job(const struct tr_job_view *v, const char *topic, si
         .releases = v->releases,
         .buries = v->buries,
         .kicks = v->kicks,
+        .ttl_us = v->ttl_us,
     };
     job->topic = put(&at, topic, topic_len);
     job->key = v->key != NULL ? put(&at, v->key, v->key_len) : NULL;
+    job->tag = v->tag != NULL ? put(&at, v->tag, v->tag_len) : NULL;
     job->body = put(&at, v->body, body_len);
     return job;
 }

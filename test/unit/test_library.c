@@ -238,6 +238,41 @@ static void library_reschedules_and_changes(void **state)
     tarry_job_free(reserve(f, "mail"));
 }
 
+static void library_has_all_fields(void **state)
+{
+    struct fixture *f = *state;
+    struct tarry_push p = TARRY_PUSH_INIT;
+    struct tarry_change c = TARRY_CHANGE_INIT;
+    struct tarry_result r = TARRY_RESULT_INIT;
+    struct tarry_job *job;
+
+    p.topic = "mail";
+    p.tag = "vip";
+    p.ttl_us = TARRY_DAY;
+    p.retries = 3;
+    p.backoff = "4m,10m,1h";
+    p.delay_us = TARRY_HOUR;
+    assert_int_equal(tarry_push(f->t, &p, &r), TARRY_OK);
+    assert_int_equal(tarry_find(f->t, tarry_by_id(r.id), &job), TARRY_OK);
+    assert_string_equal(job->tag, "vip");
+    assert_int_equal(job->ttl_us, TARRY_DAY);
+    tarry_job_free(job);
+    c.fields = TARRY_FIELD_TTL | TARRY_FIELD_TAG;
+    assert_int_equal(tarry_change(f->t, tarry_by_id(r.id), &c, NULL), TARRY_OK);
+    assert_int_equal(tarry_find(f->t, tarry_by_id(r.id), &job), TARRY_OK);
+    assert_null(job->tag);
+    assert_int_equal(job->ttl_us, 0);
+    tarry_job_free(job);
+    p.backoff = "soon";
+    assert_int_equal(tarry_push(f->t, &p, &r), TARRY_EINVAL);
+    p.backoff = NULL;
+    p.retries = -2;
+    assert_int_equal(tarry_push(f->t, &p, &r), TARRY_EINVAL);
+    p.retries = -1;
+    p.tag = "";
+    assert_int_equal(tarry_push(f->t, &p, &r), TARRY_EINVAL);
+}
+
 static void library_kicks_a_topic(void **state)
 {
     struct fixture *f = *state;
@@ -571,6 +606,7 @@ int main(void)
         TEST(library_keeps_what_it_acknowledged),
         TEST(library_tells_the_truth),
         TEST(library_reschedules_and_changes),
+        TEST(library_has_all_fields),
         TEST(library_kicks_a_topic),
         TEST(library_has_keys),
         TEST(library_reserves_from_many_topics),
