@@ -201,6 +201,7 @@ void sim_oracle_clock_back(struct sim_oracle *o)
     }
     for (unsigned i = 0; i < o->model.topic_count; i++) {
         o->model.topics[i].undoing = true;
+        o->model.topics[i].stop_over = false; /* its end lies ahead again, or was not seen */
     }
 }
 
