@@ -374,7 +374,8 @@ TARRY_API int tarry_ack(struct tarry *t, const struct tarry_job *job);
 /* As the delay of a release: as long as the job's backoff says. */
 #define TARRY_BACKOFF UINT64_MAX
 
-/* It goes back, to be handed out again after delay_us. */
+/* It goes back, to be handed out again after delay_us; after its last attempt it is dead instead.
+ */
 TARRY_API int tarry_release(struct tarry *t, const struct tarry_job *job, uint64_t delay_us);
 
 /* It is put aside until somebody kicks or cancels it. */
