@@ -435,10 +435,12 @@ static void library_has_one_owner(void **state)
     child = fork();
     if (child == 0) {
         struct tarry_stats s = TARRY_STATS_INIT;
-        bool ok = tarry_stats(f->t, NULL, &s) == TARRY_ELOCKED &&
-                  tarry_open(&other, f->dir, NULL) == TARRY_ELOCKED &&
-                  tarry_close(f->t) == TARRY_ELOCKED;
+        bool ok =
+            tarry_stats(f->t, NULL, &s) == TARRY_ELOCKED && tarry_close(f->t) == TARRY_ELOCKED;
 
+#ifndef __SANITIZE_THREAD__ /* which allows no threads in such a child */
+        ok = ok && tarry_open(&other, f->dir, NULL) == TARRY_ELOCKED;
+#endif
         _exit(ok ? 0 : 1);
     }
     assert_true(child > 0);
