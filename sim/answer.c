@@ -311,8 +311,9 @@ static void check_least(struct sim_oracle *o, const struct sim_ask *a, unsigned 
     unsigned count = 0;
 
     if (o->model.topics[topic].undoing ||
-        (a->req.op == TR_OP_RESERVE && (sim_topic_may_be_paused(&o->model, topic) ||
-                                        o->model.topics[topic].resume_call > a->submit_call))) {
+        (a->req.op == TR_OP_RESERVE &&
+         (sim_limit_may_hold(o, topic) || sim_topic_may_be_paused(&o->model, topic) ||
+          o->model.topics[topic].resume_call > a->submit_call))) {
         return;
     }
     for (size_t i = 0; i < o->model.job_count; i++) {
@@ -455,6 +456,7 @@ static void answer_reserve(struct sim_oracle *o, struct sim_ask *a)
         FAIL("I9", "reserve gives job %" PRIu64 " of a topic that gives none", j->id);
     }
     check_early(o, j);
+    sim_limit_handed(o, j);
     take_lease(o, a, j);
 }
 
@@ -468,6 +470,7 @@ static void answer_reserve_job(struct sim_oracle *o, struct sim_ask *a)
     if (sim_job_is_reserved(&o->model, j)) {
         FAIL("I8", "reserve-job gives job %" PRIu64 ", which is held by another", j->id);
     }
+    j->paid = false;
     take_lease(o, a, j);
     j->own_word = true;
 }

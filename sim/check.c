@@ -61,6 +61,9 @@ static void check_row(struct sim_oracle *o, struct sim_job *j, const struct sim_
         !sim_job_is_reserved(m, j)) {
         sim_job_expire(&o->model, j, true);
     }
+    if (row->dead_seq != 0 && j->where == SIM_RESERVED && j->doubt) {
+        sim_job_expire(&o->model, j, false); /* its connection is being closed */
+    }
     /* Perhaps just after its lease ran out: so that comes first. */
     if (in_the_making(o, j->id) && !sim_job_may_be_reserved(j) &&
         (row->due_us != j->due_us || (j->where == SIM_DEAD && row->dead_seq == 0))) {
@@ -405,7 +408,8 @@ static void check_waiting(struct sim_oracle *o, const struct sim_ask *a, uint64_
     for (size_t i = 0; i < m->job_count && stuck(o, a, 0) && !o->params->mem_small; i++) {
         const struct sim_job *j = &m->jobs[i];
 
-        if (!sim_job_is_ready(j) || j->damaged || sim_topic_may_be_paused(m, j->topic)) {
+        if (!sim_job_is_ready(j) || j->damaged || sim_topic_may_be_paused(m, j->topic) ||
+            sim_limit_may_hold(o, j->topic)) {
             continue;
         }
         for (unsigned t = 0; t < a->req.topic_count; t++) {
@@ -637,6 +641,7 @@ static void restore(struct sim_oracle *o, struct sim_job *j, const struct sim_ro
         j->body_count--; /* these never happened */
     }
     j->rid = row->rid;
+    j->paid = false;
     j->gate = 0;
     j->push_gate = 0;
     j->damaged = false;
@@ -691,6 +696,7 @@ static void restore_all(struct sim_oracle *o)
         t->policy = o->prefix.now.policies[i];
         t->stop_over = false;
         t->stop_call = m->call;
+        t->bucket.rate_milli = 0; /* full again */
         memset(t->holds, 0, sizeof(t->holds));
         t->pause_until_us = 0;
         t->gate = 0;

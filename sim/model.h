@@ -9,6 +9,7 @@
 
 #include "base/rng.h"
 #include "engine/engine.h"
+#include "rules/bucket.h"
 #include "rules/policy.h"
 
 #include <stdbool.h>
@@ -63,6 +64,7 @@ struct sim_job {
     uint32_t reserves, timeouts, releases, buries, kicks;
     uint64_t dead_order; /* rises with each burial */
     uint8_t dead_why;
+    bool paid;           /* its hand-out took a token */
     uint64_t loose_call; /* its lease ran out in this call: when it is due the engine says */
 
     uint64_t holder; /* reserved: the connection, or 0 */
@@ -102,11 +104,12 @@ struct sim_policy {
 struct sim_topic {
     char name[24];
     struct sim_policy policy;
-    uint64_t stop_call;   /* when that changed last; */
-    bool stop_over;       /* its pause of hand-outs has ended */
-    uint64_t policy_call; /* when it last changed */
-    uint64_t silent_call; /* when a job of it last died unheard of */
-    uint32_t number;      /* 0: not known */
+    uint64_t stop_call;      /* when that changed last; */
+    bool stop_over;          /* its pause of hand-outs has ended */
+    uint64_t policy_call;    /* when it last changed */
+    struct tr_bucket bucket; /* of its rate */
+    uint64_t silent_call;    /* when a job of it last died unheard of */
+    uint32_t number;         /* 0: not known */
     uint64_t holds[TR_HOLD_COUNT];
     uint64_t pause_until_us; /* span; 0: surely not paused */
     uint64_t pause_call;     /* when the last change of pause was asked */

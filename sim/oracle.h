@@ -219,6 +219,11 @@ void sim_answer_release(struct sim_oracle *o, struct sim_ask *a);
 void sim_answer_return(struct sim_oracle *o, struct sim_ask *a);
 void sim_answer_bury(struct sim_oracle *o, struct sim_ask *a);
 void sim_check_back(struct sim_oracle *o, struct sim_job *j, const struct sim_row *row);
+/* limit.c: may hand-outs of the topic be held back; one; one that was taken back. */
+void sim_limit_changed(struct sim_oracle *o, unsigned topic);
+bool sim_limit_may_hold(struct sim_oracle *o, unsigned topic);
+void sim_limit_handed(struct sim_oracle *o, struct sim_job *j);
+void sim_limit_returned(struct sim_oracle *o, struct sim_job *j);
 /* list.c: a page of a list. */
 void sim_answer_list(struct sim_oracle *o, struct sim_ask *a);
 /* bulk.c: one job of many, and the end. */

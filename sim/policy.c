@@ -17,7 +17,7 @@ enum { TEXT_MAX = 2000 };
 
 /* Those that clients give. Whoever makes another one mean something adds it here, and to the model.
  */
-static const unsigned drawn =
+static const unsigned always =
     TR_POLICY_BIT(TTR) | TR_POLICY_BIT(JITTER) | TR_POLICY_BIT(PAUSED) | TR_POLICY_BIT(MAX_JOBS) |
     TR_POLICY_BIT(RETRIES) | TR_POLICY_BIT(BACKOFF) | TR_POLICY_BIT(BURST) |
     TR_POLICY_BIT(HISTORY) | TR_POLICY_BIT(SPREAD) | TR_POLICY_BIT(DELIVER);
@@ -78,6 +78,7 @@ uint64_t sim_topic_jobs(const struct sim_model *m, unsigned topic)
 
 void sim_policy_draw(struct sim_ask *a, struct tr_rng *rng, uint64_t wall_us, uint8_t text[])
 {
+    unsigned drawn = always | a->oracle->params->limits;
     struct tr_policy any = tr_policy_default();
 
     any.given = TR_POLICY_ALL;
@@ -93,6 +94,8 @@ void sim_policy_draw(struct sim_ask *a, struct tr_rng *rng, uint64_t wall_us, ui
     } else {
         any.backoff.base_us = sim_spread(rng, 1, 100000);
     }
+    any.rate_milli = sim_spread(rng, 100, 100000);
+    any.in_flight = sim_between(rng, 1, 4);
     any.burst = sim_between(rng, 0, 9);
     any.history = (enum tr_history)tr_rng_below(rng, 3);
     any.spread = (uint32_t)sim_between(rng, 1, 4);
@@ -165,6 +168,7 @@ void sim_answer_policy(struct sim_oracle *o, struct sim_ask *a)
         t->stop_call = o->model.call;
         t->resume_call = o->model.call;
         t->policy_call = o->model.call;
+        sim_limit_changed(o, a->topic);
         check_gate(o, a);
     }
     sim_answer_seen(o, a, t->gate);

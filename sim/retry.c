@@ -84,6 +84,7 @@ void sim_answer_return(struct sim_oracle *o, struct sim_ask *a)
 
     if (j != NULL && sim_answer_holder(o, a, j)) {
         j->reserves--;
+        sim_limit_returned(o, j);
         sim_answer_pending(o, j);
     }
 }

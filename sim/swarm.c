@@ -10,6 +10,8 @@
  */
 #include "swarm.h"
 
+#include "rules/policy.h"
+
 #include <string.h>
 
 enum { KIB = 1024 };
@@ -455,6 +457,28 @@ static void swarm_retry(struct sim_params *p, struct tr_rng *rng)
     p->event_weight[SIM_EV_CRASH] = sim_dice(rng, 50) ? 1 : 0;
 }
 
+/* Hand-outs are held back by rate and number; many wait for the next one. */
+static void swarm_limit(struct sim_params *p, struct tr_rng *rng)
+{
+    swarm_order(p, rng);
+    p->limits = TR_POLICY_BIT(IN_FLIGHT) | (sim_dice(rng, 70) ? TR_POLICY_BIT(RATE) : 0);
+    p->exact_rate = true;
+    p->near_us = 60 * SEC * 60 * 24 * 365;
+    p->near_max = 1000000;
+    p->full = false;
+    p->mem_small = false;
+    p->op_weight[TR_OP_POLICY] = (unsigned)sim_between(rng, 10, 60);
+    p->op_weight[TR_OP_RESERVE] = 300;
+    p->op_weight[TR_OP_RETURN] = 30;
+    p->op_weight[TR_OP_PURGE] = 1;
+    p->wait_pct = 70;
+    p->delay_pct = 20;
+    p->far_pct = 0;
+    p->ttr_max_us = sim_spread(rng, 10 * MS, 2 * SEC);
+    p->event_weight[SIM_EV_ABANDON] = 3;
+    p->event_weight[SIM_EV_SETTLE] = 10;
+}
+
 static void draw_keys(struct sim_params *p, struct tr_rng *rng)
 {
     unsigned least = p->key_pct != 0 ? p->key_pct : 10;
@@ -623,6 +647,7 @@ const struct sim_swarm sim_swarms[] = {
     {"purge", "whole topics are listed, changed and purged, most of their jobs far", swarm_purge},
     {"policy", "policies come and go", swarm_policy},
     {"backup", "copies are made while everything moves", swarm_backup},
+    {"limit", "hand-outs are held back by rate and number", swarm_limit},
     {"retry", "jobs are handed out again and again, and never finished", swarm_retry},
     {"park", "topics have more due jobs than may be in memory", swarm_park},
     {"short", "a short life of run files, for sweeps", swarm_short},

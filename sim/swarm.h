@@ -81,6 +81,8 @@ struct sim_params {
     unsigned far_pct;      /* of these, over minutes */
     unsigned stale_pct;    /* requests under an old lease, or of an unknown job */
     uint64_t ttr_max_us;
+    bool exact_rate;   /* no hand-out waits for a body: rates are checked exactly */
+    unsigned limits;   /* TR_POLICY_BIT of those fields that clients give, besides others */
     unsigned wait_pct; /* reserves that wait */
     unsigned warn_pct; /* ... that are to end before a lease does */
     unsigned key_pct;  /* pushes with a key, and requests that name a job by one; 0: none at all */

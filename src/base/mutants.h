@@ -104,6 +104,9 @@
     X(ENDLESS_RETRIES, "R39", "no attempt is the last one", "retry.c:tr_retry_was_last", "retry", 500) \
     X(NO_BACKOFF, "R39", "what is not finished is ready again at once", "retry.c:tr_retry_delay", "retry", 500) \
     X(KICK_KEEPS_COUNT, "R39", "a kick does not count attempts anew", "retry.c:tr_retry_forgets", "retry", 500) \
+    X(NO_RATE, "R40", "jobs are handed out as fast as anybody asks", "limit.c:bucket_of", "limit", 500) \
+    X(NO_IN_FLIGHT, "R40", "any number may be reserved at once", "limit.c:is_crowded", "limit", 500) \
+    X(NO_REFUND, "R40", "a hand-out that reached nobody keeps its token", "limit.c:tr_limit_refund", "limit", 5000) \
     X(NO_PAYLOAD_CRC, "R29", "the payload's crc is not checked", "scan.c:payload_ok", "rot", 5000) \
     X(ADVANCE_JUMPS, "R36", "the test clock goes to its end at once", "advance.c:next_event", "tclock", 200) \
     X(ADVANCE_UNLOADED, "R36", "it goes on before far jobs are loaded", "advance.c:is_settled", "tclock", 2000) \

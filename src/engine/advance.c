@@ -48,6 +48,7 @@ static uint64_t next_event(const struct tr_engine *e)
         at_us = min(at_us, tr_wheel_next(&e->leases));
     }
     at_us = min(at_us, tr_wheel_next(&e->pauses));
+    at_us = min(at_us, tr_wheel_next(&e->tokens));
     return min(at_us, tr_wheel_next(&e->warns));
 }
 

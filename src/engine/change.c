@@ -58,6 +58,7 @@ void tr_change_unschedule(struct tr_engine *e, struct tr_job *job)
         tr_handout_unhold(e, job);
         job->handing = false;
         job->undoing = false;
+        tr_limit_freed(e, job->topic);
     }
     tr_topic_leave(job->topic, job);
 }
@@ -66,6 +67,7 @@ void tr_change_drop_topic(struct tr_engine *e, struct tr_topic *t)
 {
     if (!tr_topic_needed(t)) {
         tr_wheel_disarm(&e->pauses, &t->pause);
+        tr_limit_stop(e, t);
         tr_park_end(e, t);
         tr_state_remove_topic(&e->state, t);
     }

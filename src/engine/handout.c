@@ -115,8 +115,13 @@ static void leave_lines(struct tr_engine *e, struct tr_wait *w)
     tr_list_remove(&w->of_holder);
     for (unsigned i = 0; i < w->count; i++) {
         if (w->waiters[i].topic != NULL) {
+            struct tr_topic *t = w->waiters[i].topic;
+
             tr_list_remove(&w->waiters[i].link);
-            w->waiters[i].topic->waiting--;
+            t->waiting--;
+            if (t->waiting == 0) {
+                tr_limit_stop(e, t);
+            }
         }
     }
 }
@@ -194,6 +199,7 @@ static int join_lines(struct tr_engine *e, struct tr_req *r, uint64_t warn_at)
         if (w->waiters[i].topic != NULL) {
             tr_list_append(&w->waiters[i].topic->waiters, &w->waiters[i].link);
             w->waiters[i].topic->waiting++;
+            tr_limit_wait(e, w->waiters[i].topic);
         }
     }
     arm_wait(e, w, warn_at);
@@ -298,6 +304,10 @@ static enum tr_verdict give(struct tr_engine *e, struct tr_req *r, struct tr_job
 
     counters.reserves++;
     tr_rate_add(&job->topic->hands, tr_clock_span(&e->clock));
+    job->paid = false;
+    if (r->op == TR_OP_RESERVE) {
+        tr_limit_take(e, job);
+    }
     tr_change_unschedule(e, job);
     hold(e, tr_holder_get(e, r->holder), job, ttr_us);
     log_attempt(e, job, new_lease(e, job), r->holder == 0 ? ttr_us : 0, counters);
@@ -349,7 +359,7 @@ static int consider(struct tr_engine *e, struct choice *c, struct tr_topic *t)
     struct tr_job *job = NULL;
     int err;
 
-    if (t == NULL || tr_topic_paused(t)) {
+    if (t == NULL || tr_topic_paused(t) || tr_limit_holds(e, t)) {
         return TARRY_OK;
     }
     err = first_due(e, t, c->req->order, &job);
@@ -449,10 +459,10 @@ static bool is_coming(const struct tr_engine *e, const struct tr_req *r)
     bool any = e->refill.topic != 0 || !tr_list_empty(&e->state.topics.parked);
 
     for (unsigned i = 0; any && i < topics_of(r); i++) {
-        const struct tr_topic *t =
+        struct tr_topic *t =
             w != NULL ? w->waiters[i].topic : tr_topics_by_handle(&e->state.topics, r->topics[i]);
 
-        coming = coming || (tr_park_coming(e, t) && !tr_topic_paused(t));
+        coming = coming || (tr_park_coming(e, t) && !tr_topic_paused(t) && !tr_limit_holds(e, t));
     }
     return coming;
 }
@@ -572,6 +582,7 @@ void tr_handout_serve(struct tr_engine *e)
         }
         if (job == NULL) {
             tr_list_remove(&t->dirty);
+            tr_limit_wait(e, t);
             continue;
         }
         if (prepare(e, first->wait->req, job, &read) != TARRY_OK) {
@@ -590,9 +601,14 @@ static int take_back(struct tr_engine *e, struct tr_job *job, bool gated)
 {
     struct tr_record rec = {.mask = TR_FIELD(COUNTERS) | TR_FIELD(LEASE),
                             .counters = job->counters};
+    int err;
 
     rec.counters.reserves--;
-    return tr_change_revise(e, job, &rec, gated);
+    err = tr_change_revise(e, job, &rec, gated);
+    if (err == TARRY_OK) {
+        tr_limit_refund(e, job);
+    }
+    return err;
 }
 
 /* Its time is up. */
@@ -685,6 +701,7 @@ void tr_handout_expire(struct tr_engine *e)
         }
         e->state.topics.totals.timeouts += timed_out;
     }
+    tr_limit_step(e);
     /* Before the waits: whose time is up at the same moment still gets what a pause held back. */
     while ((timer = tr_wheel_pop(&e->pauses, span_us, &e->work)) != NULL) {
         tr_handout_mark(e, TR_CONTAINER_OF(timer, struct tr_topic, pause));
@@ -804,7 +821,9 @@ static void put_aside(struct tr_engine *e, struct tr_job *job)
 
     rec.counters.reserves--; /* nobody had it */
     tr_retry_die(e, job, TR_WHY_DAMAGED, &rec);
-    if (tr_change_revise(e, job, &rec, true) != TARRY_OK) {
+    if (tr_change_revise(e, job, &rec, true) == TARRY_OK) {
+        tr_limit_refund(e, job);
+    } else {
         tr_handout_undo(e, job->id, job->lease);
     }
 }

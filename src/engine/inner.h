@@ -10,6 +10,7 @@
  *     advance.c   the test clock moves
  *     nearest.c   when the next job of a topic is due
  *     retry.c     what becomes of those that were not finished
+ *     limit.c     how many are handed out, and how fast
  *     lookup.c    jobs that are named by key
  *     view.c      requests that only look; forecast.c how many jobs are due when
  *     read.c      bodies that are not in memory
@@ -554,6 +555,7 @@ struct tr_engine {
     struct tr_wheel warns;   /* and when they are warned of a lease, by that of spans */
     struct tr_wheel pauses;  /* paused topics, by that of spans, */
     struct tr_wheel resumes; /* and those that their policy holds back, by T */
+    struct tr_wheel tokens;  /* topics that may hand out again then, by that of spans */
     struct tr_wheel edges;   /* parked topics, by T */
     struct tr_map holders;
     struct tr_list dirty;   /* topics in which a waiter may get something */
@@ -709,6 +711,16 @@ void tr_retry_later(struct tr_engine *e, const struct tr_job *job, uint64_t from
 bool tr_retry_forgets(const struct tr_job *job, bool beanstalk);
 /* tr_change_revise, gated; if there is no memory to wait, it is ready at once. */
 TR_MUST_USE int tr_retry_revise(struct tr_engine *e, struct tr_job *job, struct tr_record *rec);
+
+/* limit.c */
+bool tr_limit_holds(const struct tr_engine *e, struct tr_topic *t); /* its hand-outs back */
+void tr_limit_take(const struct tr_engine *e, struct tr_job *job);  /* a token: it is handed out, */
+void tr_limit_refund(struct tr_engine *e, struct tr_job *job);      /* but reached nobody */
+void tr_limit_freed(struct tr_engine *e, struct tr_topic *t);       /* one less of it is reserved */
+void tr_limit_wait(struct tr_engine *e, struct tr_topic *t);    /* somebody waits: for a token? */
+void tr_limit_stop(struct tr_engine *e, struct tr_topic *t);    /* nobody does any more */
+void tr_limit_changed(struct tr_engine *e, struct tr_topic *t); /* its policy has */
+void tr_limit_step(struct tr_engine *e);
 
 /* view.c */
 enum tr_verdict tr_view_execute(struct tr_engine *e, struct tr_req *r);

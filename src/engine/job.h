@@ -67,6 +67,7 @@ struct tr_job {
     uint64_t holder;
     bool crowd;            /* delayed: among many of its topic, see change.c */
     bool handing;          /* reserved, but its body is still being read for the one who gets it */
+    bool paid;             /* its hand-out took a token of its topic */
     bool undoing;          /* reserved, but nobody got it: to be taken back uncounted */
     struct tr_timer timer; /* delayed: in the due wheel; reserved: in the lease wheel */
     struct tr_list link;   /* of its topic's list for its state; reserved: of its holder */

@@ -161,6 +161,7 @@ static int change(struct tr_engine *e, struct tr_topic *t, const struct tr_req *
     if (err == TARRY_OK) {
         log_it(e, t, &rec);
         enforce(e, t);
+        tr_limit_changed(e, t);
     }
     return err;
 }

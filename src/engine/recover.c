@@ -647,6 +647,7 @@ static void init(struct tr_engine *e, struct tr_disk d, uint64_t seed, struct tr
     tr_wheel_init(&e->warns, now.boot_us);
     tr_wheel_init(&e->pauses, now.boot_us);
     tr_wheel_init(&e->resumes, now.wall_us);
+    tr_wheel_init(&e->tokens, now.boot_us);
     tr_map_init(&e->holders, e->mem);
     tr_list_init(&e->dirty);
     tr_list_init(&e->reads);

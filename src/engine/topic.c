@@ -194,6 +194,7 @@ int tr_topics_add(struct tr_topics *ts, uint32_t number, const char *name, size_
     }
     tr_timer_init(&t->pause);
     tr_timer_init(&t->resume);
+    tr_timer_init(&t->token);
     tr_timer_init(&t->edge_timer);
     tr_list_init(&t->waiters);
     tr_list_init(&t->dirty);
@@ -264,7 +265,7 @@ void tr_topics_remove(struct tr_topics *ts, struct tr_topic *t)
 {
     TR_CHECK(!tr_topic_needed(t));
     TR_CHECK(tr_list_empty(&t->waiters));
-    TR_CHECK(!t->pause.armed && !t->resume.armed && !t->edge_timer.armed);
+    TR_CHECK(!t->pause.armed && !t->resume.armed && !t->edge_timer.armed && !t->token.armed);
     if (!t->purged) {
         lose_name(ts, t);
         if (t->handle != t->number) {
@@ -366,6 +367,7 @@ void tr_topics_inherit(struct tr_topics *ts, struct tr_topic *t, struct tr_topic
     heir->pushes = t->pushes;
     heir->hands = t->hands;
     tr_late_give(&t->late, &heir->late);
+    heir->bucket = t->bucket;
     heir->wanted = t->wanted;
     heir->waiting = t->waiting;
     t->pushed = 0;

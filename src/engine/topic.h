@@ -18,6 +18,7 @@
 #include "engine/job.h"
 #include "engine/wheel.h"
 #include "port/request.h"
+#include "rules/bucket.h"
 #include "rules/policy.h"
 
 #include <stdbool.h>
@@ -88,6 +89,8 @@ struct tr_topic {
     struct tr_timer pause;                /* armed while paused; boot time */
     bool stopped;                         /* its policy holds hand-outs back: */
     struct tr_timer resume;               /* armed until then, if that ends; T */
+    struct tr_bucket bucket;              /* of its rate; a rate of 0: not in use; */
+    struct tr_timer token;                /* armed while somebody waits for one; boot time */
     bool parked;                          /* jobs of it due before the horizon are far: */
     struct tr_list in_parked;             /* of topics->parked */
     struct tr_edge edge;                  /* none of these comes before this: */
