@@ -320,7 +320,8 @@ static void check_least(struct sim_oracle *o, const struct sim_ask *a, unsigned 
         const struct sim_job *j = &o->model.jobs[i];
 
         if (j == than || j->topic != topic || !sim_job_is_ready(j) || j->damaged ||
-            j->ready_call + a->nested > a->submit_call || named_in_the_making(o, a, j)) {
+            j->ready_call + a->nested > a->submit_call || named_in_the_making(o, a, j) ||
+            sim_fate_may_be_dead(&o->model, j)) {
             continue;
         }
         if (sim_check_parked(o, j)) {
@@ -456,6 +457,7 @@ static void answer_reserve(struct sim_oracle *o, struct sim_ask *a)
         FAIL("I9", "reserve gives job %" PRIu64 " of a topic that gives none", j->id);
     }
     check_early(o, j);
+    sim_expiry_handed(o, j);
     sim_limit_handed(o, j);
     take_lease(o, a, j);
 }
@@ -686,7 +688,8 @@ static void check_first_other(struct sim_oracle *o, const struct sim_ask *a,
         bool there = dead ? j->where == SIM_DEAD : sim_job_is_delayed(&o->model, j);
         bool before;
 
-        if (j == than || j->topic != a->topic || !there || j->damaged || (j->hidden && !dead)) {
+        if (j == than || j->topic != a->topic || !there || j->damaged || (j->hidden && !dead) ||
+            sim_drop_may(&o->model, j)) {
             continue;
         }
         if (!(at_once(o, a) || sim_answer_is_steady(o, a, j, dead)) ||
@@ -760,7 +763,9 @@ static void check_topic_number(struct sim_oracle *o, struct sim_ask *a, struct s
 bool sim_answer_topic_is_used(const struct sim_oracle *o, unsigned topic)
 {
     for (size_t i = 0; i < o->model.job_count; i++) {
-        if (o->model.jobs[i].where != SIM_GONE && o->model.jobs[i].topic == topic) {
+        const struct sim_job *j = &o->model.jobs[i];
+
+        if (j->where != SIM_GONE && j->topic == topic && !sim_drop_may(&o->model, j)) {
             return true;
         }
     }

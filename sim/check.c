@@ -74,6 +74,7 @@ static void check_row(struct sim_oracle *o, struct sim_job *j, const struct sim_
     }
     j->late_close = false;
     sim_check_back(o, j, row);
+    sim_expiry_row(o, j, row);
     if (j->damaged) {
         accept_damage(o, j, row);
     }
@@ -164,11 +165,11 @@ static void accept_kick(struct sim_oracle *o, struct sim_job *j, const struct si
     if (j->where == SIM_RESERVED) {
         sim_job_expire(&o->model, j, !j->doubt);
     }
+    j->was_dead = j->where == SIM_DEAD || sim_expiry_may(&o->model, j);
     j->kicks++;
     j->due_us = row->due_us;
     j->own_word = true;
     j->kick_call = o->model.call;
-    j->was_dead = j->where == SIM_DEAD;
     if (j->loose_call == o->model.call) {
         j->delay_us = row->delay_us;
         j->loose_call = 0;
@@ -197,6 +198,7 @@ void sim_oracle_sync(struct sim_oracle *o)
         check_row(o, j, row);
         if (j->where == SIM_DEAD && row->dead_seq != 0) { /* some died unheard of: their order */
             j->dead_order = row->dead_seq;
+            j->dead_at_us = row->dead_at_us;
             m->dead_order = row->dead_seq > m->dead_order ? row->dead_seq : m->dead_order;
         }
         if (j->rid != row->rid || j->same_due_us != row->due_us || j->same_where != j->where) {
@@ -211,7 +213,8 @@ void sim_oracle_sync(struct sim_oracle *o)
     }
     sim_check_policies(o);
     for (size_t i = 0; seen != m->live && i < m->job_count; i++) {
-        if (m->jobs[i].where != SIM_GONE && m->jobs[i].seen_call != m->call) {
+        if (m->jobs[i].where != SIM_GONE && m->jobs[i].seen_call != m->call &&
+            !sim_drop_gone(o, &m->jobs[i])) {
             FAIL("I1", "job %" PRIu64 " is lost in memory", m->jobs[i].id);
             return;
         }
@@ -235,7 +238,8 @@ static void check_kicked_dead(struct sim_oracle *o, const struct sim_ask *a, uin
     for (size_t i = 0; i < o->model.job_count; i++) {
         const struct sim_job *j = &o->model.jobs[i];
 
-        if (j->where == SIM_DEAD && j->topic == a->topic && !j->damaged) {
+        if (j->where == SIM_DEAD && j->topic == a->topic && !j->damaged &&
+            !sim_drop_may(&o->model, j)) {
             left++;
             if (j->dead_order < newest) {
                 FAIL("I29", "kick left out job %" PRIu64 ", which died earlier", j->id);
@@ -281,7 +285,8 @@ static void check_kicked_delayed(struct sim_oracle *o, const struct sim_ask *a, 
     for (size_t i = 0; i < o->model.job_count; i++) {
         const struct sim_job *j = &o->model.jobs[i];
 
-        if (j->topic == a->topic && j->where == SIM_DEAD && !o->reading && !j->damaged) {
+        if (j->topic == a->topic && j->where == SIM_DEAD && !o->reading && !j->damaged &&
+            !sim_drop_may(&o->model, j)) {
             FAIL("I29", "kick took delayed jobs, though job %" PRIu64 " is dead", j->id);
         }
         left += j->topic == a->topic && sim_job_is_delayed(&o->model, j) && is_here(o, j, &fresh);
@@ -585,6 +590,15 @@ void sim_check_quiet(struct sim_oracle *o)
                  m->span_us - j->lease_hi_us);
         }
     }
+    for (size_t i = 0; i < m->job_count; i++) {
+        const struct sim_job *j = &m->jobs[i];
+        bool fresh = true;
+
+        if (j->where == SIM_PENDING || j->where == SIM_DEAD) {
+            sim_expiry_quiet(o, j, is_here(o, j, &fresh), may_be_late(o) || slack != 0);
+        }
+    }
+    sim_drop_quiet(o, may_be_late(o) || slack != 0);
     check_synced(o);
     check_near(o);
     check_checkpoints(o, &stat);
@@ -654,6 +668,7 @@ static void restore(struct sim_oracle *o, struct sim_job *j, const struct sim_ro
     }
     j->dead_order = row->dead_seq;
     j->dead_why = (uint8_t)row->dead_why;
+    j->dead_at_us = row->dead_at_us;
     if (row->dead_seq > o->model.dead_order) {
         o->model.dead_order = row->dead_seq;
     }
@@ -729,6 +744,7 @@ void sim_oracle_opened(struct sim_oracle *o, struct tr_engine *e, struct tr_now 
              least);
     }
     restore_all(o);
+    o->opened_boot_us = now.boot_us;
     o->checkpoints = stat.checkpoints;
     o->checkpoint_batch = stat.durable_batch;
     o->checkpoint_boot_us = now.boot_us;

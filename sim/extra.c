@@ -76,8 +76,8 @@ void sim_extra_draw(struct sim_ask *a, struct tr_rng *rng)
         memset(a->tag_text, (int)('a' + tr_rng_below(rng, 3)), a->req.tag_len);
         a->req.tag = a->tag_text;
     }
-    if (sim_dice(rng, 10)) { /* long enough to mean nothing here */
-        a->req.ttl_us = TR_DELAY_MAX_US - tr_rng_below(rng, 5);
+    if (sim_dice(rng, 10)) {
+        a->req.ttl_us = sim_spread(rng, 1000, sim_dice(rng, 50) ? 5000000 : TR_DELAY_MAX_US);
     }
     if (sim_dice(rng, 10)) {
         a->req.has_retries = true;

@@ -69,13 +69,15 @@ bool sim_fate_may_be_dead(const struct sim_model *m, const struct sim_job *j)
 {
     bool back = j->where == SIM_RESERVED ? !sim_job_is_reserved(m, j) : j->loose_call == m->call;
 
-    return back && (sim_fate_was_last(m, j) || sim_fate_unsure(m, j));
+    return (back && (sim_fate_was_last(m, j) || sim_fate_unsure(m, j))) || sim_expiry_may(m, j);
 }
 
 void sim_fate_die(struct sim_model *m, struct sim_job *j, enum tr_why why)
 {
     sim_model_set_where(m, j, SIM_DEAD);
     j->dead_order = ++m->dead_order;
+    j->dead_at_us = m->now.wall_us;
+    m->topics[j->topic].dead_most++;
     j->dead_why = (uint8_t)why;
     j->own_word = false;
 }

@@ -69,7 +69,8 @@ void sim_limit_handed(struct sim_oracle *o, struct sim_job *j)
     struct tr_bucket *b = bucket_of(o, j->topic);
     bool fresh = t->policy_call == o->model.call;
 
-    if (!fresh && !o->reading && reserved(o, j->topic, true) >= t->policy.p.in_flight) {
+    if (!fresh && !o->reading && !o->read_done &&
+        reserved(o, j->topic, true) >= t->policy.p.in_flight) {
         FAIL("I9", "job %" PRIu64 " is handed out, though %" PRIu64 " of its topic are reserved",
              j->id, t->policy.p.in_flight);
     }

@@ -67,9 +67,9 @@ static void check_missing(struct sim_oracle *o, const struct sim_ask *a, uint64_
                           : behind(&a->req.cursor, j) && (!end->more || !behind(end, j));
 
         if (j->id != 0 && j->where != SIM_GONE && j->topic == a->topic && inside && !j->damaged &&
-            !j->hidden && due_fits(&a->req.filter, j->due_us) &&
-            surely_wanted(o, &a->req.filter, j) && !sim_answer_is_being_reserved(o, j) &&
-            !is_listed(o, a, j)) {
+            !j->hidden && !sim_fate_may_be_dead(&o->model, j) && !sim_drop_may(&o->model, j) &&
+            due_fits(&a->req.filter, j->due_us) && surely_wanted(o, &a->req.filter, j) &&
+            !sim_answer_is_being_reserved(o, j) && !is_listed(o, a, j)) {
             FAIL("I29", "list leaves out job %" PRIu64 ", due %" PRIu64, j->id, j->due_us);
         }
     }

@@ -63,6 +63,7 @@ struct sim_job {
 
     uint32_t reserves, timeouts, releases, buries, kicks;
     uint64_t dead_order; /* rises with each burial */
+    uint64_t dead_at_us; /* wall */
     uint8_t dead_why;
     bool paid;           /* its hand-out took a token */
     uint64_t loose_call; /* its lease ran out in this call: when it is due the engine says */
@@ -108,6 +109,7 @@ struct sim_topic {
     bool stop_over;          /* its pause of hand-outs has ended */
     uint64_t policy_call;    /* when it last changed */
     struct tr_bucket bucket; /* of its rate */
+    uint64_t dead_most;      /* so many may have been dead at a time in this call */
     uint64_t silent_call;    /* when a job of it last died unheard of */
     uint32_t number;         /* 0: not known */
     uint64_t holds[TR_HOLD_COUNT];
@@ -230,6 +232,11 @@ bool sim_fate_unsure(const struct sim_model *m, const struct sim_job *j);
 void sim_fate_learn(struct sim_model *m, const struct tr_req *r); /* the backoff of a push */
 /* Could it have died in this call, unheard of? */
 bool sim_fate_may_be_dead(const struct sim_model *m, const struct sim_job *j);
+/* expiry.c: could it have expired, or been dropped, unheard of? How many of the topic (-1: all)? */
+bool sim_expiry_may(const struct sim_model *m, const struct sim_job *j);
+bool sim_drop_may(const struct sim_model *m, const struct sim_job *j);
+void sim_drop_begin(struct sim_model *m); /* of a call */
+uint64_t sim_drop_count(const struct sim_model *m, int topic);
 void sim_fate_die(struct sim_model *m, struct sim_job *j, enum tr_why why);
 void sim_fate_kicked(struct sim_job *j, bool beanstalk); /* before it is woken */
 /* What an answer says of one whose lease ran out in this call. */

@@ -92,6 +92,7 @@ void sim_oracle_begin(struct sim_oracle *o, struct tr_now now)
     watch_clock(o, now);
     o->model.now = now;
     o->model.call++;
+    sim_drop_begin(&o->model);
     o->call_closed = o->closed;
     o->reading = reads_in_flight(o);
     o->was_failed = o->engine != NULL && tr_engine_failed(o->engine);
@@ -537,9 +538,10 @@ static bool reason_to_refuse(const struct sim_oracle *o, const struct sim_ask *a
     case TR_OP_RESERVE_JOB:
         return held;
     case TR_OP_EDIT:
-        return held || j->where == SIM_DEAD;
+        return held || j->where == SIM_DEAD || sim_fate_may_be_dead(m, j);
     case TR_OP_FIRE:
-        return held || j->where == SIM_DEAD || sim_job_may_be_ready(m, j);
+        return held || j->where == SIM_DEAD || sim_job_may_be_ready(m, j) ||
+               sim_fate_may_be_dead(m, j);
     case TR_OP_KICK_JOB:
         return held || sim_job_may_be_ready(m, j);
     default:
@@ -560,9 +562,13 @@ static void refused_job(struct sim_oracle *o, struct sim_ask *a)
     } else if (a->key != 0) {
         sim_answer_seen(o, a, o->model.topics[a->topic].gate);
     }
-    if (alive && a->key != 0 && a->req.out.status == TARRY_ENOTFOUND) {
+    if (alive && a->key != 0 && a->req.out.status == TARRY_ENOTFOUND &&
+        !sim_drop_may(&o->model, j)) {
         FAIL("I17", "%s does not find key %u, but job %" PRIu64 " has it", sim_op_name(a->req.op),
              a->key, j->id);
+    }
+    if (alive && a->req.out.status == TARRY_ENOTFOUND && sim_drop_may(&o->model, j)) {
+        return;
     }
     if (!alive) {
         if (a->req.out.status == TARRY_ESTATE) {

@@ -94,6 +94,7 @@ struct sim_oracle {
     uint64_t durable;     /* newest batch told to be durable */
     uint64_t call_closed; /* closed when the call began */
     bool reading;         /* a READ was in flight when the call began, or is now */
+    bool read_done;       /* one has come in this call: a hand-out may have waited for it */
     bool was_failed;      /* the engine had failed before the call */
     bool settled;         /* the engine asked for no other turn before time goes on */
     bool quiet;           /* and nothing is in flight */
@@ -118,6 +119,7 @@ struct sim_oracle {
     bool must_refuse; /* ... without which the store must not be believed */
     bool sealed;      /* a SEAL, or a clean end, stands behind the last batch */
     uint64_t durable_boot_us;
+    uint64_t opened_boot_us;
     uint64_t checkpoints;      /* of this engine, as last seen */
     uint64_t checkpoint_batch; /* newest batch then */
     uint64_t checkpoint_boot_us;
@@ -224,6 +226,13 @@ void sim_limit_changed(struct sim_oracle *o, unsigned topic);
 bool sim_limit_may_hold(struct sim_oracle *o, unsigned topic);
 void sim_limit_handed(struct sim_oracle *o, struct sim_job *j);
 void sim_limit_returned(struct sim_oracle *o, struct sim_job *j);
+/* expiry.c: it is handed out; what the facts say of it; it is not among them. */
+void sim_expiry_handed(struct sim_oracle *o, const struct sim_job *j);
+void sim_expiry_row(struct sim_oracle *o, struct sim_job *j, const struct sim_row *row);
+bool sim_drop_gone(struct sim_oracle *o, struct sim_job *j);
+/* Quiet: what should be over is. late: it may have to wait. */
+void sim_expiry_quiet(struct sim_oracle *o, const struct sim_job *j, bool here, bool late);
+void sim_drop_quiet(struct sim_oracle *o, bool late);
 /* list.c: a page of a list. */
 void sim_answer_list(struct sim_oracle *o, struct sim_ask *a);
 /* bulk.c: one job of many, and the end. */

@@ -95,6 +95,9 @@ void sim_policy_draw(struct sim_ask *a, struct tr_rng *rng, uint64_t wall_us, ui
         any.backoff.base_us = sim_spread(rng, 1, 100000);
     }
     any.rate_milli = sim_spread(rng, 100, 100000);
+    any.ttl_us = sim_spread(rng, 1000, 60000000);
+    any.dead_keep_us = sim_spread(rng, 1000, 100000000);
+    any.dead_max = sim_between(rng, 0, 5);
     any.in_flight = sim_between(rng, 1, 4);
     any.burst = sim_between(rng, 0, 9);
     any.history = (enum tr_history)tr_rng_below(rng, 3);

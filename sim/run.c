@@ -30,9 +30,11 @@ static void on_io_done(void *ctx, struct tr_io *io)
 {
     struct sim_run *r = ctx;
 
+    r->oracle.read_done = io->lane == TR_LANE_READ;
     sim_oracle_begin(&r->oracle, r->now);
     tr_engine_io_done(r->engine, io, r->now);
     sim_oracle_end(&r->oracle);
+    r->oracle.read_done = false;
 }
 
 static void on_durable(void *ctx, uint64_t batch)

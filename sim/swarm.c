@@ -479,6 +479,27 @@ static void swarm_limit(struct sim_params *p, struct tr_rng *rng)
     p->event_weight[SIM_EV_SETTLE] = 10;
 }
 
+/* Jobs are not taken in time, and the dead are not kept. */
+static void swarm_expiry(struct sim_params *p, struct tr_rng *rng)
+{
+    if (sim_dice(rng, 40)) {
+        swarm_far(p, rng);
+    }
+    p->limits = TR_POLICY_BIT(TTL) | TR_POLICY_BIT(DEAD_KEEP) | TR_POLICY_BIT(DEAD_MAX);
+    p->op_weight[TR_OP_POLICY] = (unsigned)sim_between(rng, 10, 40);
+    p->op_weight[TR_OP_RESERVE] = (unsigned)sim_between(rng, 20, 100);
+    p->op_weight[TR_OP_BURY] = 40;
+    p->op_weight[TR_OP_KICK_JOB] = 20;
+    p->op_weight[TR_OP_KICK] = 4;
+    p->op_weight[TR_OP_STAT_TOPIC] = 10;
+    p->op_weight[TR_OP_PEEK_FIRST] = 10;
+    p->topics = (unsigned)sim_between(rng, 1, 3);
+    p->live_max = (unsigned)sim_between(rng, 10, 60);
+    p->far_pct = 20;
+    p->event_weight[SIM_EV_CRASH] = sim_dice(rng, 50) ? 1 : 0;
+    p->event_weight[SIM_EV_SETTLE] = (unsigned)sim_between(rng, 1, 10);
+}
+
 static void draw_keys(struct sim_params *p, struct tr_rng *rng)
 {
     unsigned least = p->key_pct != 0 ? p->key_pct : 10;
@@ -648,6 +669,7 @@ const struct sim_swarm sim_swarms[] = {
     {"policy", "policies come and go", swarm_policy},
     {"backup", "copies are made while everything moves", swarm_backup},
     {"limit", "hand-outs are held back by rate and number", swarm_limit},
+    {"expiry", "jobs are not taken in time, and the dead are not kept", swarm_expiry},
     {"retry", "jobs are handed out again and again, and never finished", swarm_retry},
     {"park", "topics have more due jobs than may be in memory", swarm_park},
     {"short", "a short life of run files, for sweeps", swarm_short},

@@ -49,6 +49,8 @@ static uint64_t next_event(const struct tr_engine *e)
     }
     at_us = min(at_us, tr_wheel_next(&e->pauses));
     at_us = min(at_us, tr_wheel_next(&e->tokens));
+    at_us = min(at_us, tr_expiry_event(e));
+    at_us = min(at_us, tr_drop_event(e));
     return min(at_us, tr_wheel_next(&e->warns));
 }
 

@@ -30,9 +30,11 @@ void tr_change_schedule(struct tr_engine *e, struct tr_job *job)
 
     if (job->dead_seq != 0) {
         tr_topic_enter(t, job, TR_DEAD);
+        tr_drop_note(e, job);
     } else if (job->due_us <= e->clock.t_us) {
         job->ready_us = e->clock.t_us;
         tr_topic_enter(t, job, TR_READY);
+        tr_expiry_arm(e, job);
         tr_handout_mark(e, t);
     } else {
         job->crowd = t->count[TR_DELAYED] >= e->config.crowd;
@@ -51,6 +53,9 @@ void tr_change_unschedule(struct tr_engine *e, struct tr_job *job)
     case TR_RESERVED:
         tr_wheel_disarm(&e->leases, &job->timer);
         break;
+    case TR_READY:
+        tr_wheel_disarm(&e->expiries, &job->timer);
+        break;
     default:
         break;
     }
@@ -68,6 +73,7 @@ void tr_change_drop_topic(struct tr_engine *e, struct tr_topic *t)
     if (!tr_topic_needed(t)) {
         tr_wheel_disarm(&e->pauses, &t->pause);
         tr_limit_stop(e, t);
+        tr_drop_stop(e, t);
         tr_park_end(e, t);
         tr_state_remove_topic(&e->state, t);
     }
@@ -479,7 +485,11 @@ static enum tr_verdict find(struct tr_engine *e, struct tr_req *r, bool held_onl
         return tr_engine_finish(e, r, TARRY_ESTATE);
     }
     err = tr_load_by_id(e, r->id, job);
+    if (err == TARRY_OK) {
+        err = tr_expiry_settle(e, *job);
+    }
     if (err != TARRY_OK) {
+        *job = NULL;
         return end(e, r, err);
     }
     if (held_only ? !tr_handout_held_by(*job, r) : (*job)->state == TR_RESERVED) {
@@ -496,7 +506,10 @@ void tr_change_kill(struct tr_engine *e, const struct tr_kill *kill, enum tr_why
 
     tr_log_kill(&e->log, *kill, (uint8_t)why, tr_engine_base(e), !t->purged);
     TR_CHECK(tr_state_kill(&e->state, kill, e->log.open.no));
-    if (!t->purged) {
+    if (why == TR_WHY_DROPPED) {
+        t->dropped++;
+        t->totals->dropped++;
+    } else if (!t->purged) {
         t->deleted++;
         t->totals->deleted++;
     }
@@ -541,7 +554,10 @@ static enum tr_verdict delete_job(struct tr_engine *e, struct tr_req *r)
         tr_view_fill(e, job, &r->out.job);
         return tr_engine_finish(e, r, TARRY_ESTATE);
     }
-    err = tr_log_reserve(&e->log, TR_RECORD_HEAD_MAX, 1);
+    err = tr_expiry_settle(e, job); /* it was dead already */
+    if (err == TARRY_OK) {
+        err = tr_log_reserve(&e->log, TR_RECORD_HEAD_MAX, 1);
+    }
     if (err != TARRY_OK) {
         return end(e, r, err);
     }

@@ -150,7 +150,7 @@ static int bring_all(struct tr_engine *e)
     struct tr_deaths *d = &e->deaths;
     bool here = true;
 
-    for (unsigned i = 0; i < d->count; i++) {
+    for (unsigned i = d->here; i < d->count; i++) {
         int err;
 
         if (!tr_engine_spend(e)) {
@@ -161,6 +161,7 @@ static int bring_all(struct tr_engine *e)
             return err;
         }
         here = here && err == TARRY_OK;
+        d->here += here;
     }
     return here ? TARRY_OK : TARRY_EFULL;
 }
@@ -242,6 +243,7 @@ int tr_deaths_first(struct tr_engine *e, struct tr_topic *t, struct tr_job **job
         d->looking = true;
         d->unsure = false;
         d->count = 0;
+        d->here = 0;
     }
     return err == TARRY_OK ? TARRY_EFULL : err;
 }

@@ -560,6 +560,8 @@ static uint64_t next_turn(const struct tr_engine *e)
     at = min(at, tr_clock_span_boot(&e->clock, tr_wheel_next(&e->warns)));
     at = min(at, tr_clock_span_boot(&e->clock, tr_wheel_next(&e->pauses)));
     at = min(at, tr_clock_span_boot(&e->clock, tr_wheel_next(&e->tokens)));
+    at = min(at, tr_expiry_next(e));
+    at = min(at, tr_drop_next(e));
     at = min(at, tr_clock_boot_at(&e->clock, tr_wheel_next(&e->edges)));
     at = min(at, tr_clock_boot_at(&e->clock, tr_wheel_next(&e->resumes)));
     if (!e->log.writing && !e->log.sealing) { /* else its end is what we wait for */
@@ -604,6 +606,7 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
     e->inside = true;
     e->blocked = false;
     e->leases_blocked = false;
+    e->expiry_blocked = false;
     e->moved = false;
     e->cut = false;
     e->work = e->config.slice;
@@ -611,12 +614,14 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
     tr_meta_freeze(e);
     tr_change_fire_due(e);
     tr_policies_step(e);
+    half(e, tr_expiry_step);
     tr_handout_expire(e);
     half(e, tr_load_step);
     half(e, tr_listing_step);
     half(e, tr_forecast_step);
     half(e, tr_deaths_step);
     half(e, tr_nearest_step);
+    half(e, tr_drop_step);
     run_stalled(e);
     tr_handout_serve(e);
     tr_advance_step(e);
@@ -943,7 +948,12 @@ bool tr_engine_ok(const struct tr_engine *e)
 
     while ((job = tr_jobs_next(&e->state.jobs, &at)) != NULL) {
         if (job->state == 0 || (job->slot == NULL && job->body == NULL) ||
-            job->timer.armed != (job->state == TR_DELAYED || job->state == TR_RESERVED)) {
+            (job->timer.armed != (job->state == TR_DELAYED || job->state == TR_RESERVED) &&
+             job->state != TR_READY)) {
+            return false;
+        }
+        if (job->state == TR_READY && !job->topic->purged && job->topic->ageing == NULL &&
+            job->timer.armed != tr_expiry_may(job)) {
             return false;
         }
         live += job->slot != NULL && job->slot->number < TR_MANIFEST_SLOTS_MAX;
@@ -968,5 +978,6 @@ bool tr_engine_ok(const struct tr_engine *e)
         dead -= e->log.slots[i].dead;
     }
     return live == 0 && dead == 0 && tr_handout_ok(e) && tr_state_ok(&e->state) &&
-           tr_wheel_ok(&e->due) && tr_wheel_ok(&e->crowd) && tr_wheel_ok(&e->leases);
+           tr_wheel_ok(&e->due) && tr_wheel_ok(&e->crowd) && tr_wheel_ok(&e->leases) &&
+           tr_wheel_ok(&e->expiries);
 }

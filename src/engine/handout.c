@@ -331,19 +331,27 @@ static bool before(const struct tr_job *a, const struct tr_job *b, enum tr_order
     return a->id < b->id;
 }
 
-/* The first of t that is really due; others go back to the delayed ones. */
+/* The first of t that is really due; others go back to the delayed ones, or to the dead. */
 static int first_due(struct tr_engine *e, struct tr_topic *t, enum tr_order order,
                      struct tr_job **job)
 {
     int err;
 
-    while ((err = tr_topic_first(t, order, &e->work, job)) == TARRY_OK && *job != NULL &&
-           (*job)->due_us > e->clock.t_us) {
+    while ((err = tr_topic_first(t, order, &e->work, job)) == TARRY_OK && *job != NULL) {
+        struct tr_job *first = *job;
+
+        if (first->due_us > e->clock.t_us) {
+            tr_change_unschedule(e, first);
+            tr_change_schedule(e, first);
+        } else {
+            err = tr_expiry_settle(e, first);
+        }
+        if (err != TARRY_OK || first->state == TR_READY) {
+            return err;
+        }
         if (!tr_engine_spend(e)) {
             return TARRY_EFULL; /* go on in the next slice */
         }
-        tr_change_unschedule(e, *job);
-        tr_change_schedule(e, *job);
     }
     return err;
 }
@@ -496,9 +504,9 @@ static enum tr_verdict reserve(struct tr_engine *e, struct tr_req *r)
     if (!knows_topic(e, r) || r->order >= TR_ORDER_COUNT || r->ttr_us > TR_DELAY_MAX_US) {
         return finish(e, r, TARRY_EINVAL);
     }
-    err = tr_log_reserve(&e->log, TR_RECORD_HEAD_MAX, 1);
+    err = pick(e, r, &job);
     if (err == TARRY_OK) {
-        err = pick(e, r, &job);
+        err = tr_log_reserve(&e->log, TR_RECORD_HEAD_MAX, 1);
     }
     if (err == TARRY_EFULL) {
         return stall(e, r);
@@ -575,8 +583,8 @@ void tr_handout_serve(struct tr_engine *e)
             tr_list_remove(&t->dirty);
             continue;
         }
-        if (tr_log_reserve(&e->log, TR_RECORD_HEAD_MAX, 1) != TARRY_OK ||
-            pick(e, first->wait->req, &job) != TARRY_OK) {
+        if (pick(e, first->wait->req, &job) != TARRY_OK ||
+            tr_log_reserve(&e->log, TR_RECORD_HEAD_MAX, 1) != TARRY_OK) {
             e->blocked = true; /* later: it stays marked */
             return;
         }

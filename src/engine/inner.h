@@ -11,6 +11,7 @@
  *     nearest.c   when the next job of a topic is due
  *     retry.c     what becomes of those that were not finished
  *     limit.c     how many are handed out, and how fast
+ *     expiry.c    what is not handed out in time
  *     lookup.c    jobs that are named by key
  *     view.c      requests that only look; forecast.c how many jobs are due when
  *     read.c      bodies that are not in memory
@@ -20,6 +21,7 @@
  *     refill.c    the next jobs of such a topic
  *     fetch.c     the same from run files
  *     deaths.c    dead jobs that are not in memory
+ *     drop.c      those of them that are dead for too long, or too many
  *     walk.c      through the index of all groups, for one topic
  *     list.c      the jobs of a topic in order, page by page
  *     purge.c     all jobs of a topic die at once
@@ -304,6 +306,7 @@ struct tr_deaths {
     bool cut;       /* not all could be done in this slice */
     struct tr_walk walk;
     unsigned count;
+    unsigned here; /* so many of the first ones are in memory, or not to be had */
     struct tr_found_dead {
         uint64_t rid;
         uint64_t seq;
@@ -548,15 +551,17 @@ struct tr_engine {
     struct tr_nearest nearest;
     struct tr_now now;
 
-    struct tr_wheel due;     /* delayed jobs, by T, */
-    struct tr_wheel crowd;   /* and those of topics that have very many */
-    struct tr_wheel leases;  /* reserved jobs, by the clock of spans (tr_clock_span) */
-    struct tr_wheel waits;   /* waiting reserves, by boot time, */
-    struct tr_wheel warns;   /* and when they are warned of a lease, by that of spans */
-    struct tr_wheel pauses;  /* paused topics, by that of spans, */
-    struct tr_wheel resumes; /* and those that their policy holds back, by T */
-    struct tr_wheel tokens;  /* topics that may hand out again then, by that of spans */
-    struct tr_wheel edges;   /* parked topics, by T */
+    struct tr_wheel due;      /* delayed jobs, by T, */
+    struct tr_wheel crowd;    /* and those of topics that have very many */
+    struct tr_wheel leases;   /* reserved jobs, by the clock of spans (tr_clock_span) */
+    struct tr_wheel waits;    /* waiting reserves, by boot time, */
+    struct tr_wheel warns;    /* and when they are warned of a lease, by that of spans */
+    struct tr_wheel pauses;   /* paused topics, by that of spans, */
+    struct tr_wheel resumes;  /* and those that their policy holds back, by T */
+    struct tr_wheel tokens;   /* topics that may hand out again then, by that of spans */
+    struct tr_wheel expiries; /* ready jobs with a ttl, by T */
+    struct tr_wheel drops;    /* topics with dead jobs, by T */
+    struct tr_wheel edges;    /* parked topics, by T */
     struct tr_map holders;
     struct tr_list dirty;   /* topics in which a waiter may get something */
     struct tr_list waiting; /* struct tr_wait */
@@ -578,7 +583,9 @@ struct tr_engine {
     size_t place_next;   /* from this one of its list on */
     bool inside;         /* a call from outside is under way; `done` may make another */
     bool blocked;        /* something due could not be logged in this turn */
-    bool leases_blocked; /* ... and it was a lease that has run out */
+    bool leases_blocked; /* ... and it was a lease that has run out, */
+    bool expiry_blocked; /* or a job that is over */
+    bool drop_waits;     /* the first dead job of a topic is on its way, or cannot be logged */
     bool moved;          /* in this turn: a batch was closed, or a stalled request came to an end */
     bool failed;
     bool draining;
@@ -721,6 +728,26 @@ void tr_limit_wait(struct tr_engine *e, struct tr_topic *t);    /* somebody wait
 void tr_limit_stop(struct tr_engine *e, struct tr_topic *t);    /* nobody does any more */
 void tr_limit_changed(struct tr_engine *e, struct tr_topic *t); /* its policy has */
 void tr_limit_step(struct tr_engine *e);
+
+/* expiry.c */
+bool tr_expiry_may(const struct tr_job *job);                /* ready, with an end to that */
+void tr_expiry_arm(struct tr_engine *e, struct tr_job *job); /* it is ready from now on */
+/* If it is over it dies. TARRY_EFULL: not now. */
+TR_MUST_USE int tr_expiry_settle(struct tr_engine *e, struct tr_job *job);
+void tr_expiry_changed(struct tr_engine *e, struct tr_topic *t); /* its policy has */
+void tr_expiry_step(struct tr_engine *e);
+bool tr_expiry_waits(const struct tr_engine *e);     /* some are over and not dead yet */
+uint64_t tr_expiry_next(const struct tr_engine *e);  /* boot */
+uint64_t tr_expiry_event(const struct tr_engine *e); /* T: something is to be done then */
+
+/* drop.c */
+void tr_drop_note(struct tr_engine *e, struct tr_job *job);    /* it is dead, and in memory */
+void tr_drop_changed(struct tr_engine *e, struct tr_topic *t); /* its policy has */
+void tr_drop_begin(struct tr_engine *e);                       /* before serving */
+void tr_drop_stop(struct tr_engine *e, struct tr_topic *t);    /* it goes */
+void tr_drop_step(struct tr_engine *e);
+uint64_t tr_drop_next(const struct tr_engine *e);  /* boot */
+uint64_t tr_drop_event(const struct tr_engine *e); /* T */
 
 /* view.c */
 enum tr_verdict tr_view_execute(struct tr_engine *e, struct tr_req *r);

@@ -162,6 +162,8 @@ static int change(struct tr_engine *e, struct tr_topic *t, const struct tr_req *
         log_it(e, t, &rec);
         enforce(e, t);
         tr_limit_changed(e, t);
+        tr_expiry_changed(e, t);
+        tr_drop_changed(e, t);
     }
     return err;
 }

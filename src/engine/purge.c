@@ -81,6 +81,7 @@ enum tr_verdict tr_purge_execute(struct tr_engine *e, struct tr_req *r)
     tr_wheel_disarm(&e->pauses, &t->pause);
     tr_policies_end(e, t);
     tr_limit_stop(e, t);
+    tr_drop_stop(e, t);
     tr_park_end(e, t);
     TR_CHECK(tr_state_apply(&e->state, &rec, e->log.open.no, &none) == TARRY_OK);
     tr_log_append(&e->log, &rec, tr_engine_base(e), true);

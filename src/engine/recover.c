@@ -645,6 +645,8 @@ static void init(struct tr_engine *e, struct tr_disk d, uint64_t seed, struct tr
     tr_wheel_init(&e->leases, now.boot_us);
     tr_wheel_init(&e->waits, now.boot_us);
     tr_wheel_init(&e->warns, now.boot_us);
+    tr_wheel_init(&e->expiries, now.wall_us);
+    tr_wheel_init(&e->drops, now.wall_us);
     tr_wheel_init(&e->pauses, now.boot_us);
     tr_wheel_init(&e->resumes, now.wall_us);
     tr_wheel_init(&e->tokens, now.boot_us);
@@ -733,6 +735,7 @@ int tr_engine_open(struct tr_engine **out, const struct tr_engine_config *c, str
         err = prepare(e);
         tr_load_begin(e);
         tr_policies_begin(e);
+        tr_drop_begin(e);
     }
     if (err == TARRY_OK) {
         err = tr_advance_open(e);

@@ -49,6 +49,8 @@ void tr_topics_init(struct tr_topics *ts, struct tr_mem *mem)
     tr_list_init(&ts->being_purged);
     tr_list_init(&ts->parked);
     ts->counting = &ts->parked;
+    tr_list_init(&ts->ageing);
+    tr_list_init(&ts->drops);
     tr_list_init(&ts->crowded);
     tr_list_init(&ts->hungry);
     tr_list_init(&ts->with_ready);
@@ -200,6 +202,9 @@ int tr_topics_add(struct tr_topics *ts, uint32_t number, const char *name, size_
     tr_list_init(&t->dirty);
     tr_list_init(&t->with_ready);
     tr_list_init(&t->in_parked);
+    tr_list_init(&t->in_ageing);
+    tr_list_init(&t->in_drops);
+    tr_timer_init(&t->drop_timer);
     tr_list_init(&t->in_crowd);
     tr_list_init(&t->in_need);
     tr_list_init(&t->in_purged);
@@ -266,6 +271,7 @@ void tr_topics_remove(struct tr_topics *ts, struct tr_topic *t)
     TR_CHECK(!tr_topic_needed(t));
     TR_CHECK(tr_list_empty(&t->waiters));
     TR_CHECK(!t->pause.armed && !t->resume.armed && !t->edge_timer.armed && !t->token.armed);
+    TR_CHECK(!t->drop_timer.armed);
     if (!t->purged) {
         lose_name(ts, t);
         if (t->handle != t->number) {
@@ -279,6 +285,8 @@ void tr_topics_remove(struct tr_topics *ts, struct tr_topic *t)
     tr_list_remove(&t->by_handle);
     tr_list_remove(&t->in_purged);
     tr_list_remove(&t->dirty);
+    tr_list_remove(&t->in_ageing);
+    tr_list_remove(&t->in_drops);
     tr_topic_unpark(t);
     ts->count--;
     topic_free(ts, t);
@@ -333,6 +341,8 @@ void tr_topics_purge(struct tr_topics *ts, struct tr_topic *t)
         ts->with_ready_count--;
     }
     tr_list_remove(&t->dirty);
+    tr_list_remove(&t->in_ageing);
+    t->ageing = NULL;
     move_counts(&ts->totals, &ts->gone, t);
     t->totals = &ts->gone;
     t->purged = true;
@@ -368,11 +378,13 @@ void tr_topics_inherit(struct tr_topics *ts, struct tr_topic *t, struct tr_topic
     heir->hands = t->hands;
     tr_late_give(&t->late, &heir->late);
     heir->bucket = t->bucket;
+    heir->dropped = t->dropped;
     heir->wanted = t->wanted;
     heir->waiting = t->waiting;
     t->pushed = 0;
     t->deleted = 0;
     t->pauses = 0;
+    t->dropped = 0;
     t->wanted = 0;
     t->waiting = 0;
     tr_list_splice(&heir->waiters, &t->waiters);
@@ -653,6 +665,9 @@ void tr_topic_leave(struct tr_topic *t, struct tr_job *job)
         if (state_of(h) == state) {
             heap_take(t, h, job);
         }
+    }
+    if (t->ageing == &job->link) {
+        t->ageing = job->link.next;
     }
     if (t->walk == &job->link) {
         t->walk = job->link.next;

@@ -43,6 +43,7 @@ struct tr_totals {
     uint64_t pushed;
     uint64_t deleted;
     uint64_t timeouts; /* leases that ran out */
+    uint64_t dropped;  /* dead ones that were killed for their age or number */
     uint64_t holds[TR_HOLD_COUNT];
     uint64_t pauses;
 };
@@ -84,6 +85,7 @@ struct tr_topic {
     uint64_t holds[TR_HOLD_COUNT];
     uint64_t wanted;  /* by reserves that are not answered yet: it must not go */
     uint64_t waiting; /* how many of these stand in line */
+    uint64_t dropped; /* dead ones, since the start */
     uint64_t pauses;
     uint64_t pause_us;
     struct tr_timer pause;                /* armed while paused; boot time */
@@ -107,6 +109,10 @@ struct tr_topic {
     struct tr_list by_state[TR_DEAD + 1]; /* delayed and ready in no order; dead by dead_seq */
     struct tr_heap heaps[TR_HEAP_COUNT];  /* ready by each order, delayed by (due, id) */
     struct tr_list *rest[TR_HEAP_COUNT];  /* first of the list not yet in the heap; NULL: unused */
+    struct tr_timer drop_timer;           /* armed for its first dead job; T */
+    struct tr_list in_drops;              /* of topics->drops */
+    struct tr_list *ageing;               /* next ready one whose ttl is looked at; or NULL */
+    struct tr_list in_ageing;             /* of topics->ageing */
     struct tr_list *walk;                 /* a list stands here in one of by_state; or NULL */
     struct tr_list waiters;               /* struct tr_waiter, first come first */
     struct tr_list dirty;                 /* in the list of topics to be served */
@@ -128,6 +134,8 @@ struct tr_topics {
     struct tr_list being_purged; /* and those that are purged, the next one first */
     struct tr_list with_ready;   /* those with a ready job, in no order, */
     uint64_t with_ready_count;   /* and how many they are */
+    struct tr_list drops;        /* those with dead jobs to be killed, */
+    struct tr_list ageing;       /* those whose ttl has changed, */
     struct tr_list crowded;      /* parked ones with too many jobs in memory, */
     struct tr_list hungry;       /* and with few, first come first */
     struct tr_list parked;       /* topics, */

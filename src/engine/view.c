@@ -108,6 +108,9 @@ static enum tr_verdict peek(struct tr_engine *e, struct tr_req *r)
 
     int err = tr_load_by_id(e, r->id, &job);
 
+    if (err == TARRY_OK) {
+        err = tr_expiry_settle(e, job);
+    }
     if (err != TARRY_OK) {
         return err == TARRY_EFULL ? TR_STALL : tr_engine_finish(e, r, err);
     }
@@ -135,7 +138,7 @@ static enum tr_verdict peek_first(struct tr_engine *e, struct tr_req *r)
     } else if (t != NULL && r->state == TR_DELAYED) {
         err = tr_load_first(e, t, &job);
     } else if (t != NULL) {
-        err = tr_topic_first(t, r->order, &e->work, &job);
+        err = tr_expiry_waits(e) ? TARRY_EFULL : tr_topic_first(t, r->order, &e->work, &job);
         if (err == TARRY_OK && job == NULL && tr_park_coming(e, t)) {
             err = TARRY_EFULL;
         }
@@ -173,7 +176,7 @@ enum tr_verdict tr_view_topic(struct tr_engine *e, struct tr_req *r)
     if (t == NULL) {
         return tr_engine_finish(e, r, TARRY_ENOTFOUND);
     }
-    if (t->parked && !tr_park_counted(e)) {
+    if ((t->parked && !tr_park_counted(e)) || (tr_expiry_waits(e) && r->op == TR_OP_STAT_TOPIC)) {
         return TR_STALL;
     }
     err = figures ? tr_nearest_due(e, t, &next_us) : TARRY_OK;
@@ -190,6 +193,7 @@ enum tr_verdict tr_view_topic(struct tr_engine *e, struct tr_req *r)
                                          .dead = t->dead,
                                          .pushed = t->pushed,
                                          .deleted = t->deleted,
+                                         .dropped = t->dropped,
                                          .waiting = t->waiting,
                                          .pauses = t->pauses,
                                          .pause_us = t->pause_us,
@@ -212,7 +216,7 @@ static enum tr_verdict stat_all(struct tr_engine *e, struct tr_req *r)
     const struct tr_totals *all = &e->state.topics.totals;
     uint64_t overdue;
 
-    if (!tr_park_counted(e)) {
+    if (!tr_park_counted(e) || tr_expiry_waits(e)) {
         return TR_STALL;
     }
     overdue = e->state.topics.overdue < all->far ? e->state.topics.overdue : all->far;
@@ -223,6 +227,7 @@ static enum tr_verdict stat_all(struct tr_engine *e, struct tr_req *r)
                                          .dead = all->count[TR_DEAD] + all->dead_far,
                                          .pushed = all->pushed,
                                          .deleted = all->deleted,
+                                         .dropped = all->dropped,
                                          .timeouts = all->timeouts,
                                          .waiting = e->wait_count,
                                          .pauses = all->pauses,

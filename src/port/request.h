@@ -205,6 +205,7 @@ struct tr_topic_stat {
     uint64_t pushed;   /* since the start; STAT: those of topics that are gone, too */
     uint64_t deleted;  /* since the start; the same */
     uint64_t timeouts; /* leases that ran out since the start; STAT only */
+    uint64_t dropped;  /* dead ones killed for their age or number, since the start */
     uint64_t holds[TR_HOLD_COUNT];
     uint64_t waiting; /* reserves that wait here */
     uint64_t pauses;

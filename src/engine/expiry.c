@@ -1,0 +1,137 @@
+/*
+ * Jobs that were not handed out in time: ttl, the job's own or its topic's.
+ *
+ *     due                  due + ttl
+ *      | ready: may be handed out | never any more: dead (TR_WHY_EXPIRED)
+ *
+ * One that was handed out does not expire, also not when it has come back: counters.reserves says
+ * so, and is 0 again after a kick, a replacement by key, or a hand-out that reached nobody. Hence
+ * no flag is needed for it.
+ *
+ * A ready job has no use for its timer, so that stands in a wheel of its own for those that may
+ * expire, by T; a job without ttl costs nothing. Whoever meets a job that is over before its timer
+ * was looked at (a hand-out, a look at it, a change) makes it dead first. Far jobs of a parked
+ * topic expire when they come into memory, and count as ready until then; each one that does makes
+ * room for the next.
+ *
+ * When a topic's ttl changes, all its ready jobs are looked at once more, in slices.
+ */
+
+#include "base/err.h"
+#include "base/mutant.h"
+#include "engine/inner.h"
+
+enum { DIE_UNITS = 3 };
+
+/* T from which on it is not handed out any more, or TR_NEVER. */
+static uint64_t end_of(const struct tr_job *job)
+{
+    uint64_t ttl_us = job->extra != NULL ? job->extra->ttl_us : 0;
+
+    if (ttl_us == 0) {
+        ttl_us = tr_topic_policy(job->topic)->ttl_us;
+    }
+    if (ttl_us == 0 || job->counters.reserves != 0) {
+        return TR_NEVER;
+    }
+    return ttl_us < TR_NEVER - job->due_us ? job->due_us + ttl_us : TR_NEVER;
+}
+
+bool tr_expiry_may(const struct tr_job *job)
+{
+    return job->state == TR_READY && end_of(job) != TR_NEVER;
+}
+
+void tr_expiry_arm(struct tr_engine *e, struct tr_job *job)
+{
+    uint64_t end_us = job->topic->purged ? TR_NEVER : end_of(job);
+
+    if (end_us != TR_NEVER) {
+        tr_wheel_arm(&e->expiries, &job->timer, end_us);
+    }
+}
+
+int tr_expiry_settle(struct tr_engine *e, struct tr_job *job)
+{
+    struct tr_record rec = {0};
+
+    if (job->state != TR_READY || end_of(job) > e->clock.t_us || job->topic->purged ||
+        TR_MUTANT(NEVER_EXPIRES)) {
+        return TARRY_OK;
+    }
+    tr_retry_die(e, job, TR_WHY_EXPIRED, &rec);
+    return tr_change_revise(e, job, &rec, true);
+}
+
+void tr_expiry_changed(struct tr_engine *e, struct tr_topic *t)
+{
+    if (TR_MUTANT(TTL_NOT_SEEN)) {
+        return;
+    }
+    t->ageing = t->by_state[TR_READY].next;
+    if (tr_list_empty(&t->in_ageing)) {
+        tr_list_append(&e->state.topics.ageing, &t->in_ageing);
+    }
+}
+
+/* Those whose topic has another ttl now. */
+static void look_again(struct tr_engine *e)
+{
+    struct tr_list *head = &e->state.topics.ageing;
+
+    while (!tr_list_empty(head)) {
+        struct tr_topic *t = TR_CONTAINER_OF(head->next, struct tr_topic, in_ageing);
+
+        while (t->ageing != &t->by_state[TR_READY]) {
+            struct tr_job *job = TR_CONTAINER_OF(t->ageing, struct tr_job, link);
+
+            if (!tr_engine_spend(e)) {
+                return;
+            }
+            t->ageing = t->ageing->next;
+            tr_wheel_disarm(&e->expiries, &job->timer);
+            tr_expiry_arm(e, job);
+        }
+        t->ageing = NULL;
+        tr_list_remove(&t->in_ageing);
+    }
+}
+
+void tr_expiry_step(struct tr_engine *e)
+{
+    struct tr_timer *timer;
+
+    look_again(e);
+    while ((timer = tr_wheel_pop(&e->expiries, e->clock.t_us, &e->work)) != NULL) {
+        struct tr_job *job = TR_CONTAINER_OF(timer, struct tr_job, timer);
+
+        (void)tr_engine_charge(e, DIE_UNITS);
+        if (end_of(job) > e->clock.t_us) { /* its ttl is longer now */
+            tr_expiry_arm(e, job);
+        } else if (tr_expiry_settle(e, job) != TARRY_OK) {
+            tr_wheel_arm(&e->expiries, timer, e->clock.t_us);
+            e->blocked = true;
+            e->expiry_blocked = true;
+            return;
+        }
+    }
+}
+
+/* Is something to be done that a count should contain? */
+bool tr_expiry_waits(const struct tr_engine *e)
+{
+    return !tr_list_empty(&e->state.topics.ageing) || tr_wheel_next(&e->expiries) <= e->clock.t_us;
+}
+
+uint64_t tr_expiry_next(const struct tr_engine *e)
+{
+    if (!tr_list_empty(&e->state.topics.ageing)) {
+        return e->now.boot_us;
+    }
+    return e->expiry_blocked ? TR_NEVER : tr_clock_boot_at(&e->clock, tr_wheel_next(&e->expiries));
+}
+
+uint64_t tr_expiry_event(const struct tr_engine *e)
+{
+    return tr_list_empty(&e->state.topics.ageing) ? tr_wheel_next(&e->expiries) : 0;
+}
