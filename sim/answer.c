@@ -321,7 +321,7 @@ static void check_least(struct sim_oracle *o, const struct sim_ask *a, unsigned 
 
         if (j == than || j->topic != topic || !sim_job_is_ready(j) || j->damaged ||
             j->ready_call + a->nested > a->submit_call || named_in_the_making(o, a, j) ||
-            sim_fate_may_be_dead(&o->model, j)) {
+            sim_fate_may_be_dead(&o->model, j) || !sim_tag_fits(a, j)) {
             continue;
         }
         if (sim_check_parked(o, j)) {
@@ -446,6 +446,9 @@ static void answer_reserve(struct sim_oracle *o, struct sim_ask *a)
     for (unsigned t = 0; t < a->req.topic_count; t++) {
         asked_for = asked_for || a->topics[t] == j->topic;
         check_least(o, a, a->topics[t], j);
+    }
+    if (!sim_tag_fits(a, j)) {
+        FAIL("I9", "reserve gives job %" PRIu64 ", which has another tag", j->id);
     }
     if (!asked_for) {
         FAIL("I9", "reserve gives job %" PRIu64 " of a topic that was not asked for", j->id);

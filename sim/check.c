@@ -52,18 +52,24 @@ static void accept_damage(struct sim_oracle *o, struct sim_job *j, const struct 
     }
 }
 
+/* Its lease ran out, or its connection is being closed. */
+static void accept_end(struct sim_oracle *o, struct sim_job *j, const struct sim_row *row)
+{
+    if (row->timeouts == j->timeouts + 1 && j->where == SIM_RESERVED &&
+        !sim_job_is_reserved(&o->model, j)) {
+        sim_job_expire(&o->model, j, true);
+    }
+    if (row->dead_seq != 0 && j->where == SIM_RESERVED && j->doubt) {
+        sim_job_expire(&o->model, j, false);
+    }
+}
+
 static void check_row(struct sim_oracle *o, struct sim_job *j, const struct sim_row *row)
 {
     const struct sim_model *m = &o->model;
     const char *what = NULL;
 
-    if (row->timeouts == j->timeouts + 1 && j->where == SIM_RESERVED &&
-        !sim_job_is_reserved(m, j)) {
-        sim_job_expire(&o->model, j, true);
-    }
-    if (row->dead_seq != 0 && j->where == SIM_RESERVED && j->doubt) {
-        sim_job_expire(&o->model, j, false); /* its connection is being closed */
-    }
+    accept_end(o, j, row);
     /* Perhaps just after its lease ran out: so that comes first. */
     if (in_the_making(o, j->id) && !sim_job_may_be_reserved(j) &&
         (row->due_us != j->due_us || (j->where == SIM_DEAD && row->dead_seq == 0))) {
@@ -413,8 +419,8 @@ static void check_waiting(struct sim_oracle *o, const struct sim_ask *a, uint64_
     for (size_t i = 0; i < m->job_count && stuck(o, a, 0) && !o->params->mem_small; i++) {
         const struct sim_job *j = &m->jobs[i];
 
-        if (!sim_job_is_ready(j) || j->damaged || sim_topic_may_be_paused(m, j->topic) ||
-            sim_limit_may_hold(o, j->topic)) {
+        if (!sim_job_is_ready(j) || j->damaged || !sim_tag_fits(a, j) ||
+            sim_topic_may_be_paused(m, j->topic) || sim_limit_may_hold(o, j->topic)) {
             continue;
         }
         for (unsigned t = 0; t < a->req.topic_count; t++) {

@@ -69,8 +69,24 @@ uint64_t sim_job_ttr(const struct sim_model *m, const struct sim_job *j)
     return j->ttr_us != 0 ? j->ttr_us : m->topics[j->topic].policy.p.ttr_us;
 }
 
+void sim_tag_draw(struct sim_ask *a, struct tr_rng *rng)
+{
+    a->req.tag_len = (size_t)sim_between(rng, 1, 2);
+    memset(a->tag_text, (int)('a' + tr_rng_below(rng, 3)), a->req.tag_len);
+    a->req.tag = a->tag_text;
+}
+
+bool sim_tag_fits(const struct sim_ask *a, const struct sim_job *j)
+{
+    return a->req.op != TR_OP_RESERVE || a->req.tag_len == 0 ||
+           sim_extra_of_push(&a->req).tag == j->extra.tag;
+}
+
 void sim_extra_draw(struct sim_ask *a, struct tr_rng *rng)
 {
+    if (sim_dice(rng, a->oracle->params->tag_pct)) {
+        sim_tag_draw(a, rng);
+    }
     if (sim_dice(rng, 20)) {
         a->req.tag_len = (size_t)sim_spread(rng, 1, sizeof a->tag_text);
         memset(a->tag_text, (int)('a' + tr_rng_below(rng, 3)), a->req.tag_len);

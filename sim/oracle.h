@@ -241,6 +241,9 @@ void sim_answer_bulk(struct sim_oracle *o, struct sim_ask *a);
 void sim_answer_purge(struct sim_oracle *o, struct sim_ask *a);
 /* extra.c: tag, ttl, retries and backoff of a push; tag and ttl of an edit. */
 void sim_extra_draw(struct sim_ask *a, struct tr_rng *rng);
+void sim_tag_draw(struct sim_ask *a, struct tr_rng *rng); /* one of a few */
+/* Is the job one of those that a reserve asks for, by its tag? */
+bool sim_tag_fits(const struct sim_ask *a, const struct sim_job *j);
 /* policy.c: a request; its answer; what STAT_TOPIC says; the policies in memory. */
 void sim_policy_draw(struct sim_ask *a, struct tr_rng *rng, uint64_t wall_us, uint8_t text[]);
 void sim_answer_policy(struct sim_oracle *o, struct sim_ask *a);

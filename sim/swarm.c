@@ -500,6 +500,23 @@ static void swarm_expiry(struct sim_params *p, struct tr_rng *rng)
     p->event_weight[SIM_EV_SETTLE] = (unsigned)sim_between(rng, 1, 10);
 }
 
+/* Few tags, many who ask for one and wait. */
+static void swarm_tags(struct sim_params *p, struct tr_rng *rng)
+{
+    if (sim_dice(rng, 70)) {
+        swarm_order(p, rng);
+        p->event_weight[SIM_EV_ABANDON] = 3;
+    }
+    p->tag_pct = (unsigned)sim_between(rng, 30, 90);
+    p->op_weight[TR_OP_RESERVE] = 250;
+    p->op_weight[TR_OP_EDIT] = 30;
+    p->op_weight[TR_OP_PURGE] = 1;
+    p->slice = (uint32_t)sim_spread(rng, 8, 200);
+    p->wait_pct = (unsigned)sim_between(rng, 20, 90);
+    p->live_max = (unsigned)sim_between(rng, 5, 60);
+    p->delay_pct = 30;
+}
+
 static void draw_keys(struct sim_params *p, struct tr_rng *rng)
 {
     unsigned least = p->key_pct != 0 ? p->key_pct : 10;
@@ -670,6 +687,7 @@ const struct sim_swarm sim_swarms[] = {
     {"backup", "copies are made while everything moves", swarm_backup},
     {"limit", "hand-outs are held back by rate and number", swarm_limit},
     {"expiry", "jobs are not taken in time, and the dead are not kept", swarm_expiry},
+    {"tags", "few tags, many who ask for one", swarm_tags},
     {"retry", "jobs are handed out again and again, and never finished", swarm_retry},
     {"park", "topics have more due jobs than may be in memory", swarm_park},
     {"short", "a short life of run files, for sweeps", swarm_short},

@@ -83,6 +83,7 @@ struct sim_params {
     uint64_t ttr_max_us;
     bool exact_rate;   /* no hand-out waits for a body: rates are checked exactly */
     unsigned limits;   /* TR_POLICY_BIT of those fields that clients give, besides others */
+    unsigned tag_pct;  /* reserves that ask for a tag; 0: pushes seldom have one, too */
     unsigned wait_pct; /* reserves that wait */
     unsigned warn_pct; /* ... that are to end before a lease does */
     unsigned key_pct;  /* pushes with a key, and requests that name a job by one; 0: none at all */

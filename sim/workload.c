@@ -293,6 +293,10 @@ static void draw_reserve(struct sim_work *w, struct sim_ask *a, unsigned topic)
 
     a->req.order = sim_dice(&w->rng, 50) ? TR_ORDER_DUE : TR_ORDER_ID;
     a->req.wait_us = draw_wait(w);
+    if (w->params->tag_pct != 0 && sim_dice(&w->rng, w->params->tag_pct)) {
+        sim_tag_draw(a, &w->rng);
+        a->req.order = TR_ORDER_DUE; /* with a tag there is no other */
+    }
     if (sim_dice(&w->rng, w->params->warn_pct)) { /* with holder 0 it means nothing */
         a->req.warn_us = sim_spread(&w->rng, 1, 2 * SEC);
     }

@@ -20,6 +20,7 @@
 #include "base/err.h"
 #include "base/mutant.h"
 #include "engine/inner.h"
+#include "engine/tag.h"
 
 #include <stddef.h>
 
@@ -117,6 +118,9 @@ static void leave_lines(struct tr_engine *e, struct tr_wait *w)
         if (w->waiters[i].topic != NULL) {
             struct tr_topic *t = w->waiters[i].topic;
 
+            if (t->serving == &w->waiters[i].link) {
+                t->serving = w->waiters[i].link.next;
+            }
             tr_list_remove(&w->waiters[i].link);
             t->waiting--;
             if (t->waiting == 0) {
@@ -331,13 +335,25 @@ static bool before(const struct tr_job *a, const struct tr_job *b, enum tr_order
     return a->id < b->id;
 }
 
+/* The first of t that r asks for. */
+static int first_of(struct tr_engine *e, struct tr_topic *t, const struct tr_req *r,
+                    struct tr_job **job)
+{
+    struct tr_bytes tag = {(const uint8_t *)r->tag, r->tag_len};
+
+    if (tag.len == 0 || TR_MUTANT(ANY_TAG)) {
+        return tr_topic_first(t, r->order, &e->work, job);
+    }
+    return tr_tags_first(t, tag, &e->work, job);
+}
+
 /* The first of t that is really due; others go back to the delayed ones, or to the dead. */
-static int first_due(struct tr_engine *e, struct tr_topic *t, enum tr_order order,
+static int first_due(struct tr_engine *e, struct tr_topic *t, const struct tr_req *r,
                      struct tr_job **job)
 {
     int err;
 
-    while ((err = tr_topic_first(t, order, &e->work, job)) == TARRY_OK && *job != NULL) {
+    while ((err = first_of(e, t, r, job)) == TARRY_OK && *job != NULL) {
         struct tr_job *first = *job;
 
         if (first->due_us > e->clock.t_us) {
@@ -356,6 +372,12 @@ static int first_due(struct tr_engine *e, struct tr_topic *t, enum tr_order orde
     return err;
 }
 
+/* With a tag there is one order only. */
+static enum tr_order order_of(const struct tr_req *r)
+{
+    return r->tag_len != 0 ? TR_ORDER_DUE : r->order;
+}
+
 /* What has been found so far for a reserve. */
 struct choice {
     const struct tr_req *req;
@@ -370,9 +392,9 @@ static int consider(struct tr_engine *e, struct choice *c, struct tr_topic *t)
     if (t == NULL || tr_topic_paused(t) || tr_limit_holds(e, t)) {
         return TARRY_OK;
     }
-    err = first_due(e, t, c->req->order, &job);
+    err = first_due(e, t, c->req, &job);
     if (err == TARRY_OK && job != NULL &&
-        (c->best == NULL || before(job, c->best, c->req->order))) {
+        (c->best == NULL || before(job, c->best, order_of(c->req)))) {
         c->best = job;
     }
     return err;
@@ -501,7 +523,8 @@ static enum tr_verdict reserve(struct tr_engine *e, struct tr_req *r)
     struct tr_job *job;
     int err;
 
-    if (!knows_topic(e, r) || r->order >= TR_ORDER_COUNT || r->ttr_us > TR_DELAY_MAX_US) {
+    if (!knows_topic(e, r) || r->order >= TR_ORDER_COUNT || r->ttr_us > TR_DELAY_MAX_US ||
+        r->tag_len > TR_TAG_MAX) {
         return finish(e, r, TARRY_EINVAL);
     }
     err = pick(e, r, &job);
@@ -565,22 +588,34 @@ static enum tr_verdict reserve_job(struct tr_engine *e, struct tr_req *r)
 
 void tr_handout_mark(struct tr_engine *e, struct tr_topic *t)
 {
+    t->serving = NULL; /* it may be something for those who were passed over */
     if (!tr_list_empty(&t->waiters) && tr_list_empty(&t->dirty)) {
         tr_list_append(&e->dirty, &t->dirty);
     }
 }
 
-/* Gives ready jobs to those who wait, first come first. */
+/* Who waits for t has got what there is. */
+static void served(struct tr_engine *e, struct tr_topic *t)
+{
+    tr_list_remove(&t->dirty);
+    t->serving = NULL;
+    tr_limit_wait(e, t);
+}
+
+/* Gives ready jobs to those who wait, first come first. Whoever waits for a tag may be passed over.
+ */
 void tr_handout_serve(struct tr_engine *e)
 {
     while (!tr_list_empty(&e->dirty) && tr_engine_spend(e)) {
         struct tr_topic *t = TR_CONTAINER_OF(e->dirty.next, struct tr_topic, dirty);
-        struct tr_waiter *first = TR_CONTAINER_OF(t->waiters.next, struct tr_waiter, link);
+        struct tr_list *next = t->serving != NULL ? t->serving : t->waiters.next;
+        struct tr_waiter *first = TR_CONTAINER_OF(next, struct tr_waiter, link);
         struct tr_read *read = NULL;
         struct tr_job *job = NULL;
 
-        if (tr_list_empty(&t->waiters) || tr_topic_paused(t) || t->count[TR_READY] == 0) {
-            tr_list_remove(&t->dirty);
+        if (next == &t->waiters || tr_topic_paused(t) || t->count[TR_READY] == 0 ||
+            tr_limit_holds(e, t)) {
+            served(e, t);
             continue;
         }
         if (pick(e, first->wait->req, &job) != TARRY_OK ||
@@ -588,9 +623,12 @@ void tr_handout_serve(struct tr_engine *e)
             e->blocked = true; /* later: it stays marked */
             return;
         }
+        if (job == NULL && first->wait->req->tag_len != 0) {
+            t->serving = next->next;
+            continue;
+        }
         if (job == NULL) {
-            tr_list_remove(&t->dirty);
-            tr_limit_wait(e, t);
+            served(e, t);
             continue;
         }
         if (prepare(e, first->wait->req, job, &read) != TARRY_OK) {

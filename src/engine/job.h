@@ -61,7 +61,8 @@ struct tr_job {
     uint8_t state;                   /* enum tr_job_state; 0: not scheduled */
     uint8_t nth;                     /* of its chunk */
     uint32_t stamp;                  /* changes whenever it enters or leaves a state */
-    uint32_t places[TR_ORDER_COUNT]; /* in the heaps of its state */
+    uint32_t places[TR_ORDER_COUNT]; /* in the heaps of its state, */
+    uint32_t tag_place;              /* and in that of its tag */
     uint64_t ready_us;               /* when it became ready */
     uint64_t gate;                   /* batch of its last gated record */
     uint64_t holder;

@@ -32,6 +32,7 @@ enum { RETRY_US = 1000000, BAD_US = 60000000, KILL_UNITS = 2 };
 /* Reserves that know the old topic know the new one from now on. */
 static void move_waits(struct tr_engine *e, const struct tr_topic *old, struct tr_topic *heir)
 {
+    heir->serving = NULL;
     for (struct tr_list *n = heir->waiters.next; n != &heir->waiters; n = n->next) {
         TR_CONTAINER_OF(n, struct tr_waiter, link)->topic = heir;
     }

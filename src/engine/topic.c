@@ -33,6 +33,7 @@
 #include "base/err.h"
 #include "base/mutant.h"
 #include "base/name.h"
+#include "engine/tag.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -109,6 +110,7 @@ static void topic_free(struct tr_topics *ts, struct tr_topic *t)
         tr_heap_fini(&t->heaps[h]);
     }
     tr_late_drop(&ts->lates, t->late);
+    tr_tags_drop(t);
     tr_mem_free(ts->mem, t, sizeof *t);
 }
 
@@ -198,6 +200,7 @@ int tr_topics_add(struct tr_topics *ts, uint32_t number, const char *name, size_
     tr_timer_init(&t->resume);
     tr_timer_init(&t->token);
     tr_timer_init(&t->edge_timer);
+    tr_list_init(&t->tags);
     tr_list_init(&t->waiters);
     tr_list_init(&t->dirty);
     tr_list_init(&t->with_ready);
@@ -630,6 +633,7 @@ void tr_topic_enter(struct tr_topic *t, struct tr_job *job, enum tr_job_state st
         tr_list_append(&t->by_state[state], &job->link);
         heap_add(t, TR_ORDER_DUE, job);
         heap_add(t, TR_ORDER_ID, job);
+        tr_tags_enter(t, job);
         break;
     case TR_RESERVED:
         break;
@@ -664,6 +668,12 @@ void tr_topic_leave(struct tr_topic *t, struct tr_job *job)
     for (unsigned h = 0; h < TR_HEAP_COUNT; h++) {
         if (state_of(h) == state) {
             heap_take(t, h, job);
+        }
+    }
+    if (state == TR_READY) {
+        tr_tags_leave(t, job);
+        if (t->count[TR_READY] == 0) {
+            tr_tags_drop(t);
         }
     }
     if (t->ageing == &job->link) {
@@ -771,6 +781,7 @@ bool tr_topics_ok(const struct tr_topics *ts)
         for (unsigned h = 0; h < TR_HEAP_COUNT; h++) {
             ok = ok && heap_ok(t, h);
         }
+        ok = ok && tr_tags_ok(t);
         loans += loan_of(t);
         policy_bytes += t->policy_row;
         ok = ok && t->listed == is_listed(t) && !(t->purged && t->policy != NULL);

@@ -114,7 +114,10 @@ struct tr_topic {
     struct tr_list *ageing;               /* next ready one whose ttl is looked at; or NULL */
     struct tr_list in_ageing;             /* of topics->ageing */
     struct tr_list *walk;                 /* a list stands here in one of by_state; or NULL */
+    struct tr_list tags;                  /* ready ones by tag, see tag.c: */
+    unsigned tag_count;                   /* so many tags */
     struct tr_list waiters;               /* struct tr_waiter, first come first */
+    struct tr_list *serving;              /* the next of them who is looked at; NULL: the first */
     struct tr_list dirty;                 /* in the list of topics to be served */
     struct tr_list link;                  /* of all topics, by number */
     struct tr_list by_handle;   /* the same by handle; a purged one stands before its heir */

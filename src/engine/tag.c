@@ -1,0 +1,202 @@
+/*
+ * Ready jobs by tag.
+ *
+ *     by_state[READY]    a b o a o b a | o a o         jobs with tag a or b, or another, or none
+ *                                      ^ rest
+ *     tag a              heap of the a's before its rest, by (priority, due, id)
+ *
+ * A tag that somebody asks for gets a heap, which is filled from the list of ready jobs in slices
+ * and kept up from then on; so a topic full of other jobs is walked once, not with each reserve. A
+ * job is in one of these heaps at most, that of its own tag. Without memory a job that becomes
+ * ready is the new rest, as in topic.c.
+ *
+ * A topic keeps TR_TAGS_MAX of them; then the one that was asked for longest ago goes, in slices.
+ * All go when the topic has no ready job. A topic in which nobody ever asked for a tag has none,
+ * and pays one look at an empty list for each job.
+ */
+
+#include "engine/tag.h"
+
+#include "base/err.h"
+
+#include <stddef.h>
+#include <string.h>
+
+struct tagged {
+    struct tr_list link; /* of topic->tags, last asked for first */
+    struct tr_heap heap;
+    struct tr_list *rest; /* first ready job that was not looked at; NULL: it is on its way out */
+    struct tr_bytes tag;  /* its bytes are behind this */
+};
+
+static bool is_of(const struct tagged *g, const struct tr_job *job)
+{
+    return tr_bytes_same(g->tag, tr_extra_tag(job->extra));
+}
+
+static struct tr_heap_item item_of(struct tr_job *job)
+{
+    return (struct tr_heap_item){
+        .first = job->priority, .second = job->due_us, .third = job->id, .what = job};
+}
+
+void tr_tags_enter(struct tr_topic *t, struct tr_job *job)
+{
+    for (struct tr_list *n = t->tags.next; n != &t->tags; n = n->next) {
+        struct tagged *g = TR_CONTAINER_OF(n, struct tagged, link);
+
+        if (g->rest == &t->by_state[TR_READY] && is_of(g, job) &&
+            tr_heap_push(&g->heap, item_of(job)) != TARRY_OK) {
+            g->rest = &job->link;
+        }
+    }
+}
+
+void tr_tags_leave(struct tr_topic *t, struct tr_job *job)
+{
+    for (struct tr_list *n = t->tags.next; n != &t->tags; n = n->next) {
+        struct tagged *g = TR_CONTAINER_OF(n, struct tagged, link);
+
+        if (g->rest == &job->link) {
+            g->rest = job->link.next;
+        }
+        if (job->tag_place != 0 && is_of(g, job)) {
+            tr_heap_remove(&g->heap, job);
+        }
+    }
+}
+
+static void end(struct tr_topic *t, struct tagged *g)
+{
+    tr_heap_fini(&g->heap);
+    tr_list_remove(&g->link);
+    t->tag_count--;
+    tr_mem_free(t->of->mem, g, sizeof *g + g->tag.len);
+}
+
+void tr_tags_drop(struct tr_topic *t)
+{
+    while (!tr_list_empty(&t->tags)) {
+        end(t, TR_CONTAINER_OF(t->tags.next, struct tagged, link));
+    }
+}
+
+static struct tagged *find(const struct tr_topic *t, struct tr_bytes tag)
+{
+    for (struct tr_list *n = t->tags.next; n != &t->tags; n = n->next) {
+        struct tagged *g = TR_CONTAINER_OF(n, struct tagged, link);
+
+        if (tr_bytes_same(g->tag, tag)) {
+            return g;
+        }
+    }
+    return NULL;
+}
+
+/* The one that was asked for longest ago goes. */
+static int make_place(struct tr_topic *t, unsigned *work)
+{
+    struct tagged *g = TR_CONTAINER_OF(t->tags.prev, struct tagged, link);
+
+    g->rest = NULL;
+    while (tr_heap_top(&g->heap) != NULL) {
+        if (*work == 0) {
+            return TARRY_EFULL;
+        }
+        tr_heap_remove(&g->heap, tr_heap_top(&g->heap)->what);
+        --*work;
+    }
+    end(t, g);
+    return TARRY_OK;
+}
+
+static int make(struct tr_topic *t, struct tr_bytes tag, unsigned *work, struct tagged **out)
+{
+    struct tagged *g;
+    int err = t->tag_count < TR_TAGS_MAX ? TARRY_OK : make_place(t, work);
+
+    if (err != TARRY_OK) {
+        return err;
+    }
+    g = tr_mem_alloc(t->of->mem, sizeof *g + tag.len);
+    if (g == NULL) {
+        return TARRY_ENOMEM;
+    }
+    tr_heap_init(&g->heap, t->of->mem, offsetof(struct tr_job, tag_place));
+    memcpy(g + 1, tag.at, tag.len);
+    g->tag = (struct tr_bytes){(const uint8_t *)(g + 1), tag.len};
+    g->rest = t->by_state[TR_READY].next;
+    t->tag_count++;
+    tr_list_init(&g->link);
+    *out = g;
+    return TARRY_OK;
+}
+
+/* Looks at the rest of the ready ones. */
+static int fill(struct tr_topic *t, struct tagged *g, unsigned *work)
+{
+    struct tr_list *head = &t->by_state[TR_READY];
+
+    while (g->rest != head) {
+        struct tr_job *job = TR_CONTAINER_OF(g->rest, struct tr_job, link);
+
+        if (*work == 0) {
+            return TARRY_EFULL;
+        }
+        if (is_of(g, job) && job->tag_place == 0 &&
+            tr_heap_push(&g->heap, item_of(job)) != TARRY_OK) {
+            return TARRY_ENOMEM;
+        }
+        g->rest = job->link.next;
+        --*work;
+    }
+    return TARRY_OK;
+}
+
+int tr_tags_first(struct tr_topic *t, struct tr_bytes tag, unsigned *work, struct tr_job **job)
+{
+    const struct tr_heap_item *top;
+    struct tagged *g;
+    int err;
+
+    *job = NULL;
+    if (t->count[TR_READY] == 0) {
+        return TARRY_OK;
+    }
+    g = find(t, tag);
+    if (g == NULL) {
+        err = make(t, tag, work, &g);
+        if (err != TARRY_OK) {
+            return err;
+        }
+    }
+    if (g->rest == NULL) { /* it was on its way out */
+        g->rest = t->by_state[TR_READY].next;
+    }
+    tr_list_remove(&g->link);
+    tr_list_append(t->tags.next, &g->link); /* to the front */
+    err = fill(t, g, work);
+    top = err == TARRY_OK ? tr_heap_top(&g->heap) : NULL;
+    *job = top != NULL ? top->what : NULL;
+    return err;
+}
+
+bool tr_tags_ok(const struct tr_topic *t)
+{
+    uint64_t count = 0;
+
+    for (struct tr_list *n = t->tags.next; n != &t->tags; n = n->next) {
+        const struct tagged *g = TR_CONTAINER_OF(n, struct tagged, link);
+        size_t mine = 0;
+
+        count++;
+        for (struct tr_list *k = t->by_state[TR_READY].next;
+             g->rest != NULL && k != &t->by_state[TR_READY] && k != g->rest; k = k->next) {
+            mine += is_of(g, TR_CONTAINER_OF(k, struct tr_job, link));
+        }
+        if (!tr_heap_ok(&g->heap) || (g->rest != NULL && mine != g->heap.count)) {
+            return false;
+        }
+    }
+    return count == t->tag_count;
+}
