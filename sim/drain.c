@@ -235,7 +235,10 @@ static void push_one(struct sim_run *r)
     struct sim_ask *a;
     int status = TARRY_ENOSPC;
 
-    for (unsigned tries = 0; tries < 50 && status == TARRY_ENOSPC && !sim_run_stopped(r); tries++) {
+    /* A promotion or a checkpoint may have taken what memory there is, for a moment. */
+    for (unsigned tries = 0;
+         tries < 50 && (status == TARRY_ENOSPC || status == TARRY_ENOMEM) && !sim_run_stopped(r);
+         tries++) {
         a = sim_work_blank(&r->work, SIM_DRAINER, TR_OP_PUSH);
         a->req.ttr_us = 1000000;
         a->req.body = r->work.bodies[SIM_DRAINER];
