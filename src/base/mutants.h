@@ -44,6 +44,7 @@
     X(KILL_ANY_CELL, "R35", "a kill is counted in an hour though its job was in a day", "state.c:tr_state_kill", "generic", 2000) \
     X(ALTER_OLD_IGNORED, "R35", "the replay does not look at what an ALTER says was before", "state.c:recount_altered", "relog", 5000) \
     X(WATCH_IGNORED, "R34", "a forecast does not hear of what changes behind it", "cells.c:tell", "far", 10000) \
+    X(HINT_BELIEVED, "R34", "a cell is taken to be where it was last found without a look", "cells.c:look_there", "generic", 200) \
     X(FINE_STAYS, "R34", "the table of seconds stays when the clock has jumped far ahead", "forecast.c:fine_ready", "clock", 10000) \
     X(MINUTE_WITHOUT_C, "R34", "a kill is subtracted from a second in which it was not counted", "fine.c:tr_fine_sub", "far", 5000) \
     X(LOAD_NOT_COUNTED, "R34", "a job that comes into memory during the scan is not counted", "state.c:tr_state_bring_back", "far", 20000) \
@@ -73,6 +74,7 @@
     X(SLOT_BEFORE_RUN, "R25", "a start believes a record in a slot though a run has a newer one", "replay.c:has", "merge", 5000) \
     X(MERGE_FREED_EARLY, "R10", "groups that were merged go before the manifest is durable", "promote.c:files_done", "merge", 2000) \
     X(MERGE_UNSYNCED, "R24", "a merge leaves out jobs whose deaths are not durable", "merge.c:tr_merge_rids", "merge", 5000) \
+    X(RUN_NOT_COUNTED, "R24", "a run does not count what a promotion brings to it", "promote.c:switch_far", "merge", 200) \
     X(MERGE_DROPS_LOCATED, "R23", "a merge leaves out jobs that somebody asks for", "merge.c:in_run", "merge", 2000) \
     X(REPLACED_UNDER_READ, "R24", "a group that was merged goes while it is read", "retire.c:find_replaced", "merge", 5000) \
     X(OLD_RUN_SWEPT, "R28", "a sweep or search goes on as if no group had been replaced", "fetch.c:tr_fetch_replaced", "merge", 5000) \

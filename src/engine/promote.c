@@ -523,7 +523,7 @@ static bool switch_far(struct tr_engine *e, const struct tr_chosen *c)
         return false;
     }
     tr_state_far_to_run(&e->state, c->rid);
-    p->group->runs[TR_GROUP_LIVE].live++;
+    p->group->runs[TR_GROUP_LIVE].live += !TR_MUTANT(RUN_NOT_COUNTED);
     p->group->runs[TR_GROUP_LIVE].live_bytes += c->len;
     return true;
 }
