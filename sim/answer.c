@@ -47,6 +47,7 @@ static const char *const op_names[TR_OP_COUNT] = {
     [TR_OP_BULK] = "bulk",
     [TR_OP_POLICY] = "policy",
     [TR_OP_ADVANCE] = "advance",
+    [TR_OP_HISTORY] = "history",
 };
 
 const char *sim_op_name(enum tr_op op)
@@ -496,6 +497,7 @@ bool sim_answer_holder(struct sim_oracle *o, struct sim_ask *a, struct sim_job *
 
 static void gone(struct sim_oracle *o, struct sim_job *j)
 {
+    j->gone_seen = true;
     sim_model_set_where(&o->model, j, SIM_GONE);
 }
 
@@ -895,6 +897,7 @@ static answer_fn *const answers[TR_OP_COUNT] = {
     [TR_OP_BULK] = sim_answer_bulk,
     [TR_OP_POLICY] = sim_answer_policy,
     [TR_OP_ADVANCE] = sim_answer_advance,
+    [TR_OP_HISTORY] = sim_answer_history,
 };
 
 void sim_answer(struct sim_oracle *o, struct sim_ask *a)

@@ -83,6 +83,7 @@ void sim_answer_each(struct sim_oracle *o, const struct sim_each *each)
         j->kicks++;
         break;
     default:
+        j->gone_seen = true;
         sim_model_set_where(&o->model, j, SIM_GONE);
         break;
     }

@@ -88,6 +88,7 @@ struct sim_job {
     bool was_dead;   /* when it was last kicked */
     bool own_word;   /* a client's own word made it come early */
     bool told;       /* its maker knows its id */
+    bool gone_seen;  /* it went by a DELETE or BULK of this engine */
     bool damaged;    /* its body was reported as damaged */
     bool hidden;     /* the index of its group was: it may not be found */
     bool doubt;      /* its connection is being closed */

@@ -400,6 +400,9 @@ void sim_oracle_done(struct tr_req *r)
     if (r->out.status == TARRY_OK && r->op == TR_OP_FORECAST) {
         sim_check_forecast(o, a);
     }
+    if (r->out.status == TARRY_OK && r->op == TR_OP_HISTORY) {
+        sim_check_history(o, a);
+    }
     o->queue[o->queued++] = a;
     if (o->nested != NULL) {
         o->nested(o->nested_ctx);
@@ -618,7 +621,8 @@ static bool topics_may_be_gone(const struct sim_oracle *o, const struct sim_ask 
 /* Does it need the record of a job that may be far, or its place? */
 static bool needs_record(enum tr_op op)
 {
-    return needs_body(op) || op == TR_OP_KICK || about_job(op); /* some only to be refused */
+    return needs_body(op) || op == TR_OP_KICK || op == TR_OP_HISTORY ||
+           about_job(op); /* some only to be refused */
 }
 
 /* Only the index or the block of another job is damaged. */
@@ -686,7 +690,8 @@ void sim_answer_refused(struct sim_oracle *o, struct sim_ask *a)
         }
         return;
     }
-    if (a->req.op == TR_OP_ADVANCE && sim_tclock_refused(o, a)) {
+    if ((a->req.op == TR_OP_ADVANCE && sim_tclock_refused(o, a)) ||
+        (a->req.op == TR_OP_HISTORY && sim_history_refused(o, a))) {
         return;
     }
     if (status == TARRY_ENOTFOUND && !about_job(a->req.op) && topic_may_be_gone(o, a)) {

@@ -53,8 +53,10 @@ struct sim_ask {
     struct sim_extra job_extra; /* the same */
     uint64_t body_hash;
     uint64_t closed;
-    int name_topic;                /* index of out.name, -1: unknown */
-    uint64_t changed;              /* BULK: jobs so far */
+    int name_topic;              /* index of out.name, -1: unknown */
+    uint64_t changed;            /* BULK: jobs so far */
+    struct tr_event event_first; /* HISTORY */
+    struct tr_event event_last;
     struct tr_policy policy;       /* POLICY: req.policy, */
     struct sim_policy to;          /* the same; */
     struct sim_policy policy_told; /* and out.stat.policy */
@@ -249,6 +251,10 @@ void sim_policy_draw(struct sim_ask *a, struct tr_rng *rng, uint64_t wall_us, ui
 void sim_answer_policy(struct sim_oracle *o, struct sim_ask *a);
 void sim_answer_policy_told(struct sim_oracle *o, const struct sim_ask *a);
 void sim_check_policies(struct sim_oracle *o);
+/* past.c: inside `done`; then; is it rightly not found? */
+void sim_check_history(struct sim_oracle *o, struct sim_ask *a);
+void sim_answer_history(struct sim_oracle *o, struct sim_ask *a);
+bool sim_history_refused(struct sim_oracle *o, struct sim_ask *a);
 /* tclock.c: the test clock, if there is one. What time it is; */
 struct tr_now sim_tclock_now(struct sim_oracle *o, struct tr_now now);
 struct tr_now sim_tclock_opened(struct sim_oracle *o, struct tr_now now); /* after a start; */

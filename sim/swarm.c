@@ -294,6 +294,7 @@ static void swarm_lease(struct sim_params *p, struct tr_rng *rng)
     p->op_weight[TR_OP_TOUCH] = 60;
     p->op_weight[TR_OP_BURY] = 40;
     p->op_weight[TR_OP_RETURN] = 20;
+    p->op_weight[TR_OP_HISTORY] = 20;
     p->stale_pct = 40;
     p->delay_pct = 20;
     p->event_weight[SIM_EV_CRASH] = (unsigned)sim_between(rng, 1, 4);
@@ -654,6 +655,7 @@ static void swarm_tclock(struct sim_params *p, struct tr_rng *rng)
     p->test_clock = true;
     p->delay_pct = (unsigned)sim_between(rng, 30, 90);
     p->op_weight[TR_OP_ADVANCE] = (unsigned)sim_between(rng, 10, 60);
+    p->op_weight[TR_OP_HISTORY] = 10;
     p->op_weight[TR_OP_RESERVE] = (unsigned)sim_between(rng, 50, 200);
     p->ttr_max_us = sim_spread(rng, 10 * MS, 60 * SEC);
     p->wait_pct = 80;

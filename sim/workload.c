@@ -556,8 +556,8 @@ static void fill(struct sim_work *w, struct sim_ask *a, unsigned topic)
     case TR_OP_CLOSE:
     case TR_OP_STAT:
         return;
-    default: /* RESERVE_JOB, PEEK, STAT_JOB */
-        a->req.id = pick_id(w, PICK_LIVE);
+    default: /* RESERVE_JOB, PEEK, STAT_JOB, HISTORY */
+        a->req.id = pick_id(w, a->req.op == TR_OP_HISTORY ? PICK_ANY : PICK_LIVE);
     }
 }
 
@@ -593,7 +593,8 @@ static bool names_job(enum tr_op op)
 {
     return op == TR_OP_RESERVE_JOB || op == TR_OP_DELETE || op == TR_OP_RELEASE ||
            op == TR_OP_RETURN || op == TR_OP_BURY || op == TR_OP_TOUCH || op == TR_OP_KICK_JOB ||
-           op == TR_OP_FIRE || op == TR_OP_EDIT || op == TR_OP_PEEK || op == TR_OP_STAT_JOB;
+           op == TR_OP_FIRE || op == TR_OP_EDIT || op == TR_OP_PEEK || op == TR_OP_STAT_JOB ||
+           op == TR_OP_HISTORY;
 }
 
 struct sim_ask *sim_work_draw(struct sim_work *w)

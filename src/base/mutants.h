@@ -122,6 +122,7 @@
     X(CLOCK_UNLOGGED, "R37", "it moves before that is durable", "advance.c:is_free", "tclock", 2000) \
     X(CLOCK_NOT_KEPT, "R37", "the checkpoint does not tell where it stands", "checkpoint.c:finish", "tclock", 2000) \
     X(NEXT_DUE_STAYS, "R38", "the first far job of a topic goes, and is still told", "topic.c:tr_topic_lose_far", "far", 3000) \
+    X(GONE_FORGOTTEN, "R45", "history does not tell that a job is gone", "past.c:tr_past_gone", "lease", 500) \
     X(NO_RECORD_CRC, "R29", "a record's crc is not checked when it is read", "read.c:good", "rot", 5000)
 /* clang-format on */
 

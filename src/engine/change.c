@@ -200,6 +200,7 @@ int tr_change_fits(struct tr_engine *e, const struct tr_job *job, struct tr_reco
 int tr_change_revise(struct tr_engine *e, struct tr_job *job, struct tr_record *rec, bool gated)
 {
     bool moves = (rec->mask & (TR_FIELD(DUE) | TR_FIELD(DEAD))) != 0 && can_move(e, job, rec);
+    struct tr_counters was = job->counters;
     size_t bytes = (size_t)2 * TR_RECORD_HEAD_MAX + (moves ? job->body_len : 0);
     int err = tr_log_reserve(&e->log, bytes, 2);
 
@@ -218,6 +219,9 @@ int tr_change_revise(struct tr_engine *e, struct tr_job *job, struct tr_record *
     }
     tr_change_schedule(e, job);
     tr_engine_touch_log(e);
+    if (err == TARRY_OK) {
+        tr_past_revised(e, job, rec, &was);
+    }
     return err;
 }
 
@@ -299,6 +303,9 @@ static int rewrite(struct tr_engine *e, struct tr_job *job, struct tr_record *re
         tr_jobs_free_body(&e->state.jobs, copy, (uint32_t)r->body_len);
     }
     tr_change_schedule(e, job);
+    if (err == TARRY_OK) {
+        tr_past_revised(e, job, rec, &rec->counters);
+    }
     return err;
 }
 
@@ -504,6 +511,7 @@ void tr_change_kill(struct tr_engine *e, const struct tr_kill *kill, enum tr_why
 {
     struct tr_topic *t = tr_topics_by_number(&e->state.topics, kill->topic);
 
+    tr_past_gone(e, kill, why);
     tr_log_kill(&e->log, *kill, (uint8_t)why, tr_engine_base(e), !t->purged);
     TR_CHECK(tr_state_kill(&e->state, kill, e->log.open.no));
     if (why == TR_WHY_DROPPED) {

@@ -57,6 +57,8 @@ void tr_engine_config_init(struct tr_engine_config *c, struct tr_mem *mem)
         .max_topics = 1000000,
         .checkpoint_us = 30000000,
         .idle_us = 10000000,
+        .history_us = UINT64_C(86400) * 1000000,
+        .history_bytes = UINT64_C(64) << 20,
     };
 }
 
@@ -153,6 +155,7 @@ static enum tr_verdict execute(struct tr_engine *e, struct tr_req *r)
     }
     if (err != TARRY_OK) {
         tr_handout_cancel_wait(e, r);
+        tr_past_drop(e, r);
         return tr_engine_finish(e, r, err);
     }
     switch (r->op) {
@@ -186,6 +189,8 @@ static enum tr_verdict execute(struct tr_engine *e, struct tr_req *r)
         return tr_advance_execute(e, r);
     case TR_OP_BACKUP:
         return tr_backup_execute(e, r);
+    case TR_OP_HISTORY:
+        return tr_past_execute(e, r);
     default:
         return tr_view_execute(e, r);
     }
@@ -294,6 +299,7 @@ void tr_engine_abandon(struct tr_engine *e, struct tr_req *r, struct tr_now now)
     tr_bulk_abandon(e, r);
     tr_advance_abandon(e, r);
     tr_backup_abandon(e, r);
+    tr_past_drop(e, r);
     r->busy = false;
 }
 

@@ -59,6 +59,8 @@ struct tr_engine_config {
     unsigned many_topics;    /* a reserve of more first looks which of all have anything */
     uint64_t checkpoint_us;  /* after the first change */
     uint64_t idle_us;        /* before the ring is made smaller */
+    uint64_t history_us;     /* what happened to jobs is told for so long, */
+    uint64_t history_bytes;  /* if it takes no more memory than this */
     bool test_clock;         /* time stands still until TR_OP_ADVANCE; a store is made with such a
                                 clock or without, and keeps to it */
     uint64_t clock_start_us; /* where the test clock of a new store stands; 0: at the wall clock */

@@ -239,6 +239,7 @@ static enum tr_verdict handed(struct tr_engine *e, struct tr_req *r, const struc
         return finish(e, r, TARRY_EIO);
     }
     tr_handout_cancel_wait(e, r);
+    tr_past_handed(e, job);
     tr_view_fill(e, job, &r->out.job);
     r->out.job.body = body;
     r->out.status = TARRY_OK;
@@ -679,13 +680,17 @@ static int run_out(struct tr_engine *e, struct tr_job *job)
 static int left_alone(struct tr_engine *e, struct tr_job *job)
 {
     struct tr_record rec = {.mask = TR_FIELD(LEASE)};
+    bool handing = job->handing;
 
-    if (!job->handing && tr_retry_was_last(job)) {
+    if (!handing && tr_retry_was_last(job)) {
         tr_retry_die(e, job, TR_WHY_RETRIES, &rec);
         return tr_change_revise(e, job, &rec, true);
     }
     tr_change_unschedule(e, job);
     tr_change_schedule(e, job);
+    if (!handing) {
+        tr_past_left(e, job);
+    }
     return TARRY_OK;
 }
 
@@ -791,6 +796,7 @@ static enum tr_verdict touch(struct tr_engine *e, struct tr_req *r, struct tr_jo
     if (job->lease_end_us != 0) {
         log_attempt(e, job, job->lease, ttr_us, job->counters);
     }
+    tr_past_touched(e, job);
     tr_view_fill(e, job, &r->out.job);
     return tr_engine_finish(e, r, TARRY_OK);
 }

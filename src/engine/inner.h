@@ -12,6 +12,7 @@
  *     retry.c     what becomes of those that were not finished
  *     limit.c     how many are handed out, and how fast
  *     expiry.c    what is not handed out in time
+ *     past.c      what happened to a job
  *     lookup.c    jobs that are named by key
  *     view.c      requests that only look; forecast.c how many jobs are due when
  *     read.c      bodies that are not in memory
@@ -45,6 +46,7 @@
 #include "engine/engine.h"
 #include "engine/fate.h"
 #include "engine/group.h"
+#include "engine/history.h"
 #include "engine/log.h"
 #include "engine/manifest.h"
 #include "engine/promote.h"
@@ -506,6 +508,18 @@ struct tr_count {
     uint64_t until_us;       /* boot: the last count will do */
 };
 
+enum { TR_PAST_MAX = 1000 };
+
+/* Somebody asks what happened to a job; see past.c. */
+struct tr_past {
+    struct tr_req *req; /* or NULL: nobody does */
+    uint64_t at;        /* so far */
+    uint32_t count;
+    struct tr_event events[TR_PAST_MAX]; /* the newest ones, by time */
+    bool pushed;                         /* its making is among them, */
+    uint64_t died_us;                    /* and this death */
+};
+
 /* When the first far job of a topic is due; see nearest.c. */
 struct tr_nearest {
     bool passing;           /* through the table of far jobs, */
@@ -550,6 +564,8 @@ struct tr_engine {
     struct tr_clock clock;
     struct tr_advance advance;
     struct tr_nearest nearest;
+    struct tr_histories histories;
+    struct tr_past past;
     struct tr_now now;
 
     struct tr_wheel due;      /* delayed jobs, by T, */
@@ -698,6 +714,17 @@ bool tr_advance_goes_on(const struct tr_engine *e); /* it wants a turn */
 void tr_advance_abandon(struct tr_engine *e, const struct tr_req *r);
 void tr_advance_fail(struct tr_engine *e);
 TR_MUST_USE int tr_advance_open(struct tr_engine *e); /* a new store: where the clock stands */
+
+/* past.c */
+void tr_past_handed(struct tr_engine *e, const struct tr_job *job);
+void tr_past_touched(struct tr_engine *e, const struct tr_job *job);
+void tr_past_left(struct tr_engine *e, const struct tr_job *job); /* by who held it */
+/* It was revised by rec; its counters before that. */
+void tr_past_revised(struct tr_engine *e, const struct tr_job *job, const struct tr_record *rec,
+                     const struct tr_counters *was);
+void tr_past_gone(struct tr_engine *e, const struct tr_kill *kill, enum tr_why why); /* about to */
+enum tr_verdict tr_past_execute(struct tr_engine *e, struct tr_req *r);
+void tr_past_drop(struct tr_engine *e, const struct tr_req *r); /* if it is being answered */
 
 /* nearest.c */
 /* When the first delayed job of a topic is due, or 0: it has none. TARRY_EFULL: ask again. */

@@ -70,6 +70,7 @@ static bool names_job(enum tr_op op)
     case TR_OP_EDIT:
     case TR_OP_PEEK:
     case TR_OP_STAT_JOB:
+    case TR_OP_HISTORY:
         return true;
     default:
         return false;

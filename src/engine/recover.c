@@ -638,6 +638,9 @@ static void init(struct tr_engine *e, struct tr_disk d, uint64_t seed, struct tr
     e->state.topics.near_min = e->config.near_min != 0 ? e->config.near_min : 1;
     e->state.topics.near_max = e->config.near_max;
     tr_groups_init(&e->groups, e->mem);
+    tr_histories_init(&e->histories, e->clock.t_us);
+    e->histories.keep_us = e->config.history_us;
+    e->histories.bytes_max = e->config.history_bytes;
     e->state.groups = &e->groups;
     tr_wheel_init(&e->due, now.wall_us);
     tr_wheel_init(&e->crowd, now.wall_us);
@@ -740,6 +743,7 @@ int tr_engine_open(struct tr_engine **out, const struct tr_engine_config *c, str
     if (err == TARRY_OK) {
         err = tr_advance_open(e);
     }
+    e->histories.since_us = e->clock.t_us;
     if (err != TARRY_OK) {
         close_files(e);
         tr_engine_free(e);
@@ -796,6 +800,7 @@ void tr_engine_free(struct tr_engine *e)
     tr_deaths_fini(e);
     tr_nearest_fini(e);
     tr_backup_fini(e);
+    tr_histories_fini(&e->histories);
     tr_fetch_fini(e);
     tr_meta_fini(e);
     tr_log_fini(&e->log);

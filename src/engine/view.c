@@ -231,7 +231,8 @@ static enum tr_verdict stat_all(struct tr_engine *e, struct tr_req *r)
                                          .timeouts = all->timeouts,
                                          .waiting = e->wait_count,
                                          .pauses = all->pauses,
-                                         .now_us = e->clock.t_us};
+                                         .now_us = e->clock.t_us,
+                                         .history_us = e->histories.since_us};
     memcpy(r->out.stat.holds, all->holds, sizeof all->holds);
     r->out.number = e->state.topics.listed;
     return tr_engine_finish(e, r, TARRY_OK);
@@ -309,8 +310,6 @@ enum tr_verdict tr_view_execute(struct tr_engine *e, struct tr_req *r)
         return answer_topic(e, r, tr_topics_find(ts, r->name, r->name_len));
     case TR_OP_NEXT_TOPIC:
         return answer_topic(e, r, tr_topics_after(ts, r->topic));
-    case TR_OP_HISTORY:
-        return tr_engine_finish(e, r, TARRY_EUNSUPPORTED);
     default:
         return tr_engine_finish(e, r, TARRY_EINVAL);
     }

@@ -212,6 +212,7 @@ struct tr_topic_stat {
     uint64_t pause_us;        /* as given */
     uint64_t pause_left_us;   /* 0: not paused */
     uint64_t now_us;          /* what time it is, by the test clock if there is one */
+    uint64_t history_us;      /* what happened since then is known, if it is to be; STAT only */
     uint64_t next_due_us;     /* of the first delayed job, wherever it is; 0: there is none.
                                  STAT_TOPIC only, as all below */
     uint64_t oldest_ready_us; /* since when the oldest ready job in memory is; 0: there is none */

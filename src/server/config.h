@@ -54,6 +54,8 @@ enum tr_key {
     TR_KEY_LIMITS_HEADER_BYTES,
     TR_KEY_LIMITS_IDLE,
     TR_KEY_LIMITS_CONNECTIONS,
+    TR_KEY_HISTORY_KEEP,
+    TR_KEY_HISTORY_BYTES,
     TR_KEY_MEMORY_FAR,
     TR_KEY_MEMORY_NEAR,
     TR_KEY_LOG_LEVEL,
@@ -85,6 +87,8 @@ struct tr_config {
     struct tr_address beanstalk_addr; /* listen_beanstalk, taken apart */
     struct tr_address http_addr;
     bool insecure;
+    uint64_t history_us;    /* what happened to jobs is told for so long, */
+    uint32_t history_bytes; /* from memory of at most so many */
     bool test_clock;
     uint64_t clock_start_us;  /* of a new store with a test clock; 0: the wall clock */
     const char *http_hosts;   /* names of this server, with commas between them */

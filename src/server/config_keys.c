@@ -264,6 +264,17 @@ static int apply_json(struct tr_config *c, const char *value, const char **why)
     return read_switch(value, &c->log_json);
 }
 
+static int apply_history_keep(struct tr_config *c, const char *value, const char **why)
+{
+    return tr_duration_read(value, strlen(value), &c->history_us, why);
+}
+
+static int apply_history_bytes(struct tr_config *c, const char *value, const char **why)
+{
+    (void)why;
+    return read_bytes(value, 0, UINT64_C(1) << 30, &c->history_bytes);
+}
+
 /* ---- the table ---- */
 
 #define NAME(s, n) .section = (s), .name = (n), .full = s "." n, .set = "--set " s "." n
@@ -313,6 +324,11 @@ const struct tr_key_row tr_key_rows[TR_KEY_COUNT] = {
                             .allowed =
                                 "a number of bytes from 1 to 8388608, also as in 64KiB or 1MiB",
                             .apply = apply_body},
+    [TR_KEY_HISTORY_KEEP] = {NAME("history", "keep"), .fallback = "24h",
+                             .allowed = "a duration as in 24h", .apply = apply_history_keep},
+    [TR_KEY_HISTORY_BYTES] = {NAME("history", "bytes"), .fallback = "64MiB",
+                              .allowed = "a number of bytes up to 1073741824, also as in 64MiB",
+                              .apply = apply_history_bytes},
     [TR_KEY_MEMORY_FAR] = {NAME("memory", "far"), .fallback = "1000000",
                            .allowed = "a number of jobs from 1000 to 999999999",
                            .apply = apply_far},

@@ -395,6 +395,8 @@ static int open_engine(struct server *s)
     c.sync_us = s->config->sync_us;
     c.far_max = s->config->far_max;
     c.near_max = s->config->near_max;
+    c.history_us = s->config->history_us;
+    c.history_bytes = s->config->history_bytes;
     c.test_clock = s->config->test_clock;
     c.clock_start_us = s->config->clock_start_us;
     c.body_max = TR_CONFIG_BODY_MAX; /* each port has its own limit, which may change */

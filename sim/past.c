@@ -1,0 +1,62 @@
+/*
+ * History: what is told of a job against what the model knows of it.
+ *
+ *     a live job       begins with its making, unless there are too many events
+ *     one that went    ends with that, and why, if this engine saw it
+ *     all of them      in order of time, not after now
+ */
+#include "oracle.h"
+
+#include "base/err.h"
+
+#include <inttypes.h>
+
+#define FAIL(promise, ...) sim_fail(o->report, promise, __VA_ARGS__)
+
+/* This engine has noted it, whatever the policy of its topic says. */
+static bool must_know(const struct sim_oracle *o, const struct sim_job *j)
+{
+    return j->gone_seen && o->params->op_weight[TR_OP_POLICY] == 0 && !o->params->mem_small;
+}
+
+/* Inside `done`: the events are there only now. */
+void sim_check_history(struct sim_oracle *o, struct sim_ask *a)
+{
+    const struct tr_req *q = &a->req;
+
+    for (uint64_t i = 1; i < q->out.number; i++) {
+        if (q->out.events[i].at_us < q->out.events[i - 1].at_us) {
+            FAIL("I31", "events of job %" PRIu64 " are not in order", q->id);
+        }
+    }
+    a->event_first = q->out.number != 0 ? q->out.events[0] : (struct tr_event){0};
+    a->event_last = q->out.number != 0 ? q->out.events[q->out.number - 1] : (struct tr_event){0};
+}
+
+void sim_answer_history(struct sim_oracle *o, struct sim_ask *a)
+{
+    const struct sim_job *j = sim_answer_meant(o, a);
+
+    if (j == NULL || o->queued != 1 || o->each_count != 0) {
+        return; /* others of this call may come between */
+    }
+    if (j->where != SIM_GONE && a->req.out.number < 1000 &&
+        (a->event_first.what != TR_EVENT_PUSHED || a->event_first.at_us != j->created_us) &&
+        !o->clock_doubt && o->params->event_weight[SIM_EV_CLOCK] == 0) {
+        FAIL("I31", "the history of job %" PRIu64 " does not begin with its making", j->id);
+    }
+    if (j->where != SIM_GONE && a->event_last.what == TR_EVENT_GONE) {
+        FAIL("I31", "job %" PRIu64 " is said to be gone", j->id);
+    }
+    if (j->where == SIM_GONE && a->event_last.what != TR_EVENT_GONE && must_know(o, j)) {
+        FAIL("I31", "job %" PRIu64 " is gone, and its history does not end so", j->id);
+    }
+}
+
+bool sim_history_refused(struct sim_oracle *o, struct sim_ask *a)
+{
+    const struct sim_job *j = sim_answer_meant(o, a);
+
+    return a->req.out.status == TARRY_ENOTFOUND &&
+           (j == NULL || (j->where == SIM_GONE && !must_know(o, j)));
+}

@@ -1,0 +1,155 @@
+/*
+ * Events of jobs, in the order in which they happened.
+ *
+ *     pieces:  | 64 KiB, full | full | full | being filled |       16 bytes an event
+ *               ^ goes first: too old, or too many
+ *
+ * To note one is to write two words behind the last. To find those of a job is to look at all
+ * pieces whose ids include it, which is 64 MiB of memory at most and cut in slices by the caller;
+ * nobody asks often. A piece is given back when its youngest event is older than keep_us, or when
+ * there are too many: when a new one is begun, and whenever somebody asks.
+ *
+ * Place of an event: number of its piece since the start, times its events, plus its place there.
+ * So a place can be kept while pieces come and go.
+ */
+
+#include "engine/history.h"
+
+#include "base/check.h"
+
+enum { WHAT_BITS = 4, WHY_BITS = 4, STATE_BITS = 3, BITS = WHAT_BITS + WHY_BITS + STATE_BITS };
+
+static uint64_t pack(uint64_t id, const struct tr_event *e)
+{
+    TR_CHECK(id < UINT64_C(1) << (64 - BITS));
+    return id << BITS | (uint64_t)e->what << (WHY_BITS + STATE_BITS) |
+           (uint64_t)e->why << STATE_BITS | e->state;
+}
+
+static struct tr_event unpack(uint64_t what, uint64_t at_us)
+{
+    return (struct tr_event){
+        .at_us = at_us,
+        .what = (uint8_t)(what >> (WHY_BITS + STATE_BITS) & ((1U << WHAT_BITS) - 1)),
+        .why = (uint8_t)(what >> STATE_BITS & ((1U << WHY_BITS) - 1)),
+        .state = (uint8_t)(what & ((1U << STATE_BITS) - 1)),
+    };
+}
+
+void tr_histories_init(struct tr_histories *h, uint64_t now_us)
+{
+    *h = (struct tr_histories){.since_us = now_us};
+    tr_mem_init(&h->mem, 0);
+    tr_list_init(&h->pieces);
+}
+
+static struct tr_history_piece *oldest(const struct tr_histories *h)
+{
+    return TR_CONTAINER_OF(h->pieces.next, struct tr_history_piece, link);
+}
+
+static struct tr_history_piece *newest(const struct tr_histories *h)
+{
+    return TR_CONTAINER_OF(h->pieces.prev, struct tr_history_piece, link);
+}
+
+static void drop_oldest(struct tr_histories *h)
+{
+    struct tr_history_piece *p = oldest(h);
+    uint64_t last_us = p->events[p->count - 1].at_us;
+
+    h->since_us = last_us + 1 > h->since_us ? last_us + 1 : h->since_us;
+    tr_list_remove(&p->link);
+    tr_mem_free(&h->mem, p, sizeof *p);
+    h->bytes -= sizeof *p;
+    h->first++;
+}
+
+void tr_histories_fini(struct tr_histories *h)
+{
+    while (h->pieces.next != NULL && !tr_list_empty(&h->pieces)) {
+        drop_oldest(h);
+    }
+    *h = (struct tr_histories){0};
+}
+
+void tr_histories_age(struct tr_histories *h, uint64_t now_us)
+{
+    uint64_t from_us = now_us > h->keep_us ? now_us - h->keep_us : 0;
+
+    while (!tr_list_empty(&h->pieces) && oldest(h)->events[oldest(h)->count - 1].at_us < from_us) {
+        drop_oldest(h);
+    }
+    h->since_us = from_us > h->since_us ? from_us : h->since_us;
+}
+
+/* A new piece behind the others. NULL: no memory. */
+static struct tr_history_piece *begin(struct tr_histories *h, uint64_t now_us)
+{
+    struct tr_history_piece *p;
+
+    tr_histories_age(h, now_us);
+    while (!tr_list_empty(&h->pieces) && h->bytes + sizeof *p > h->bytes_max) {
+        drop_oldest(h);
+    }
+    p = h->bytes + sizeof *p <= h->bytes_max ? tr_mem_stretch(&h->mem, NULL, 0, sizeof *p) : NULL;
+    if (p == NULL) {
+        return NULL;
+    }
+    p->id_least = UINT64_MAX;
+    p->id_most = 0;
+    p->count = 0;
+    tr_list_init(&p->link);
+    tr_list_append(&h->pieces, &p->link);
+    h->bytes += sizeof *p;
+    return p;
+}
+
+void tr_histories_add(struct tr_histories *h, uint64_t id, const struct tr_event *event)
+{
+    struct tr_history_piece *p = tr_list_empty(&h->pieces) ? NULL : newest(h);
+
+    if (p == NULL || p->count == TR_HISTORY_PIECE) {
+        p = begin(h, event->at_us);
+    }
+    if (p == NULL) {
+        h->since_us = event->at_us + 1;
+        return;
+    }
+    p->events[p->count].what = pack(id, event);
+    p->events[p->count++].at_us = event->at_us;
+    p->id_least = id < p->id_least ? id : p->id_least;
+    p->id_most = id > p->id_most ? id : p->id_most;
+}
+
+bool tr_histories_next(const struct tr_histories *h, uint64_t *at, uint64_t id,
+                       struct tr_event *event)
+{
+    uint64_t number = *at / TR_HISTORY_PIECE;
+    const struct tr_list *n = h->pieces.next;
+    uint64_t i = *at % TR_HISTORY_PIECE;
+
+    if (number < h->first) { /* it is gone */
+        number = h->first;
+        i = 0;
+    }
+    for (uint64_t k = h->first; k < number && n != &h->pieces; k++) {
+        n = n->next;
+    }
+    if (n == &h->pieces) {
+        *at = UINT64_MAX;
+        return false;
+    }
+
+    const struct tr_history_piece *p = TR_CONTAINER_OF(n, const struct tr_history_piece, link);
+
+    for (; i < p->count && id >= p->id_least && id <= p->id_most; i++) {
+        if (p->events[i].what >> BITS == id) {
+            *event = unpack(p->events[i].what, p->events[i].at_us);
+            *at = number * TR_HISTORY_PIECE + i + 1;
+            return true;
+        }
+    }
+    *at = (number + 1) * TR_HISTORY_PIECE;
+    return false;
+}

@@ -1,0 +1,57 @@
+#ifndef TR_ENGINE_HISTORY_H
+#define TR_ENGINE_HISTORY_H
+
+/*
+ * What happened to jobs of late, by id, also to those that are gone. See history.c.
+ *
+ * Only in memory, and bounded by bytes and age. Times are T, and are given.
+ */
+
+#include "base/list.h"
+#include "base/mem.h"
+#include "port/request.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { TR_HISTORY_PIECE = 4090 }; /* events that are allocated together: 64 KiB */
+
+struct tr_history_piece {
+    struct tr_list link;
+    uint64_t id_least;
+    uint64_t id_most;
+    uint32_t count;
+    struct {
+        uint64_t what; /* id, event, why, state: see pack */
+        uint64_t at_us;
+    } events[TR_HISTORY_PIECE];
+};
+
+struct tr_histories {
+    struct tr_mem mem; /* its own: it takes nothing from jobs */
+    uint64_t bytes_max;
+    uint64_t keep_us;
+    struct tr_list pieces; /* the oldest first */
+    uint64_t bytes;
+    uint64_t first;    /* how many pieces have been dropped: number of the oldest one */
+    uint64_t since_us; /* nothing that happened from here on is missing */
+};
+
+void tr_histories_init(struct tr_histories *h, uint64_t now_us);
+void tr_histories_fini(struct tr_histories *h);
+
+/* Without memory it is lost, and since_us says so. id < 2^53. */
+void tr_histories_add(struct tr_histories *h, uint64_t id, const struct tr_event *event);
+
+/* What is older than keep_us goes; since_us follows. */
+void tr_histories_age(struct tr_histories *h, uint64_t now_us);
+
+/*
+ * The next event of a job from *at on, which is 0 at first; *at may be kept while others are added
+ * and dropped. Looks at one piece at most. False: that piece has none left, or (*at == UINT64_MAX)
+ * none has.
+ */
+bool tr_histories_next(const struct tr_histories *h, uint64_t *at, uint64_t id,
+                       struct tr_event *event);
+
+#endif

@@ -1,0 +1,234 @@
+/*
+ * What is noted of jobs, and who asks for it.
+ *
+ *     push                     nothing: the record of a live job says when it was made
+ *     handed out               READY, when that was, and HANDED
+ *     revised (change.c)       RELEASED, TIMED_OUT, DEAD with why, KICKED, else CHANGED
+ *     its connection closes    RELEASED
+ *     touched                  TOUCHED, if the policy says full
+ *     killed                   PUSHED, when that was if the job is in memory, and GONE with why
+ *
+ * So a push costs nothing and a job that is handed out and finished costs four events of 16 bytes.
+ * A purge leaves no events: it would push out all others. Nothing is noted of topics whose policy
+ * says off.
+ *
+ * Who asks is told what was noted and what a live job itself says, by time. Looking through all
+ * events takes slices; one at a time.
+ */
+
+#include "base/err.h"
+#include "base/mutant.h"
+#include "engine/inner.h"
+
+#include <string.h>
+
+enum { PIECE_UNITS = 8 };
+
+static enum tr_history wanted(const struct tr_topic *t)
+{
+    return tr_topic_policy(t)->history;
+}
+
+static void note(struct tr_engine *e, uint64_t id, struct tr_event event)
+{
+    tr_histories_add(&e->histories, id, &event);
+}
+
+static uint8_t state_pushed(const struct tr_job *job)
+{
+    return job->delay_us != 0 ? TR_DELAYED : TR_READY;
+}
+
+void tr_past_handed(struct tr_engine *e, const struct tr_job *job)
+{
+    if (wanted(job->topic) == TR_HISTORY_OFF) {
+        return;
+    }
+    note(e, job->id,
+         (struct tr_event){.at_us = job->ready_us, .what = TR_EVENT_READY, .state = TR_READY});
+    note(e, job->id,
+         (struct tr_event){.at_us = e->clock.t_us, .what = TR_EVENT_HANDED, .state = TR_RESERVED});
+}
+
+void tr_past_touched(struct tr_engine *e, const struct tr_job *job)
+{
+    if (wanted(job->topic) == TR_HISTORY_FULL) {
+        note(e, job->id,
+             (struct tr_event){
+                 .at_us = e->clock.t_us, .what = TR_EVENT_TOUCHED, .state = TR_RESERVED});
+    }
+}
+
+void tr_past_left(struct tr_engine *e, const struct tr_job *job)
+{
+    if (wanted(job->topic) != TR_HISTORY_OFF) {
+        note(e, job->id,
+             (struct tr_event){
+                 .at_us = e->clock.t_us, .what = TR_EVENT_RELEASED, .state = (uint8_t)job->state});
+    }
+}
+
+/* What a change of the counters means; 0: the hand-out was taken back, and never was. */
+static uint8_t what_of(const struct tr_record *rec, const struct tr_counters *was)
+{
+    if ((rec->mask & TR_FIELD(COUNTERS)) == 0) {
+        return TR_EVENT_CHANGED;
+    }
+    if (rec->counters.kicks > was->kicks) {
+        return TR_EVENT_KICKED;
+    }
+    if (rec->counters.timeouts > was->timeouts) {
+        return TR_EVENT_TIMED_OUT;
+    }
+    if (rec->counters.releases > was->releases) {
+        return TR_EVENT_RELEASED;
+    }
+    return rec->counters.reserves + 1 == was->reserves ? 0 : TR_EVENT_CHANGED;
+}
+
+void tr_past_revised(struct tr_engine *e, const struct tr_job *job, const struct tr_record *rec,
+                     const struct tr_counters *was)
+{
+    struct tr_event event = {
+        .at_us = e->clock.t_us, .what = what_of(rec, was), .state = (uint8_t)job->state};
+    bool dies = (rec->mask & TR_FIELD(DEAD)) != 0 && rec->dead.seq != 0;
+
+    if (wanted(job->topic) == TR_HISTORY_OFF) {
+        return;
+    }
+    if (event.what != 0 &&
+        (!dies || event.what == TR_EVENT_TIMED_OUT || event.what == TR_EVENT_RELEASED)) {
+        note(e, job->id, event);
+    }
+    if (dies) {
+        event.what = TR_EVENT_DEAD;
+        event.why = rec->dead.reason;
+        note(e, job->id, event);
+    }
+}
+
+void tr_past_gone(struct tr_engine *e, const struct tr_kill *kill, enum tr_why why)
+{
+    const struct tr_job *job = tr_jobs_by_rid(&e->state.jobs, kill->rid);
+    const struct tr_topic *t = tr_topics_by_number(&e->state.topics, kill->topic);
+    uint64_t id = job != NULL ? job->id : tr_far_moved_id(&e->state.jobs.far, kill->rid);
+
+    if (t->purged || wanted(t) == TR_HISTORY_OFF || TR_MUTANT(GONE_FORGOTTEN)) {
+        return;
+    }
+    id = id != 0 ? id : kill->rid;
+    if (job != NULL) {
+        note(e, id,
+             (struct tr_event){
+                 .at_us = job->created_us, .what = TR_EVENT_PUSHED, .state = state_pushed(job)});
+    }
+    note(e, id,
+         (struct tr_event){.at_us = e->clock.t_us, .what = TR_EVENT_GONE, .why = (uint8_t)why});
+}
+
+/* ---- asking ---- */
+
+void tr_past_drop(struct tr_engine *e, const struct tr_req *r)
+{
+    if (e->past.req == r) {
+        e->past.req = NULL;
+    }
+}
+
+/* Keeps the newest ones, by time. */
+static void keep(struct tr_past *p, const struct tr_event *event)
+{
+    bool first = event->what == TR_EVENT_PUSHED; /* of those at its time */
+    uint32_t at = p->count;
+
+    while (at > 0 && p->events[at - 1].at_us >= event->at_us + !first) {
+        at--;
+    }
+    if (p->count == TR_PAST_MAX && at == 0) {
+        return; /* it is older than all that are kept */
+    }
+    if (p->count == TR_PAST_MAX) {
+        memmove(&p->events[0], &p->events[1], (at - 1) * sizeof *event);
+        at--;
+    } else {
+        memmove(&p->events[at + 1], &p->events[at], (p->count - at) * sizeof *event);
+        p->count++;
+    }
+    p->events[at] = *event;
+    p->pushed = p->pushed || event->what == TR_EVENT_PUSHED;
+    p->died_us = event->what == TR_EVENT_DEAD ? event->at_us : p->died_us;
+}
+
+/* What a live job says of itself. */
+static void add_present(struct tr_past *p, const struct tr_job *job)
+{
+    struct tr_event event = {
+        .at_us = job->created_us, .what = TR_EVENT_PUSHED, .state = state_pushed(job)};
+
+    if (!p->pushed) {
+        keep(p, &event);
+    }
+    if (job->state == TR_READY) {
+        event =
+            (struct tr_event){.at_us = job->ready_us, .what = TR_EVENT_READY, .state = TR_READY};
+        keep(p, &event);
+    }
+    if (job->state == TR_DEAD && p->died_us != job->dead_at_us) {
+        event = (struct tr_event){.at_us = job->dead_at_us,
+                                  .what = TR_EVENT_DEAD,
+                                  .state = TR_DEAD,
+                                  .why = job->dead_reason};
+        keep(p, &event);
+    }
+}
+
+/* A slice of looking through what was noted. False: there is more. */
+static bool look(struct tr_engine *e, uint64_t id)
+{
+    struct tr_past *p = &e->past;
+    struct tr_event event;
+
+    while (p->at != UINT64_MAX) {
+        if (!tr_engine_charge(e, PIECE_UNITS)) {
+            return false;
+        }
+        while (tr_histories_next(&e->histories, &p->at, id, &event)) {
+            keep(p, &event);
+        }
+    }
+    return true;
+}
+
+enum tr_verdict tr_past_execute(struct tr_engine *e, struct tr_req *r)
+{
+    struct tr_past *p = &e->past;
+    struct tr_job *job;
+    int err;
+
+    if (p->req != NULL && p->req != r) {
+        return TR_STALL;
+    }
+    if (p->req == NULL) {
+        tr_histories_age(&e->histories, e->clock.t_us);
+        p->req = r;
+        p->at = 0;
+        p->count = 0;
+        p->pushed = false;
+        p->died_us = 0;
+    }
+    if (!look(e, r->id)) {
+        return TR_STALL;
+    }
+    err = tr_load_by_id(e, r->id, &job);
+    if (err == TARRY_EFULL) {
+        p->req = NULL; /* it comes into memory; what happens meanwhile must be found, too */
+        return TR_STALL;
+    }
+    if (err == TARRY_OK) {
+        add_present(p, job);
+    }
+    p->req = NULL;
+    r->out.events = p->events;
+    r->out.number = p->count;
+    return tr_engine_finish(e, r, p->count != 0 ? TARRY_OK : err);
+}

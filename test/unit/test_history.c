@@ -1,0 +1,233 @@
+/* What happened to a job, also when it is gone. */
+
+#include "base/err.h"
+#include "engine/history.h"
+#include "rules/policy.h"
+#include "test/unit/rig.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define HOUR (3600 * RIG_SECOND)
+#define ME UINT64_C(7)
+
+/* ---- the events themselves ---- */
+
+static void add(struct tr_histories *h, uint64_t id, uint64_t at_us)
+{
+    struct tr_event event = {.at_us = at_us,
+                             .what = TR_EVENT_GONE,
+                             .why = TR_WHY_DAMAGED,
+                             .state = id % 2 != 0 ? TR_DEAD : 0};
+
+    tr_histories_add(h, id, &event);
+}
+
+/* How many events of the job there are. */
+static unsigned count(const struct tr_histories *h, uint64_t id)
+{
+    struct tr_event event;
+    uint64_t at = 0;
+    unsigned n = 0;
+
+    while (at != UINT64_MAX) {
+        while (tr_histories_next(h, &at, id, &event)) {
+            assert_int_equal(event.what, TR_EVENT_GONE);
+            assert_int_equal(event.why, TR_WHY_DAMAGED);
+            assert_int_equal(event.state, id % 2 != 0 ? TR_DEAD : 0);
+            n++;
+        }
+    }
+    return n;
+}
+
+static void test_history_bounds(void **state)
+{
+    struct tr_histories h;
+    uint64_t most = (UINT64_C(1) << 53) - 1;
+
+    (void)state;
+    tr_histories_init(&h, 5);
+    h.keep_us = HOUR;
+    h.bytes_max = 3 * sizeof(struct tr_history_piece);
+    add(&h, most, 10);
+    add(&h, 1, 11);
+    assert_int_equal(count(&h, most), 1);
+    assert_int_equal(count(&h, 1), 1);
+    assert_int_equal(count(&h, 2), 0);
+    assert_int_equal(h.since_us, 5);
+    for (uint64_t i = 0; i < 3 * TR_HISTORY_PIECE; i++) { /* the first piece has to go */
+        add(&h, 100 + i % 10, 1000 + i);
+    }
+    assert_int_equal(count(&h, 1), 0);
+    assert_true(h.bytes <= h.bytes_max);
+    assert_true(h.since_us > 1000 && h.since_us <= 1000 + TR_HISTORY_PIECE);
+    assert_true(count(&h, 100) > 800);
+    tr_histories_age(&h, 1000 + 3 * TR_HISTORY_PIECE + HOUR);
+    assert_int_equal(count(&h, 100), 0);
+    assert_int_equal(h.since_us, 1000 + 3 * TR_HISTORY_PIECE);
+    h.mem.limit_bytes = 1; /* no memory: what is lost is told */
+    add(&h, 1, 1000 + 3 * TR_HISTORY_PIECE + HOUR);
+    assert_int_equal(h.since_us, 1001 + 3 * TR_HISTORY_PIECE + HOUR);
+    assert_true(h.mem.used_bytes == h.bytes);
+    tr_histories_fini(&h);
+}
+
+/* ---- what the engine notes ---- */
+
+static char text[1024];
+
+static void on_done(struct tr_req *r)
+{
+    static const char *const names[] = {"?",      "pushed",  "changed",  "ready",
+                                        "handed", "touched", "released", "timed-out",
+                                        "dead",   "kicked",  "gone"};
+    size_t len = 0;
+    uint64_t last_us = 0;
+
+    text[0] = '\0';
+    for (uint64_t i = 0; r->out.status == TARRY_OK && i < r->out.number; i++) {
+        const struct tr_event *e = &r->out.events[i];
+
+        assert_true(e->at_us >= last_us);
+        last_us = e->at_us;
+        len += (size_t)snprintf(text + len, sizeof text - len, "%s%s@%u", i > 0 ? " " : "",
+                                names[e->what], (unsigned)((e->at_us - RIG_WALL_US) / RIG_SECOND));
+        if (e->why != 0) {
+            len += (size_t)snprintf(text + len, sizeof text - len, "(%u)", e->why);
+        }
+    }
+}
+
+static const char *history(struct rig *rig, uint64_t id)
+{
+    struct tr_req r = {.op = TR_OP_HISTORY, .done = on_done, .id = id};
+
+    tr_engine_submit(rig->e, &r, rig->now);
+    rig_settle(rig);
+    assert_false(r.busy);
+    return r.out.status == TARRY_OK ? text : tarry_errname(r.out.status);
+}
+
+static uint32_t start(struct rig *rig)
+{
+    rig_init(rig);
+    rig->config.near_us = 60 * RIG_SECOND;
+    rig_open(rig);
+    return rig_hold(rig, "t");
+}
+
+static void test_history_of_a_life(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    uint64_t id = rig_push(&rig, t, 2 * RIG_SECOND);
+    struct ask a = rig_ask(TR_OP_RELEASE);
+
+    (void)state;
+    assert_string_equal(history(&rig, id), "pushed@0");
+    rig_pass(&rig, 3 * RIG_SECOND);
+    assert_string_equal(history(&rig, id), "pushed@0 ready@2");
+    assert_int_equal(rig_reserve(&rig, t, ME), id);
+    assert_string_equal(history(&rig, id), "pushed@0 ready@2 handed@3");
+    rig_pass(&rig, RIG_TTR_US);
+    assert_string_equal(history(&rig, id), "pushed@0 ready@2 handed@3 timed-out@13 ready@13");
+    assert_int_equal(rig_reserve(&rig, t, ME), id);
+    a.req.id = id;
+    a.req.holder = ME;
+    a.req.delay_us = RIG_SECOND;
+    assert_int_equal(rig_do(&rig, &a), TARRY_OK);
+    rig_pass(&rig, RIG_SECOND);
+    assert_int_equal(rig_reserve(&rig, t, ME), id);
+    assert_int_equal(rig_with(&rig, TR_OP_BURY, id, ME), TARRY_OK);
+    assert_string_equal(history(&rig, id),
+                        "pushed@0 ready@2 handed@3 timed-out@13 ready@13 handed@13 released@13 "
+                        "ready@14 handed@14 dead@14(4)");
+    assert_int_equal(rig_with(&rig, TR_OP_KICK_JOB, id, ME), TARRY_OK);
+    assert_int_equal(rig_reserve(&rig, t, ME), id);
+    assert_int_equal(rig_with(&rig, TR_OP_DELETE, id, ME), TARRY_OK);
+    rig_pass(&rig, RIG_SECOND);
+    assert_non_null(strstr(history(&rig, id), "pushed@0 "));
+    assert_non_null(strstr(text, "dead@14(4) kicked@14 ready@14 handed@14 gone@14(1)"));
+    assert_true(rig_stat(&rig, 0).history_us == RIG_WALL_US);
+    rig_pass(&rig, 25 * HOUR);
+    assert_string_equal(history(&rig, id), "TARRY_ENOTFOUND");
+    assert_true(rig_stat(&rig, 0).history_us == RIG_WALL_US + 15 * RIG_SECOND + HOUR);
+    assert_string_equal(history(&rig, 12345), "TARRY_ENOTFOUND");
+    rig_fini(&rig);
+}
+
+/* A far job comes back to tell when it was made; one that dies far does not. */
+static void test_history_of_far_jobs(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    uint64_t id = rig_push(&rig, t, HOUR);
+    uint64_t other = rig_push(&rig, t, HOUR);
+    struct ask a = rig_ask(TR_OP_EDIT);
+
+    (void)state;
+    assert_int_equal(rig_engine_stat(&rig).far, 2);
+    rig_pass(&rig, RIG_SECOND);
+    assert_string_equal(history(&rig, id), "pushed@0");
+    a.req.id = id;
+    a.req.edit = TR_EDIT_DUE;
+    a.req.delay_us = 2 * HOUR;
+    assert_int_equal(rig_do(&rig, &a), TARRY_OK);
+    assert_string_equal(history(&rig, id), "pushed@0 changed@1");
+    assert_int_equal(rig_with(&rig, TR_OP_DELETE, other, ME), TARRY_OK);
+    assert_string_equal(history(&rig, other), "gone@1(2)");
+    rig_power_cut(&rig); /* only what a live job says of itself is left */
+    rig_open(&rig);
+    assert_string_equal(history(&rig, other), "TARRY_ENOTFOUND");
+    assert_string_equal(history(&rig, id), "pushed@0");
+    assert_true(rig_stat(&rig, 0).history_us == RIG_WALL_US + RIG_SECOND);
+    rig_fini(&rig);
+}
+
+/* The policy says how much is noted. */
+static void test_history_by_policy(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    struct tr_policy policy = tr_policy_default();
+    struct ask a = rig_ask(TR_OP_POLICY);
+    uint64_t id = rig_push(&rig, t, 0);
+
+    (void)state;
+    a.req.topic = t;
+    a.req.policy = &policy;
+    a.req.fields = TR_POLICY_BIT(HISTORY);
+    policy.given = TR_POLICY_BIT(HISTORY);
+    policy.history = TR_HISTORY_FULL;
+    assert_int_equal(rig_do(&rig, &a), TARRY_OK);
+    assert_int_equal(rig_reserve(&rig, t, ME), id);
+    assert_int_equal(rig_with(&rig, TR_OP_TOUCH, id, ME), TARRY_OK);
+    assert_string_equal(history(&rig, id), "pushed@0 ready@0 handed@0 touched@0");
+    policy.history = TR_HISTORY_OFF;
+    assert_int_equal(rig_do(&rig, &a), TARRY_OK);
+    assert_int_equal(rig_with(&rig, TR_OP_DELETE, id, ME), TARRY_OK);
+    assert_string_equal(history(&rig, id), "ready@0 handed@0 touched@0");
+    id = rig_push(&rig, t, 0);
+    assert_int_equal(rig_with(&rig, TR_OP_DELETE, id, ME), TARRY_OK);
+    assert_string_equal(history(&rig, id), "TARRY_ENOTFOUND");
+    rig_fini(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_history_bounds),
+        cmocka_unit_test(test_history_of_a_life),
+        cmocka_unit_test(test_history_of_far_jobs),
+        cmocka_unit_test(test_history_by_policy),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
