@@ -97,6 +97,9 @@ static void check_order(struct sim_oracle *o, uint64_t t_us)
 
 void sim_tclock_moves(struct sim_oracle *o, uint64_t t_us, struct tr_now now)
 {
+    if (o->trace) {
+        printf("test clock: %" PRIu64 "\n", t_us);
+    }
     if (t_us <= o->test_us || t_us > farthest(o)) {
         FAIL("I30",
              "the test clock goes from %" PRIu64 " to %" PRIu64

@@ -630,7 +630,7 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
     half(e, tr_drop_step);
     run_stalled(e);
     tr_handout_serve(e);
-    tr_advance_step(e);
+    half(e, tr_advance_step);
     tr_lookup_tidy(e);
     if (e->checkpoint_at <= now.boot_us) {
         e->checkpoint_at = TR_NEVER;
@@ -696,6 +696,11 @@ void tr_engine_io_done(struct tr_engine *e, struct tr_io *io, struct tr_now now)
 unsigned tr_engine_work(const struct tr_engine *e)
 {
     return e->config.slice - e->work;
+}
+
+uint64_t tr_engine_clock(const struct tr_engine *e)
+{
+    return e->clock.t_us;
 }
 
 bool tr_engine_busy(const struct tr_engine *e)

@@ -110,6 +110,9 @@ void tr_engine_io_done(struct tr_engine *e, struct tr_io *io, struct tr_now now)
 /* Work units that the last submit took: for whoever shares the thread's time among many. */
 unsigned tr_engine_work(const struct tr_engine *e);
 
+/* What time it is to the engine: the wall clock as a rule, or the test clock. */
+uint64_t tr_engine_clock(const struct tr_engine *e);
+
 /* True while an io of the engine's is queued or in flight. */
 bool tr_engine_busy(const struct tr_engine *e);
 

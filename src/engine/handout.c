@@ -738,8 +738,8 @@ void tr_handout_expire(struct tr_engine *e)
             tr_wheel_arm(&e->leases, timer, span_after(e, tr_topic_ttr(job->topic, job->ttr_us)));
             continue;
         }
-        if (job->topic->purged) { /* as long as it is not killed */
-            tr_wheel_arm(&e->leases, timer, span_after(e, tr_topic_ttr(job->topic, job->ttr_us)));
+        if (job->topic->purged) { /* it will be killed before that */
+            tr_wheel_arm(&e->leases, timer, span_after(e, TR_DELAY_MAX_US));
             continue;
         }
         bool timed_out = !job->undoing;

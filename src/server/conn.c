@@ -74,6 +74,17 @@ struct conn {
     alignas(max_align_t) unsigned char session[];
 };
 
+/* What time it is to sessions: by the engine's clock, if that is another. */
+static struct tr_now read_clock(const struct tr_conns *cs)
+{
+    struct tr_now now = tr_clock_linux_now();
+
+    if (cs->wall_us != NULL) {
+        now.wall_us = cs->wall_us(cs->ctx);
+    }
+    return now;
+}
+
 static enum tr_want want_of(const struct conn *c)
 {
     return c->proto->want(c->session);
@@ -267,7 +278,7 @@ static void on_event(void *ctx, unsigned events)
         put_to_work(c);
         return;
     }
-    now = tr_clock_linux_now();
+    now = read_clock(c->conns);
     if ((events & TR_SOCK_HANGUP) != 0) {
         c->proto->half_close(c->session, now);
     }
@@ -376,7 +387,7 @@ static void work(struct conn *c, struct tr_now now)
 
 void tr_conns_work(struct tr_conns *cs, uint64_t most_us)
 {
-    struct tr_now now = tr_clock_linux_now();
+    struct tr_now now = read_clock(cs);
     uint64_t until_us = now.boot_us + most_us;
     struct tr_list once; /* who comes to the list meanwhile has his turn next time */
 
@@ -387,7 +398,7 @@ void tr_conns_work(struct tr_conns *cs, uint64_t most_us)
 
         tr_list_remove(&c->working);
         work(c, now);
-        now = tr_clock_linux_now();
+        now = read_clock(cs);
         if (now.boot_us >= until_us) {
             break;
         }
@@ -434,7 +445,7 @@ static void on_accepted(void *ctx, struct tr_sock *sock)
 {
     struct tr_door *door = ctx;
     struct tr_conns *cs = door->conns;
-    struct tr_now now = tr_clock_linux_now();
+    struct tr_now now = read_clock(cs);
     struct conn *c = sock != NULL ? tr_mem_alloc(cs->mem, sizeof *c + door->proto->size) : NULL;
 
     if (c != NULL) {
@@ -596,7 +607,7 @@ static void send_some(struct conn *c, struct tr_now now)
 
 void tr_conns_flush(struct tr_conns *cs, uint64_t most_us)
 {
-    struct tr_now now = tr_clock_linux_now();
+    struct tr_now now = read_clock(cs);
     uint64_t until_us = now.boot_us + most_us;
     struct tr_list once;
 
@@ -607,7 +618,7 @@ void tr_conns_flush(struct tr_conns *cs, uint64_t most_us)
 
         tr_list_remove(&c->sending);
         send_some(c, now);
-        now = tr_clock_linux_now();
+        now = read_clock(cs);
     }
     put_back(&cs->unsent, &once);
 }

@@ -38,6 +38,7 @@ struct tr_conns {
     uint64_t patience_us[TR_PATIENCE_COUNT];
     void *ctx;
     void (*full)(void *ctx, const char *why); /* new connections have to wait */
+    uint64_t (*wall_us)(void *ctx);           /* a test clock; NULL: the wall clock */
     struct tr_door doors[TR_PORTS];
     struct tr_list all;
     struct tr_list work;                       /* who has something to do, first come first */

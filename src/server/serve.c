@@ -332,6 +332,13 @@ static void init_http(struct server *s)
     port->unready = unready;
 }
 
+static uint64_t test_clock(void *ctx)
+{
+    struct server *s = ctx;
+
+    return tr_engine_clock(s->engine);
+}
+
 static int init_ports(struct server *s)
 {
     static const char hex[] = "0123456789abcdef";
@@ -346,6 +353,7 @@ static int init_ports(struct server *s)
     s->conns.count_max = most < s->config->connections_max ? most : s->config->connections_max;
     s->conns.ctx = s;
     s->conns.full = full;
+    s->conns.wall_us = s->config->test_clock ? test_clock : NULL;
     set_limits(s);
     init_http(s);
     port->queue = (struct tr_queue){.ctx = s, .submit = submit, .abandon = abandon, .work = work};
