@@ -15,6 +15,7 @@
 
 #include "engine/history.h"
 
+#include "base/bytes.h"
 #include "base/check.h"
 
 enum { WHAT_BITS = 4, WHY_BITS = 4, STATE_BITS = 3, BITS = WHAT_BITS + WHY_BITS + STATE_BITS };
@@ -120,6 +121,16 @@ void tr_histories_add(struct tr_histories *h, uint64_t id, const struct tr_event
     p->events[p->count++].at_us = event->at_us;
     p->id_least = id < p->id_least ? id : p->id_least;
     p->id_most = id > p->id_most ? id : p->id_most;
+}
+
+void tr_histories_read(struct tr_histories *h, const uint8_t *bytes, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t what = tr_get_le(bytes + (size_t)16 * i, 8);
+        struct tr_event event = unpack(what, tr_get_le(bytes + (size_t)16 * i + 8, 8));
+
+        tr_histories_add(h, what >> BITS, &event);
+    }
 }
 
 bool tr_histories_next(const struct tr_histories *h, uint64_t *at, uint64_t id,

@@ -43,6 +43,9 @@ void tr_histories_fini(struct tr_histories *h);
 /* Without memory it is lost, and since_us says so. id < 2^53. */
 void tr_histories_add(struct tr_histories *h, uint64_t id, const struct tr_event *event);
 
+/* The same for `count` of them as they are in a file: 16 bytes each. */
+void tr_histories_read(struct tr_histories *h, const uint8_t *bytes, uint32_t count);
+
 /* What is older than keep_us goes; since_us follows. */
 void tr_histories_age(struct tr_histories *h, uint64_t now_us);
 

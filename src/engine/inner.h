@@ -609,6 +609,7 @@ struct tr_engine {
     bool trimming;  /* it is idle, and memory is given back: */
     size_t trim;    /* chunks of jobs before this one are to be looked at */
     bool refusing;  /* for lack of space, since some push */
+    bool was_clean; /* the store was closed in order */
     bool no_counts; /* the checkpoints that were there at the start do not count topics */
 
     uint64_t commit_us;      /* boot: when the batch in flight went; */
@@ -725,6 +726,9 @@ void tr_past_revised(struct tr_engine *e, const struct tr_job *job, const struct
 void tr_past_gone(struct tr_engine *e, const struct tr_kill *kill, enum tr_why why); /* about to */
 enum tr_verdict tr_past_execute(struct tr_engine *e, struct tr_req *r);
 void tr_past_drop(struct tr_engine *e, const struct tr_req *r); /* if it is being answered */
+/* past_file.c: before serving, after it. `clean`: the last end was in order. */
+void tr_past_load(struct tr_engine *e, bool clean);
+void tr_past_save(struct tr_engine *e);
 
 /* nearest.c */
 /* When the first delayed job of a topic is due, or 0: it has none. TARRY_EFULL: ask again. */

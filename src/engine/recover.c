@@ -591,6 +591,7 @@ static int open_store(struct tr_engine *e, uint8_t *present)
     if (err != TARRY_OK && !fresh) {
         return err;
     }
+    e->was_clean = !fresh && (e->meta.now.flags & TR_MAN_CLEAN) != 0;
     slot_bytes = fresh ? e->config.slot_bytes : e->meta.now.slot_bytes;
     err = fit_config(e, slot_bytes);
     if (err == TARRY_EINVAL && !fresh) {
@@ -744,6 +745,9 @@ int tr_engine_open(struct tr_engine **out, const struct tr_engine_config *c, str
         err = tr_advance_open(e);
     }
     e->histories.since_us = e->clock.t_us;
+    if (err == TARRY_OK) {
+        tr_past_load(e, e->was_clean);
+    }
     if (err != TARRY_OK) {
         close_files(e);
         tr_engine_free(e);
@@ -772,6 +776,9 @@ int tr_engine_close(struct tr_engine *e, struct tr_now now)
         tr_engine_tell_durable(e);
         tr_meta_forget(e); /* a round that waited for the log begins anew */
         err = tr_meta_write_now(e, e->log.open.no > 1, TR_MAN_CLEAN);
+    }
+    if (err == TARRY_OK) {
+        tr_past_save(e);
     }
     close_files(e);
     return err;

@@ -100,7 +100,7 @@ const char tr_help_keys_text[] =
     "limits.header, limits.header_bytes: of the head of an HTTP request.\n"
     "limits.idle: an HTTP client that sends nothing, and waits for nothing, is closed.\n"
     "history.keep, history.bytes: what happened to jobs is told for so long, from\n"
-    "  memory of at most so many bytes; of live jobs and since the start only.\n"
+    "  memory of at most so many bytes; a crash loses it.\n"
     "memory.far: with more jobs due in over a minute, old log files become run files.\n"
     "memory.near: so many ready and nearly due jobs may be in memory, of one topic half.\n"
     "\n"

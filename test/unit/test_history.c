@@ -191,6 +191,38 @@ static void test_history_of_far_jobs(void **state)
     rig_fini(&rig);
 }
 
+/* A clean restart keeps it; a crash leaves what the last clean end kept, and says so. */
+static void test_history_over_restarts(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    uint64_t id = rig_push(&rig, t, 0);
+    uint64_t lost;
+
+    (void)state;
+    for (unsigned i = 0; i < 3000; i++) { /* more than one piece */
+        uint64_t other = rig_push(&rig, t, 0);
+
+        assert_int_equal(rig_with(&rig, TR_OP_DELETE, other, ME), TARRY_OK);
+    }
+    assert_int_equal(rig_with(&rig, TR_OP_DELETE, id, ME), TARRY_OK);
+    rig_pass(&rig, 5 * RIG_SECOND);
+    rig_close(&rig);
+    rig_open(&rig);
+    assert_string_equal(history(&rig, id), "pushed@0 gone@0(2)");
+    assert_string_equal(history(&rig, id + 1), "pushed@0 gone@0(2)");
+    assert_true(rig_stat(&rig, 0).history_us == RIG_WALL_US);
+    t = rig_hold(&rig, "t");
+    lost = rig_push(&rig, t, 0);
+    assert_int_equal(rig_with(&rig, TR_OP_DELETE, lost, ME), TARRY_OK);
+    rig_kill(&rig);
+    rig_open(&rig);
+    assert_string_equal(history(&rig, id), "pushed@0 gone@0(2)");
+    assert_string_equal(history(&rig, lost), "TARRY_ENOTFOUND");
+    assert_true(rig_stat(&rig, 0).history_us == RIG_WALL_US + 5 * RIG_SECOND);
+    rig_fini(&rig);
+}
+
 /* The policy says how much is noted. */
 static void test_history_by_policy(void **state)
 {
@@ -223,9 +255,8 @@ static void test_history_by_policy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_history_bounds),
-        cmocka_unit_test(test_history_of_a_life),
-        cmocka_unit_test(test_history_of_far_jobs),
+        cmocka_unit_test(test_history_bounds),      cmocka_unit_test(test_history_of_a_life),
+        cmocka_unit_test(test_history_of_far_jobs), cmocka_unit_test(test_history_over_restarts),
         cmocka_unit_test(test_history_by_policy),
     };
 
