@@ -652,6 +652,12 @@ static void swarm_tclock(struct sim_params *p, struct tr_rng *rng)
         p->mem_small = false;
         p->mem_fail_pct = 0;
     }
+    if (sim_dice(rng, 25)) { /* with parked topics */
+        p->near_min = sim_between(rng, 1, 8);
+        p->near_max = sim_between(rng, 0, 32);
+        p->topics = (unsigned)sim_between(rng, 1, 3);
+        p->live_max = (unsigned)sim_between(rng, 30, 200);
+    }
     p->test_clock = true;
     p->delay_pct = (unsigned)sim_between(rng, 30, 90);
     p->op_weight[TR_OP_ADVANCE] = (unsigned)sim_between(rng, 10, 60);
