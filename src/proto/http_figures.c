@@ -135,6 +135,7 @@ static void stats_done(struct tr_hs *s)
     number(&r.json, "pushed", stat->pushed);
     number(&r.json, "deleted", stat->deleted);
     number(&r.json, "timeouts", stat->timeouts);
+    number(&r.json, "history_since_ms", (stat->history_us + 999) / 1000);
     if (s->port->tell_stats != NULL) {
         s->port->tell_stats(s->port->ctx, &r.json);
     }
