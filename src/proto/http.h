@@ -81,6 +81,13 @@ struct tr_hs_many {
     struct tr_http_text item; /* this one */
 };
 
+/* Of requests that go through a list. */
+struct tr_hs_each {
+    enum tr_op op; /* that is asked for each */
+    bool skip_expired;
+    tr_hs_step_fn *end; /* when all are done; s->number says how many */
+};
+
 struct tr_hs {
     struct tr_hs_port *port;
     struct tr_output out;
@@ -108,6 +115,7 @@ struct tr_hs {
     struct tr_output *text; /* of a reply that takes several steps */
     struct tr_json json;    /* into that */
     struct tr_hs_many many;
+    struct tr_hs_each each;
     char path[TR_HS_PATH];    /* of a copy of the store */
     struct tr_http_text name; /* of the topic */
     struct tr_http_text body; /* of the job */

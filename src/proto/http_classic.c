@@ -296,34 +296,35 @@ void tr_hs_classic_get(struct tr_hs *s)
 
 /* ---- reStore ---- */
 
-static void restored(struct tr_hs *s)
+static void tell_restored(struct tr_hs *s)
 {
     struct tr_hs_reply r;
 
-    s->number += s->req.out.status == TARRY_OK ? s->req.out.number : 0;
-    if (s->req.out.status != TARRY_OK) {
-        tr_hs_fail(s);
-        return;
-    }
     tr_hs_open(s, &r, 200);
     tr_json_name(&r.json, "restored");
     tr_json_number(&r.json, s->number);
     tr_hs_close(s, &r);
 }
 
+static void restored(struct tr_hs *s)
+{
+    s->number = s->req.out.number;
+    if (s->req.out.status == TARRY_OK) {
+        tell_restored(s);
+    } else {
+        tr_hs_fail(s);
+    }
+}
+
 void tr_hs_classic_restore(struct tr_hs *s)
 {
+    s->req.filter.states = 1U << TR_DEAD;
     if (tr_hs_number(s, TR_ARG_EXPIRE, 1) == 0) {
-        tr_hs_refuse(s, &(struct tr_http_error){.status = 501,
-                                                .code = "unsupported",
-                                                .message = "jobs that expired come back with the "
-                                                           "others: say expire=true, or bring them "
-                                                           "back one by one",
-                                                .field = "expire"});
+        tr_hs_each(s, (struct tr_hs_each){
+                          .op = TR_OP_KICK_JOB, .skip_expired = true, .end = tell_restored});
         return;
     }
     s->req.bulk = TR_BULK_KICK;
-    s->req.filter.states = 1U << TR_DEAD;
     s->req.count = TR_BULK_MAX;
     tr_hs_ask(s, TR_OP_BULK, restored);
 }

@@ -119,6 +119,9 @@ tr_hs_step_fn tr_hs_list; /* http_list.c */
 tr_hs_step_fn tr_hs_bulk;
 tr_hs_step_fn tr_hs_purge;
 
+/* http_each.c: for each job of s->req.filter, of s->req.topic or of all. */
+void tr_hs_each(struct tr_hs *s, struct tr_hs_each each);
+
 tr_hs_step_fn tr_hs_topics; /* http_topic.c */
 tr_hs_step_fn tr_hs_topic;
 tr_hs_step_fn tr_hs_topic_set; /* and change */

@@ -289,12 +289,24 @@ static void purge_state(struct tr_hs *s)
 {
     fill_filter(s);
     s->req.bulk = TR_BULK_CANCEL;
-    s->req.force = true; /* reserved ones, too */
     s->req.count = TR_BULK_MAX;
     tr_hs_ask(s, TR_OP_BULK, purged);
 }
 
+/* A bulk passes them over. */
+static void purge_reserved(struct tr_hs *s)
+{
+    fill_filter(s);
+    tr_hs_each(s, (struct tr_hs_each){.op = TR_OP_DELETE, .end = tell_purged});
+}
+
 void tr_hs_purge(struct tr_hs *s)
 {
-    for_topic(s, tr_hs_given(s, TR_ARG_STATE) ? purge_state : purge_all);
+    if (!tr_hs_given(s, TR_ARG_STATE)) {
+        for_topic(s, purge_all);
+    } else if (tr_hs_number(s, TR_ARG_STATE, 0) + TR_DELAYED == TR_RESERVED) {
+        for_topic(s, purge_reserved);
+    } else {
+        for_topic(s, purge_state);
+    }
 }

@@ -168,7 +168,7 @@ enum tr_route_status {
       S(200) | S(404) | S(409), "classic: cancel a job")                                           \
     X(CLASSIC_GET, GET, "get/{topic}", 0, 0, CONSUME, NONE, S(200) | S(204),                       \
       "classic: take and finish a job")                                                            \
-    X(CLASSIC_RESTORE, GET, "reStore", TR_ARG_BIT(EXPIRE), 0, ADMIN, NONE, S(200) | S(501),        \
+    X(CLASSIC_RESTORE, GET, "reStore", TR_ARG_BIT(EXPIRE), 0, ADMIN, NONE, S(200),                 \
       "classic: bring jobs back")                                                                  \
     X(CLASSIC_RESTORE_JOB, GET, "reStore/{id}", 0, 0, ADMIN, NONE, S(200) | S(404) | S(409),       \
       "classic: bring a job back")

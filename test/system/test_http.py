@@ -767,6 +767,47 @@ def test_quota(web):
     assert web.push("t", b"y", key="k")["created"] is False  # that one is there already
 
 
+def test_purge_one_state(web):
+    for i in range(6):
+        web.push("t", b"x", **({"delay": "1h"} if i < 2 else {}))
+    held = web.reserve("t", count=3)
+    web.post(f"/v1/jobs/{held[0]['id']}/bury", lease=held[0]["lease"])
+    for state, count in [("reserved", 2), ("dead", 1), ("delayed", 2), ("ready", 1)]:
+        assert web.post("/v1/topics/t/purge", state=state).json == {"purged": count}, state
+        assert web.get("/v1/jobs", topic="t", state=state).json["jobs"] == []
+    is_error(web.post(f"/v1/jobs/{held[1]['id']}/ack", lease=held[1]["lease"]), 404)
+
+
+# ---- copies ----
+
+
+def test_backup(tmp_path):
+    """A copy made while it serves is a store."""
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    with web_server(tmp_path / "store", "--set", f"store.backup_root={copies}") as server:
+        web = Web(web_port(server))
+        web.push("t", b"before", delay="1h")
+        done = web.post("/v1/backup", dir="monday")
+        assert done.status == 200 and done.json["dir"] == str(copies / "monday"), done
+        assert done.json["bytes"] > 0
+        web.push("t", b"after", delay="1h")
+        is_error(web.post("/v1/backup", dir="monday"), 409, "exists", "dir")
+        for name in ("../x", "/x", ".x", "a/../b", "a//b", "a/", "x y"):
+            is_error(web.post("/v1/backup", dir=name), 400, field="dir")
+        is_error(web.post("/v1/backup"), 400, field="dir")
+        assert server.stop() == 0
+    with web_server(copies / "monday") as server:
+        web = Web(web_port(server))
+        assert web.get("/v1/jobs/1").json["body"] == "before"
+        is_error(web.get("/v1/jobs/2"), 404)
+        assert server.stop() == 0
+
+
+def test_no_backup_without_a_root(web):
+    is_error(web.post("/v1/backup", dir="x"), 501, "unsupported")
+
+
 # ---- the test clock ----
 
 

@@ -10,7 +10,7 @@ from web import Web, web_port, web_server
 
 DOC = pathlib.Path(__file__).resolve().parents[2] / "doc" / "http.md"
 NOT_YET = {501}  # routes that can say nothing else have no example
-PENDING = {"job_history", "key_history", "backup", "classic_restore"}  # nor have these, yet
+PENDING = {"job_history", "key_history", "classic_restore"}  # nor have these, yet
 
 
 def blocks():
@@ -43,11 +43,13 @@ def matches(wanted, said):
 
 
 FLAGS = {"": ["--sync", "always"], "classic": ["--set", "http.classic=on"],
-         "clock": ["--test-clock"]}
+         "clock": ["--test-clock"], "backup": ["--set", "store.backup_root=copies"]}
 
 
 @pytest.mark.parametrize("kind", sorted({kind for kind, _ in blocks()}))
-def test_examples(kind, tmp_path):
+def test_examples(kind, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "copies").mkdir()
     with web_server(tmp_path / "store", *FLAGS[kind]) as server:
         port = web_port(server)
         shell = subprocess.Popen(["bash"], cwd=tmp_path, stdin=subprocess.PIPE,

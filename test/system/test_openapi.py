@@ -11,7 +11,7 @@ from web import Web, raw, read_answer, web_port, web_server
 
 # What the engine of this version answers 501 to, so that its other statuses cannot be met.
 PENDING = {("job_history", 200), ("job_history", 404), ("key_history", 200), ("key_history", 404),
-           ("backup", 200), ("backup", 409), ("classic_restore", 200)}
+           ("classic_restore", 200)}
 
 
 class Watched(Web):
@@ -224,6 +224,16 @@ def clock(folder, described):
         return web.seen
 
 
+def backup(folder, described):
+    (folder / "copies").mkdir()
+    with web_server(folder / "copied", "--set", f"store.backup_root={folder / 'copies'}") as server:
+        web = Watched(web_port(server), described)
+        web.post("/v1/backup", dir="x")
+        web.post("/v1/backup", dir="x")
+        assert server.stop() == 0
+        return web.seen
+
+
 def test_every_status_is_real_and_none_is_missing(server, described, tmp_path):
     web = Watched(server.web, described)
     for scenario in (jobs, leases, topics, facts, classic):
@@ -237,7 +247,7 @@ def test_every_status_is_real_and_none_is_missing(server, described, tmp_path):
         wire.sendall(b"GET /get/empty HTTP/1.1\r\nHost: localhost\r\n\r\n")
         wire.shutdown(socket.SHUT_WR)
         seen = web.seen | {("classic_get", read_answer(wire.makefile("rb")).status)}
-    seen |= clock(tmp_path, described)
+    seen |= clock(tmp_path, described) | backup(tmp_path, described)
     told = {(operation.name, status) for operation in described for status in operation.statuses}
     seen -= {(name, 501) for name in ("job_history", "key_history")}
     seen -= {("classic_restore", 404)}
