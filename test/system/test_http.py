@@ -652,6 +652,10 @@ def test_list_and_bulk(web):
     moved = web.post("/v1/jobs/shift", topic="t", by="-1h", due_to=base + 12_000).json
     assert moved["done"] == 2
     assert len(web.get("/v1/jobs", topic="t", state="ready").json["jobs"]) >= 0
+    web.push("t", b"x", delay="1h", tag="red")
+    tagged = web.get("/v1/jobs", topic="t", tag="red").json["jobs"]
+    assert [job["tag"] for job in tagged] == ["red"]
+    web.ask("DELETE", f"/v1/jobs/{tagged[0]['id']}")
     is_error(web.post("/v1/jobs/cancel", state="ready"), 400)
     is_error(web.post("/v1/jobs/shift", topic="t"), 400, field="by")
     is_error(web.post("/v1/jobs/shift", topic="t", by="1h", to=base), 400)
