@@ -102,6 +102,10 @@ static bool surely_meant(const struct sim_oracle *o, const struct sim_ask *a,
         !due_fits(&a->req.filter, j->due_us)) {
         return false;
     }
+    if (j->same_call == 0 || j->same_call >= a->submit_call || j->same_where != j->where ||
+        j->same_due_us != j->due_us) {
+        return false; /* a lease ran out meanwhile, perhaps */
+    }
     return (j->where == SIM_DEAD && wants(&a->req.filter, TR_DEAD) &&
             a->req.bulk != TR_BULK_SHIFT) ||
            (sim_job_is_delayed(&o->model, j) && wants(&a->req.filter, TR_DELAYED) &&
