@@ -10,7 +10,7 @@ from web import Web, web_port, web_server
 
 DOC = pathlib.Path(__file__).resolve().parents[2] / "doc" / "http.md"
 NOT_YET = {501}  # routes that can say nothing else have no example
-PENDING = {"job_history", "key_history", "classic_restore"}  # nor have these, yet
+PENDING = {"classic_restore"}  # nor has this, yet
 
 
 def blocks():

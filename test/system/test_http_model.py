@@ -82,7 +82,7 @@ class Play:
         self.start()
         self.base = self.web.get("/v1/clock").json["now_ms"]
         for topic in TOPICS:
-            policy = f'{{"ttr":"10s","retries":{RETRIES},"backoff":"1s"}}'
+            policy = f'{{"ttr":"10s","retries":{RETRIES},"backoff":"1s","dead_keep":"36500d"}}'
             assert self.web.ask("PUT", f"/v1/topics/{topic}", policy).status == 200
 
     def start(self):
