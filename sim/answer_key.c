@@ -75,6 +75,30 @@ static void pushed_again(struct sim_oracle *o, struct sim_ask *a, struct sim_job
     }
 }
 
+/* Bytes that a push or edit adds, and those that it takes away. */
+static uint64_t bytes_after(struct sim_oracle *o, const struct sim_ask *a, unsigned topic,
+                            const struct sim_job *old)
+{
+    return sim_topic_bytes(&o->model, topic) - (old != NULL ? old->body.len : 0) + a->req.body_len;
+}
+
+bool sim_answer_over_quota(struct sim_oracle *o, const struct sim_ask *a)
+{
+    const struct sim_job *old = a->req.op == TR_OP_EDIT
+                                    ? sim_answer_meant(o, a)
+                                    : sim_model_find_key(&o->model, a->topic, a->key);
+    unsigned topic = old != NULL ? old->topic : a->topic;
+    const struct sim_topic *t = &o->model.topics[topic];
+
+    if (a->req.op != TR_OP_PUSH && a->req.op != TR_OP_EDIT) {
+        return false;
+    }
+    return (a->req.op == TR_OP_PUSH && old == NULL &&
+            sim_topic_jobs(&o->model, topic) >= t->policy.p.max_jobs) ||
+           (t->policy.p.max_bytes != UINT64_MAX &&
+            (!t->bytes_exact || bytes_after(o, a, topic, old) > t->policy.p.max_bytes));
+}
+
 /* May it come into the topic? */
 static void check_admitted(struct sim_oracle *o, const struct sim_ask *a)
 {
@@ -85,6 +109,10 @@ static void check_admitted(struct sim_oracle *o, const struct sim_ask *a)
     }
     if (!a->req.out.existed && sim_topic_jobs(&o->model, a->topic) >= t->policy.p.max_jobs) {
         FAIL("I13", "push succeeds, but topic %s has enough", t->name);
+    }
+    if (t->bytes_exact && !a->req.out.existed &&
+        bytes_after(o, a, a->topic, NULL) > t->policy.p.max_bytes && a->req.body_len != 0) {
+        FAIL("I13", "push succeeds, but topic %s has enough bytes", t->name);
     }
 }
 

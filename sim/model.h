@@ -106,6 +106,7 @@ struct sim_policy {
 struct sim_topic {
     char name[24];
     struct sim_policy policy;
+    bool bytes_exact;        /* the engine knows the bytes of its jobs */
     uint64_t stop_call;      /* when that changed last; */
     bool stop_over;          /* its pause of hand-outs has ended */
     uint64_t policy_call;    /* when it last changed */
@@ -203,6 +204,7 @@ struct sim_policy sim_policy_none(void);
 /* Its policy holds hand-outs, or pushes, back: surely, or perhaps. */
 bool sim_topic_is_stopped(const struct sim_model *m, unsigned topic);
 bool sim_topic_takes_none(const struct sim_model *m, unsigned topic);
+uint64_t sim_topic_bytes(const struct sim_model *m, unsigned topic);
 uint64_t sim_topic_jobs(const struct sim_model *m, unsigned topic);
 bool sim_policy_same(const struct sim_policy *a, const struct sim_policy *b);
 

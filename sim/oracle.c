@@ -657,8 +657,7 @@ static bool excused(const struct sim_oracle *o, const struct sim_ask *a)
                (o->model.topics[a->topic].policy.p.paused & TR_PAUSED_IN) != 0 &&
                (o->clock_doubt || sim_topic_takes_none(&o->model, a->topic));
     case TARRY_EQUOTA:
-        return op == TR_OP_PUSH &&
-               sim_topic_jobs(&o->model, a->topic) >= o->model.topics[a->topic].policy.p.max_jobs;
+        return sim_answer_over_quota((struct sim_oracle *)o, a);
     case TARRY_EINVAL:
         return a->wrong || (op == TR_OP_PUSH && topic_may_be_gone(o, a)) ||
                (op == TR_OP_RESERVE && topics_may_be_gone(o, a));

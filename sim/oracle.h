@@ -251,6 +251,8 @@ void sim_policy_draw(struct sim_ask *a, struct tr_rng *rng, uint64_t wall_us, ui
 void sim_answer_policy(struct sim_oracle *o, struct sim_ask *a);
 void sim_answer_policy_told(struct sim_oracle *o, const struct sim_ask *a);
 void sim_check_policies(struct sim_oracle *o);
+/* answer_key.c: has the topic as much as its policy allows? */
+bool sim_answer_over_quota(struct sim_oracle *o, const struct sim_ask *a);
 /* past.c: inside `done`; then; is it rightly not found? */
 void sim_check_history(struct sim_oracle *o, struct sim_ask *a);
 void sim_answer_history(struct sim_oracle *o, struct sim_ask *a);

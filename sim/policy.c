@@ -19,8 +19,8 @@ enum { TEXT_MAX = 2000 };
  */
 static const unsigned always =
     TR_POLICY_BIT(TTR) | TR_POLICY_BIT(JITTER) | TR_POLICY_BIT(PAUSED) | TR_POLICY_BIT(MAX_JOBS) |
-    TR_POLICY_BIT(RETRIES) | TR_POLICY_BIT(BACKOFF) | TR_POLICY_BIT(BURST) |
-    TR_POLICY_BIT(HISTORY) | TR_POLICY_BIT(SPREAD) | TR_POLICY_BIT(DELIVER);
+    TR_POLICY_BIT(MAX_BYTES) | TR_POLICY_BIT(RETRIES) | TR_POLICY_BIT(BACKOFF) |
+    TR_POLICY_BIT(BURST) | TR_POLICY_BIT(HISTORY) | TR_POLICY_BIT(SPREAD) | TR_POLICY_BIT(DELIVER);
 
 struct sim_policy sim_policy_of(const struct tr_policy *p)
 {
@@ -85,6 +85,7 @@ void sim_policy_draw(struct sim_ask *a, struct tr_rng *rng, uint64_t wall_us, ui
     any.ttr_us = sim_spread(rng, 1000, 10000000);
     any.jitter_us = sim_spread(rng, 1, 10000000);
     any.max_jobs = sim_dice(rng, 50) ? sim_between(rng, 0, 12) : 1000;
+    any.max_bytes = sim_dice(rng, 30) ? sim_spread(rng, 1, 20000) : 10000000;
     any.paused = sim_dice(rng, 50) ? (unsigned)tr_rng_below(rng, 4) : 0;
     any.paused_until_us = sim_dice(rng, 30) ? 0 : wall_us - 1000 + sim_spread(rng, 1, 2000000);
     any.retries = sim_dice(rng, 20) ? -1 : (int64_t)sim_between(rng, 0, 5);
@@ -166,6 +167,10 @@ void sim_answer_policy(struct sim_oracle *o, struct sim_ask *a)
         t->policy.text_len = a->to.text_len;
         t->policy.text_hash = a->to.text_hash;
     }
+    if (sim_topic_jobs(&o->model, a->topic) != 0 &&
+        (was.p.max_bytes == UINT64_MAX || t->policy.p.max_bytes == UINT64_MAX)) {
+        t->bytes_exact = false;
+    }
     if (!sim_policy_same(&was, &t->policy)) {
         t->stop_over = false;
         t->stop_call = o->model.call;
@@ -178,9 +183,44 @@ void sim_answer_policy(struct sim_oracle *o, struct sim_ask *a)
     sim_answer_policy_told(o, a);
 }
 
+uint64_t sim_topic_bytes(const struct sim_model *m, unsigned topic)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < m->job_count; i++) {
+        bytes +=
+            m->jobs[i].where != SIM_GONE && m->jobs[i].topic == topic ? m->jobs[i].body.len : 0;
+    }
+    return bytes;
+}
+
+/* Is there a reason to guess how long a body was? */
+static bool may_guess(const struct sim_oracle *o)
+{
+    return o->damage || o->rotten || o->params->mem_small || o->params->full ||
+           o->params->read_eio_ppm != 0 || o->params->enospc_ppm != 0 || o->forced;
+}
+
+static void check_bytes(struct sim_oracle *o, unsigned topic)
+{
+    struct sim_topic *t = &o->model.topics[topic];
+    uint64_t bytes = sim_topic_bytes(&o->model, topic);
+
+    if (sim_topic_jobs(&o->model, topic) == 0) {
+        t->bytes_exact = !may_guess(o);
+    } else if (t->policy.p.max_bytes == UINT64_MAX || may_guess(o)) {
+        t->bytes_exact = false;
+    }
+    if (t->bytes_exact && o->prefix.now.bytes[topic] != bytes) {
+        FAIL("I16", "topic %s has %" PRIu64 " bytes, not %" PRIu64, t->name,
+             o->prefix.now.bytes[topic], bytes);
+    }
+}
+
 void sim_check_policies(struct sim_oracle *o)
 {
     for (unsigned i = 0; i < o->model.topic_count; i++) {
+        check_bytes(o, i);
         if (!sim_policy_same(&o->prefix.now.policies[i], &o->model.topics[i].policy)) {
             FAIL("I16", "in memory topic %s has another policy (%x, not %x)",
                  o->model.topics[i].name, o->prefix.now.policies[i].p.given,

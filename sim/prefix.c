@@ -273,9 +273,12 @@ static void add_policy(void *ctx, const struct tr_topic_fact *f)
 
     if (topic < 0) {
         sim_fail(reader->p->report, "I7", "there is an unknown topic");
-    } else if (f->policy != NULL) {
+        return;
+    }
+    if (f->policy != NULL) {
         reader->into->policies[topic] = sim_policy_of(f->policy);
     }
+    reader->into->bytes[topic] = f->bytes;
 }
 
 static void read_into(struct sim_prefix *p, const struct tr_engine *e, struct sim_rows *into)
@@ -286,6 +289,8 @@ static void read_into(struct sim_prefix *p, const struct tr_engine *e, struct si
     into->sorted = true;
     for (unsigned i = 0; i < SIM_TOPICS_MAX; i++) {
         into->policies[i] = sim_policy_none();
+        into->bytes[i] = 0;
+        into->exact[i] = p->model->topics[i].bytes_exact;
     }
     tr_engine_topics(e, add_policy, &reader);
     tr_engine_facts(e, add_row, &reader);
@@ -560,6 +565,12 @@ static void compare_policies(struct sim_prefix *p, const struct sim_rows *want,
                      "recovery to batch %" PRIu64 " gave topic %u another policy (%x, not %x)",
                      want->batch, i, got->policies[i].p.given, want->policies[i].p.given);
         }
+        if (want->exact[i] && want->bytes[i] != got->bytes[i]) {
+            sim_fail(p->report, "I10",
+                     "recovery to batch %" PRIu64 " gave topic %u %" PRIu64 " bytes, not %" PRIu64,
+                     want->batch, i, got->bytes[i], want->bytes[i]);
+        }
+        p->model->topics[i].bytes_exact = want->exact[i];
     }
 }
 

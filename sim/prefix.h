@@ -38,6 +38,8 @@ struct sim_rows {
     uint64_t batch;
     bool sorted; /* they came in order of rid */
     struct sim_policy policies[SIM_TOPICS_MAX];
+    uint64_t bytes[SIM_TOPICS_MAX]; /* as the engine counts them, */
+    bool exact[SIM_TOPICS_MAX];     /* and it must be right */
 };
 
 struct sim_prefix {

@@ -430,6 +430,9 @@ static void swarm_keys(struct sim_params *p, struct tr_rng *rng)
 /* Policies come and go, and so do the topics that have nothing else. */
 static void swarm_policy(struct sim_params *p, struct tr_rng *rng)
 {
+    if (sim_dice(rng, 50)) {
+        swarm_far(p, rng);
+    }
     p->op_weight[TR_OP_POLICY] = (unsigned)sim_between(rng, 20, 100);
     p->op_weight[TR_OP_PURGE] = (unsigned)sim_between(rng, 0, 20);
     p->op_weight[TR_OP_STAT_TOPIC] = 20;

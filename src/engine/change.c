@@ -400,6 +400,9 @@ static enum tr_verdict push_again(struct tr_engine *e, struct tr_req *r, struct 
         return tr_engine_finish(e, r, TARRY_ESTATE);
     }
     err = tr_policies_admit(e, job->topic, false);
+    if (err == TARRY_OK) {
+        err = tr_policies_admit_bytes(job->topic, r->body_len, job->body_len);
+    }
     if (err != TARRY_OK) {
         return tr_engine_finish(e, r, err);
     }
@@ -453,6 +456,9 @@ static enum tr_verdict push(struct tr_engine *e, struct tr_req *r)
         }
     }
     err = tr_policies_admit(e, t, true);
+    if (err == TARRY_OK) {
+        err = tr_policies_admit_bytes(t, r->body_len, 0);
+    }
     if (err != TARRY_OK) {
         return tr_engine_finish(e, r, err);
     }
@@ -525,7 +531,22 @@ void tr_change_kill(struct tr_engine *e, const struct tr_kill *kill, enum tr_why
     tr_change_drop_topic(e, t);
 }
 
-/* A far job need not come back to die. */
+/* A far job need not come back to die, unless its bytes are counted. TARRY_EFULL: it is on its way.
+ */
+static int weigh(struct tr_engine *e, uint64_t rid, struct tr_job **job)
+{
+    const struct tr_far_entry *entry = tr_far_find(&e->state.jobs.far, rid);
+    int err;
+
+    *job = NULL;
+    if (!tr_topic_limits_bytes(tr_topics_by_number(&e->state.topics, entry->topic)) ||
+        TR_MUTANT(BYTES_GUESSED)) {
+        return TARRY_OK;
+    }
+    err = tr_load_by_rid(e, rid, job);
+    return err == TARRY_EFULL ? err : TARRY_OK; /* cannot be had: then it is a guess */
+}
+
 static enum tr_verdict delete_far(struct tr_engine *e, struct tr_req *r, uint64_t rid)
 {
     struct tr_kill kill = tr_tally_far(rid, tr_far_find(&e->state.jobs.far, rid));
@@ -550,7 +571,10 @@ static enum tr_verdict delete_job(struct tr_engine *e, struct tr_req *r)
         return end(e, r, err);
     }
     if (far != 0 && (r->lease == 0 || r->force)) {
-        return delete_far(e, r, far);
+        err = weigh(e, far, &job);
+        if (err != TARRY_OK || job == NULL) {
+            return err != TARRY_OK ? end(e, r, err) : delete_far(e, r, far);
+        }
     }
     if (tr_load_show_far(e, r)) { /* an ack by a lease that was lost */
         return tr_engine_finish(e, r, TARRY_ESTATE);
@@ -738,6 +762,10 @@ static enum tr_verdict edit(struct tr_engine *e, struct tr_req *r)
     }
     if ((r->edit & TR_EDIT_BODY) && r->body_len > e->config.body_max) {
         return tr_engine_finish(e, r, TARRY_EFULL);
+    }
+    if ((r->edit & TR_EDIT_BODY) &&
+        tr_policies_admit_bytes(job->topic, r->body_len, job->body_len) != TARRY_OK) {
+        return tr_engine_finish(e, r, TARRY_EQUOTA);
     }
     if (r->edit & TR_EDIT_DUE) {
         rec.mask |= TR_FIELD(DUE) | TR_FIELD(DELAY);

@@ -21,12 +21,12 @@
  *     2 BITS     u64 number of a block of 8,192 rids, u16 n; then n times u16, the rids alive in
  *                the block; or n = 0xffff and 1,024 bytes of bits
  *     3 CHANGES  ALTER record (base rid 0, clock 0) of a job whose record is outdated
- *     4 COUNTS   varint topic number, varint jobs, varint dead ones; only topics that have some.
- * Page 0 says at byte 20 whether there are such rows, and dead ones: an older store has none 5
- * CELLS    varint topic number, u8 length, then so many bytes of cells of this topic (see cells.c);
- * each cell is in one row. Byte 20 of page 0 tells of these, too
- *     6 POLICIES varint topic number, varint length, then so many bytes (see rules/policy.c); only
- *                topics that have one
+ *     4 COUNTS   varint topic number, varint jobs, varint dead ones, varint bytes of bodies; only
+ * topics that have some. Page 0 says at byte 20 whether there are such rows, and dead ones: an
+ * older store has none 5 CELLS    varint topic number, u8 length, then so many bytes of cells of
+ * this topic (see cells.c); each cell is in one row. Byte 20 of page 0 tells of these, too 6
+ * POLICIES varint topic number, varint length, then so many bytes (see rules/policy.c); only topics
+ * that have one
  *
  * A row that is a record has a crc of its own. Every page carries the batch, so pages of two
  * checkpoints can never be taken for one: a write cut short leaves some of each.
@@ -79,12 +79,12 @@ enum {
     CHANGE_MAX = 144, /* an ALTER with every field at its widest, but for ttl and tag */
     CHANGE_ROW_MAX = CHANGE_MAX + TR_EXTRA_ROW + TR_TAG_MAX,
     TOPIC_ROW_MAX = 300,
-    COUNT_ROW_MAX = 24,
+    COUNT_ROW_MAX = 32,
     CELL_ROW_MAX = 5 + 1 + 255,
     CELL_MAX = 5 + 1 + TR_CELL_BYTES_MAX, /* one in a row of its own */
 };
 
-enum { COUNTS_TOLD = 1, CELLS_TOLD = 2, DEAD_TOLD = 4 }; /* by the first page */
+enum { COUNTS_TOLD = 1, CELLS_TOLD = 2, DEAD_TOLD = 4, BYTES_TOLD = 8 }; /* by the first page */
 
 enum { BITS_UNITS = 64 }; /* of work, to copy a chunk of L */
 
@@ -330,6 +330,7 @@ static int copy_topic(struct tr_freeze *f, struct tr_topic *t)
     len = tr_put_varint(row, t->number);
     len += tr_put_varint(row + len, jobs);
     len += tr_put_varint(row + len, then ? t->dead_then : t->dead);
+    len += tr_put_varint(row + len, then ? t->bytes_then : t->bytes);
     TR_CHECK(len <= COUNT_ROW_MAX);
     return add_row(f, TR_PAGE_COUNTS, row, len);
 }
@@ -478,7 +479,7 @@ static void finish(struct tr_freeze *f)
     tr_put_le(m + TR_UUID + 40, TR_MUTANT(CLOCK_NOT_KEPT) ? 0 : f->clock_us, 8);
     tr_put_le(page + 10, 1, 2);
     tr_put_le(page + 12, HEAD + META_LEN, 4);
-    tr_put_le(page + 20, COUNTS_TOLD | CELLS_TOLD | DEAD_TOLD, 4);
+    tr_put_le(page + 20, COUNTS_TOLD | CELLS_TOLD | DEAD_TOLD | BYTES_TOLD, 4);
     close_page(p, 0);
     for (unsigned k = 0; k < TR_PAGE_KINDS; k++) {
         if (f->open[k] != 0) {
@@ -827,6 +828,7 @@ static int load_count(struct tr_reader *r, struct tr_state *s)
     uint64_t number = tr_read_varint(r);
     uint64_t jobs = tr_read_varint(r);
     uint64_t dead = s->redead ? 0 : tr_read_varint(r);
+    uint64_t bytes = s->rebytes ? 0 : tr_read_varint(r);
     struct tr_topic *t =
         number <= UINT32_MAX ? tr_topics_by_number(&s->topics, (uint32_t)number) : NULL;
 
@@ -835,6 +837,7 @@ static int load_count(struct tr_reader *r, struct tr_state *s)
     }
     t->jobs = jobs;
     t->dead = dead;
+    t->bytes = bytes;
     tr_topic_note_listed(t);
     return TARRY_OK;
 }
@@ -901,6 +904,7 @@ int tr_checkpoint_load(const uint8_t *bytes, size_t pages, struct tr_state *s)
     s->recount = (tr_get_le(bytes + 20, 4) & COUNTS_TOLD) == 0;
     s->recells = (tr_get_le(bytes + 20, 4) & CELLS_TOLD) == 0;
     s->redead = (tr_get_le(bytes + 20, 4) & DEAD_TOLD) == 0;
+    s->rebytes = (tr_get_le(bytes + 20, 4) & BYTES_TOLD) == 0;
     if (!s->recount) {
         err = load_kind(bytes, pages, TR_PAGE_COUNTS, s);
     }

@@ -898,8 +898,11 @@ void tr_engine_topics(const struct tr_engine *e, tr_topic_fn *fn, void *ctx)
 
     for (const struct tr_list *n = all->next; n != all; n = n->next) {
         const struct tr_topic *t = TR_CONTAINER_OF(n, struct tr_topic, link);
-        struct tr_topic_fact fact = {
-            .name = t->name, .name_len = t->name_len, .jobs = t->jobs, .policy = t->policy};
+        struct tr_topic_fact fact = {.name = t->name,
+                                     .name_len = t->name_len,
+                                     .jobs = t->jobs,
+                                     .bytes = t->bytes,
+                                     .policy = t->policy};
 
         if (!t->purged && tr_topics_find(&e->state.topics, t->name, t->name_len) == t) {
             fn(ctx, &fact);

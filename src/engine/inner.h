@@ -179,6 +179,8 @@ void tr_policies_end(struct tr_engine *e, struct tr_topic *t); /* it is about to
 /* May a job be pushed to the topic? `fresh`: it takes the place of none. TARRY_EPAUSED,
  * TARRY_EQUOTA. */
 TR_MUST_USE int tr_policies_admit(const struct tr_engine *e, const struct tr_topic *t, bool fresh);
+/* May it have a body of so many bytes more, and so many less? TARRY_EQUOTA. */
+TR_MUST_USE int tr_policies_admit_bytes(const struct tr_topic *t, uint64_t more, uint64_t less);
 /* So much later than asked for a job that is pushed is due. */
 uint64_t tr_policies_jitter(struct tr_engine *e, const struct tr_topic *t);
 size_t tr_policies_log_bytes(const struct tr_topic *t);

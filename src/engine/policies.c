@@ -13,7 +13,9 @@
  * the next start.
  *
  * Quotas. A push that makes a new job is counted against max_jobs, dead jobs included: they take
- * as much room as others, and a consumer that buries everything would get around the limit.
+ * as much room as others, and a consumer that buries everything would get around the limit. Bytes
+ * are those of the bodies of all live jobs; see state.c for how exact that is. What makes them
+ * fewer, or leaves them, is never refused.
  *
  * A purge gives the topic another number. In the same batch the new number gets its name and the
  * policy, so a crash leaves all of it or nothing.
@@ -96,6 +98,14 @@ int tr_policies_admit(const struct tr_engine *e, const struct tr_topic *t, bool 
         return TARRY_EPAUSED;
     }
     return fresh && t->jobs >= p->max_jobs ? TARRY_EQUOTA : TARRY_OK;
+}
+
+int tr_policies_admit_bytes(const struct tr_topic *t, uint64_t more, uint64_t less)
+{
+    uint64_t rest = t->bytes > less ? t->bytes - less : 0;
+    uint64_t max = tr_topic_policy(t)->max_bytes;
+
+    return more > less && (rest > max || more > max - rest) ? TARRY_EQUOTA : TARRY_OK;
 }
 
 uint64_t tr_policies_jitter(struct tr_engine *e, const struct tr_topic *t)

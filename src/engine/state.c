@@ -17,6 +17,10 @@
  * may be met only at its RELOG, after some ALTERs of it: those are contained in the RELOG, and are
  * passed over. At the end of the replay every rid in L must have been met, but for those that
  * groups of run files cover; regroup.c checks it.
+ *
+ * Bytes of bodies are counted by topic. A far job dies without a look at its record, so how long
+ * its body was is a guess by the length of that, but for topics whose policy limits them: then
+ * whoever kills one brings it back first (change.c, bulk.c), and so does the replay.
  */
 
 #include "engine/state.h"
@@ -34,6 +38,8 @@
     (TR_FIELD(ID) | TR_FIELD(DUE) | TR_FIELD(CREATED) | TR_FIELD(DELAY) | TR_FIELD(TOPIC) |        \
      TR_FIELD(PRIORITY) | TR_FIELD(TTR) | TR_FIELD(DEAD) | TR_FIELD(COUNTERS) | TR_FIELD(OLD) |    \
      TR_FIELD(FLAGS) | TR_FIELD(LEASE) | TR_FIELD(BODY) | TR_EXTRA_FIELDS)
+
+enum { RECORD_HEAD = 40 }; /* about what a record has besides the body */
 
 void tr_state_init(struct tr_state *s, struct tr_mem *mem)
 {
@@ -161,6 +167,39 @@ static void count(struct tr_state *s, struct tr_topic *t, uint64_t more)
     tr_tally_keep(s, t);
     t->jobs += more;
     tr_topic_note_listed(t);
+}
+
+/* So many more bytes of bodies, and so many less. */
+static void count_bytes(struct tr_state *s, struct tr_topic *t, uint64_t more, uint64_t less)
+{
+    tr_tally_keep(s, t);
+    t->bytes += more;
+    t->bytes -= less < t->bytes ? less : t->bytes;
+    if (t->jobs == 0) {
+        t->bytes = 0;
+    }
+}
+
+/* About how long the body of a far job is; NULL: nothing is known of it. */
+static uint64_t guess_bytes(const struct tr_topic *t, const struct tr_far_entry *entry)
+{
+    if (entry != NULL) {
+        return entry->len > RECORD_HEAD ? entry->len - RECORD_HEAD : 0;
+    }
+    return t->jobs != 0 ? t->bytes / t->jobs : 0;
+}
+
+/* Replay: a job that is to go comes into memory first, if the length of its body matters. */
+static struct tr_job *weigh(struct tr_state *s, uint64_t rid, const struct tr_topic *t)
+{
+    struct tr_job *job = tr_jobs_by_rid(&s->jobs, rid);
+
+    if (job == NULL && s->recall != NULL && t != NULL && tr_topic_limits_bytes(t) &&
+        tr_bitmap_test(&s->jobs.alive, rid) && !TR_MUTANT(BYTES_GUESSED_LATER)) {
+        (void)s->recall(s->recall_ctx, rid); /* in vain: then it is a guess */
+        job = tr_jobs_by_rid(&s->jobs, rid);
+    }
+    return job;
 }
 
 struct tr_slot *tr_state_slot(const struct tr_state *s, uint32_t number)
@@ -407,6 +446,8 @@ static int apply_move(struct tr_state *s, const struct tr_record *rec, uint64_t 
 {
     struct tr_tally from = tr_tally_old(s, &rec->old);
     struct tr_tally to = tr_tally_record(s, rec);
+    const struct tr_job *old = weigh(s, rec->old.rid, from.topic);
+    uint64_t was = old != NULL ? old->body_len : rec->body.len; /* as a rule it is the same */
     int err = tr_tally_check(s, &from, &to);
 
     if (err == TARRY_OK) {
@@ -414,6 +455,7 @@ static int apply_move(struct tr_state *s, const struct tr_record *rec, uint64_t 
     }
     if (err == TARRY_OK) {
         tr_tally_shift(s, &from, &to);
+        count_bytes(s, to.topic, rec->body.len, was);
     }
     return err;
 }
@@ -431,6 +473,7 @@ static int apply_push(struct tr_state *s, const struct tr_record *rec, struct tr
         if (!s->recount) {
             count(s, (*out)->topic, 1);
         }
+        count_bytes(s, (*out)->topic, rec->body.len, 0);
     }
     return err;
 }
@@ -683,6 +726,7 @@ static bool kill_far(struct tr_state *s, const struct tr_kill *kill, uint64_t ba
 {
     const struct tr_far_entry *entry = tr_far_find(&s->jobs.far, kill->rid);
     struct tr_topic *t = tr_topics_by_number(&s->topics, kill->topic);
+    uint64_t bytes = t != NULL ? guess_bytes(t, entry) : 0;
 
     if (t == NULL || (entry == NULL && !s->replaying) ||
         !tr_bitmap_test(&s->jobs.alive, kill->rid)) {
@@ -700,13 +744,14 @@ static bool kill_far(struct tr_state *s, const struct tr_kill *kill, uint64_t ba
     if (!s->recount) {
         count(s, t, UINT64_MAX);
     }
+    count_bytes(s, t, 0, bytes);
     return tr_bitmap_clear(&s->jobs.alive, kill->rid);
 }
 
 bool tr_state_kill(struct tr_state *s, const struct tr_kill *kill, uint64_t batch)
 {
-    struct tr_job *job = tr_jobs_by_rid(&s->jobs, kill->rid);
     struct tr_tally from = tr_tally_old(s, kill);
+    struct tr_job *job = weigh(s, kill->rid, from.topic);
 
     if (TR_MUTANT(KILL_ANY_CELL) && from.topic != NULL && from.kind != TR_RF_CELL_HOUR &&
         tr_cells_count(&s->cells, from.topic->row,
@@ -727,6 +772,7 @@ bool tr_state_kill(struct tr_state *s, const struct tr_kill *kill, uint64_t batc
     tr_tally_shift(s, &from, NULL);
     before_change(s, job, true);
     count(s, job->topic, UINT64_MAX);
+    count_bytes(s, job->topic, 0, job->body_len);
     s->freed_bytes += job->record_len;
     forget_key(s, job);
     tr_job_unplace(job, batch);

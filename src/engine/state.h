@@ -54,6 +54,7 @@ struct tr_state {
     bool recount;         /* replay of an older store: topics count those that have been met */
     bool recells;         /* the same for cells, which are counted when it has ended */
     bool redead;          /* the same for dead ones */
+    bool rebytes;         /* and for bytes, which begin with 0 then */
     tr_recall_fn *recall; /* replay */
     tr_has_fn *has;
     void *recall_ctx;

@@ -126,6 +126,7 @@ void tr_tally_keep(const struct tr_state *s, struct tr_topic *t)
     if (s->freeze != NULL && t->freeze_no != s->jobs.freeze_no && !TR_MUTANT(COUNT_NOT_FROZEN)) {
         t->jobs_then = t->jobs;
         t->dead_then = t->dead;
+        t->bytes_then = t->bytes;
         t->freeze_no = s->jobs.freeze_no;
     }
 }

@@ -61,8 +61,10 @@ struct tr_topic {
     uint32_t policy_no;       /* checkpoint in the making that has dealt with it */
     uint64_t jobs;            /* alive, dead and far ones too */
     uint64_t dead;            /* of those */
+    uint64_t bytes;           /* of their bodies: about so many, unless the policy limits them */
     uint64_t jobs_then;       /* the same when checkpoint `freeze_no` was begun */
     uint64_t dead_then;
+    uint64_t bytes_then;
     uint32_t freeze_no;
     uint32_t row;           /* of cells, or 0: none yet; see tally.c */
     uint64_t far;           /* delayed ones that are not in memory, */
@@ -179,6 +181,9 @@ bool tr_topic_needed(const struct tr_topic *t);
 
 /* Its policy, never NULL. */
 const struct tr_policy *tr_topic_policy(const struct tr_topic *t);
+
+/* Its policy limits the bytes of its jobs, so they are counted exactly. */
+bool tr_topic_limits_bytes(const struct tr_topic *t);
 
 /* Nothing of it is handed out, for whatever reason. */
 bool tr_topic_paused(const struct tr_topic *t);

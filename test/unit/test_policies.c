@@ -431,6 +431,98 @@ static void test_policies_max_jobs(void **state)
     rig_fini(&rig);
 }
 
+static int push_bytes(struct rig *rig, uint32_t t, uint64_t delay_us, size_t len, uint64_t *id)
+{
+    static const uint8_t body[20000];
+    struct ask a = rig_ask(TR_OP_PUSH);
+    int err;
+
+    a.req.topic = t;
+    a.req.delay_us = delay_us;
+    a.req.body = body;
+    a.req.body_len = len;
+    err = rig_do(rig, &a);
+    *id = a.req.out.job.id;
+    return err;
+}
+
+static void limit_bytes(struct rig *rig, uint32_t t, uint64_t max)
+{
+    struct tr_policy p = tr_policy_default();
+
+    p.max_bytes = max;
+    set_one(rig, t, p, TR_POLICY_BIT(MAX_BYTES));
+}
+
+/* To the byte, also when far jobs go, in slots and in runs, and over restarts. */
+static void test_policies_max_bytes(void **state)
+{
+    enum { COUNT = 60 };
+    struct rig rig;
+    uint32_t t;
+    uint64_t ids[COUNT];
+    uint64_t id;
+    uint64_t sum = 0;
+
+    (void)state;
+    rig_init(&rig);
+    rig.config.far_max = 10;
+    rig.config.promote_slots = 1;
+    rig_open(&rig);
+    t = rig_hold(&rig, "t");
+    limit_bytes(&rig, t, 1000000);
+    for (unsigned i = 0; i < COUNT; i++) {
+        size_t len = 1000 + i * 37 % 1000;
+
+        assert_int_equal(push_bytes(&rig, t, HOUR + i * RIG_SECOND, len, &ids[i]), TARRY_OK);
+        sum += len;
+        rig_pass(&rig, i % 20 == 0 ? 15 * RIG_SECOND : 1000); /* some are promoted */
+    }
+    for (unsigned i = 0; i < COUNT; i += 2) {
+        assert_int_equal(rig_with(&rig, TR_OP_DELETE, ids[i], 0), TARRY_OK);
+        sum -= 1000 + i * 37 % 1000;
+        if (i == COUNT / 2) {
+            rig_power_cut(&rig);
+            rig_open(&rig);
+        }
+    }
+    rig_power_cut(&rig);
+    rig_open(&rig);
+    t = rig_hold(&rig, "t");
+    limit_bytes(&rig, t, sum + 100);
+    assert_int_equal(push_bytes(&rig, t, HOUR, 101, &id), TARRY_EQUOTA);
+    assert_int_equal(push_bytes(&rig, t, HOUR, 100, &id), TARRY_OK);
+    assert_int_equal(push_bytes(&rig, t, HOUR, 1, &id), TARRY_EQUOTA);
+    assert_int_equal(push_bytes(&rig, t, HOUR, 0, &id), TARRY_OK);
+    rig_fini(&rig);
+}
+
+static void test_policies_max_bytes_of_changes(void **state)
+{
+    static const uint8_t body[200];
+    struct rig rig;
+    uint32_t t = start(&rig);
+    struct ask a = rig_ask(TR_OP_EDIT);
+    uint64_t id;
+
+    (void)state;
+    limit_bytes(&rig, t, 150);
+    assert_int_equal(push_bytes(&rig, t, HOUR, 100, &id), TARRY_OK);
+    a.req.id = id;
+    a.req.edit = TR_EDIT_BODY;
+    a.req.body = body;
+    a.req.body_len = 151;
+    assert_int_equal(rig_do(&rig, &a), TARRY_EQUOTA);
+    a.req.body_len = 150;
+    assert_int_equal(rig_do(&rig, &a), TARRY_OK);
+    limit_bytes(&rig, t, 10); /* what is there stays */
+    a.req.body_len = 120;     /* and may become less */
+    assert_int_equal(rig_do(&rig, &a), TARRY_OK);
+    assert_int_equal(rig_with(&rig, TR_OP_DELETE, id, 0), TARRY_OK);
+    assert_int_equal(push_bytes(&rig, t, 0, 10, &id), TARRY_OK);
+    rig_fini(&rig);
+}
+
 static void test_policies_max_topics(void **state)
 {
     struct rig rig;
@@ -503,6 +595,8 @@ int main(void)
         cmocka_unit_test(test_policies_two_pauses),
         cmocka_unit_test(test_policies_pause_outlives_a_purge),
         cmocka_unit_test(test_policies_max_jobs),
+        cmocka_unit_test(test_policies_max_bytes),
+        cmocka_unit_test(test_policies_max_bytes_of_changes),
         cmocka_unit_test(test_policies_max_topics),
         cmocka_unit_test(test_policies_beanstalk_does_not_list),
     };
