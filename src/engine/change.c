@@ -539,8 +539,7 @@ static int weigh(struct tr_engine *e, uint64_t rid, struct tr_job **job)
     int err;
 
     *job = NULL;
-    if (!tr_topic_limits_bytes(tr_topics_by_number(&e->state.topics, entry->topic)) ||
-        TR_MUTANT(BYTES_GUESSED)) {
+    if (!tr_topic_limits_bytes(tr_topics_by_number(&e->state.topics, entry->topic))) {
         return TARRY_OK;
     }
     err = tr_load_by_rid(e, rid, job);

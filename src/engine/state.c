@@ -195,7 +195,7 @@ static struct tr_job *weigh(struct tr_state *s, uint64_t rid, const struct tr_to
     struct tr_job *job = tr_jobs_by_rid(&s->jobs, rid);
 
     if (job == NULL && s->recall != NULL && t != NULL && tr_topic_limits_bytes(t) &&
-        tr_bitmap_test(&s->jobs.alive, rid) && !TR_MUTANT(BYTES_GUESSED_LATER)) {
+        tr_bitmap_test(&s->jobs.alive, rid)) {
         (void)s->recall(s->recall_ctx, rid); /* in vain: then it is a guess */
         job = tr_jobs_by_rid(&s->jobs, rid);
     }
