@@ -26,7 +26,7 @@ static bool due_fits(const struct tr_filter *f, uint64_t due_us)
 static void check_shifted(struct sim_oracle *o, const struct sim_ask *a, const struct sim_job *j,
                           uint64_t due_us)
 {
-    uint64_t want = j->due_us + (uint64_t)a->req.shift_us;
+    uint64_t want = a->req.at_us != 0 ? a->req.at_us : j->due_us + (uint64_t)a->req.shift_us;
     bool past = want <= o->model.wall_high_us;
     const struct sim_topic *t = &o->model.topics[j->topic];
 
@@ -47,7 +47,7 @@ void sim_answer_each(struct sim_oracle *o, const struct sim_each *each)
     bool came_back;
     uint64_t call;
 
-    if (j == NULL || j->where == SIM_GONE || j->topic != a->topic || a->req.dry_run) {
+    if (j == NULL || j->where == SIM_GONE || !sim_list_about(a, j) || a->req.dry_run) {
         FAIL("I3", "bulk changes job %" PRIu64 ", which is not there", each->job.id);
         return;
     }
@@ -98,7 +98,7 @@ static bool surely_meant(const struct sim_oracle *o, const struct sim_ask *a,
                          const struct sim_job *j)
 {
     if (j->id == 0 || sim_drop_may(&o->model, j) || j->id >= a->req.out.cursor.at ||
-        j->rid >= a->req.out.cursor.at || j->topic != a->topic || j->damaged || j->hidden ||
+        j->rid >= a->req.out.cursor.at || !sim_list_about(a, j) || j->damaged || j->hidden ||
         !due_fits(&a->req.filter, j->due_us)) {
         return false;
     }
@@ -112,11 +112,25 @@ static bool surely_meant(const struct sim_oracle *o, const struct sim_ask *a,
             !sim_oracle_limbo(o, j->topic));
 }
 
+/* Nothing else has changed what it is about. */
+static bool is_alone(const struct sim_oracle *o, const struct sim_ask *a)
+{
+    for (unsigned i = 0; i < o->model.topic_count; i++) {
+        const struct sim_topic *t = &o->model.topics[i];
+
+        if ((a->req.topic == 0 || i == a->topic) &&
+            (t->changed_call >= a->submit_call ||
+             (a->req.topic != 0 && a->req.topic != t->number))) {
+            return false;
+        }
+    }
+    return !sim_list_kicked(o, a, a->submit_call);
+}
+
 void sim_answer_bulk(struct sim_oracle *o, struct sim_ask *a)
 {
     const struct sim_topic *t = &o->model.topics[a->topic];
-    bool alone = t->changed_call < a->submit_call && a->req.topic == t->number && t->kicking == 0 &&
-                 t->kick_call < a->submit_call;
+    bool alone = is_alone(o, a);
     uint64_t meant = 0;
 
     for (size_t i = 0; i < o->model.job_count && alone && !a->req.out.cursor.more; i++) {
@@ -136,7 +150,7 @@ void sim_answer_bulk(struct sim_oracle *o, struct sim_ask *a)
     if (meant > a->req.out.number) {
         FAIL("I29", "bulk says %" PRIu64 ", but there are %" PRIu64, a->req.out.number, meant);
     }
-    sim_answer_seen(o, a, t->gate);
+    sim_answer_seen(o, a, a->req.topic == 0 ? o->model.gate : t->gate);
 }
 
 /* All that the topic had is gone, whoever holds it. */

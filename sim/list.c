@@ -21,6 +21,27 @@ static bool due_fits(const struct tr_filter *f, uint64_t due_us)
     return due_us >= f->due_from_us && (f->due_to_us == 0 || due_us < f->due_to_us);
 }
 
+bool sim_list_about(const struct sim_ask *a, const struct sim_job *j)
+{
+    const struct tr_filter *f = &a->req.filter;
+
+    return (a->req.topic == 0 || j->topic == a->topic) &&
+           (f->tag_len == 0 ||
+            sim_body_hash((const uint8_t *)f->tag, (uint32_t)f->tag_len) == j->extra.tag);
+}
+
+bool sim_list_kicked(const struct sim_oracle *o, const struct sim_ask *a, uint64_t call)
+{
+    for (unsigned i = 0; i < o->model.topic_count; i++) {
+        const struct sim_topic *t = &o->model.topics[i];
+
+        if ((a->req.topic == 0 || i == a->topic) && (t->kicking != 0 || t->kick_call >= call)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Is it wanted, whatever state it is in? */
 static bool surely_wanted(const struct sim_oracle *o, const struct tr_filter *f,
                           const struct sim_job *j)
@@ -74,10 +95,11 @@ static void check_missing(struct sim_oracle *o, const struct sim_ask *a, uint64_
     for (size_t i = 0; i < o->model.job_count; i++) {
         const struct sim_job *j = &o->model.jobs[i];
         bool inside = j->where == SIM_DEAD
-                          ? !a->req.cursor.dead && (!end->more || j->dead_order < last_dead)
+                          ? !a->req.cursor.dead &&
+                                (!end->more || (a->req.topic != 0 && j->dead_order < last_dead))
                           : behind(&a->req.cursor, j) && (!end->more || !behind(end, j));
 
-        if (j->id != 0 && j->where != SIM_GONE && j->topic == a->topic && inside && !j->damaged &&
+        if (j->id != 0 && j->where != SIM_GONE && sim_list_about(a, j) && inside && !j->damaged &&
             !j->hidden && !sim_fate_may_be_dead(&o->model, j) && !sim_drop_may(&o->model, j) &&
             due_fits(&a->req.filter, j->due_us) && surely_wanted(o, &a->req.filter, j) &&
             !sim_answer_is_being_reserved(o, j) && stayed(o, a, j) && !is_listed(o, a, j)) {
@@ -95,14 +117,18 @@ static void check_listed(struct sim_oracle *o, struct sim_ask *a, const struct t
     bool dead = v->state == TR_DEAD;
     /* One that died in this very call has no place yet. */
     bool known = j != NULL && prev != NULL && j->where == SIM_DEAD && prev->where == SIM_DEAD &&
-                 o->model.topics[a->topic].silent_call != o->model.call;
+                 o->model.topics[j->topic].silent_call != o->model.call;
+    bool later =
+        last != NULL &&
+        (last->dead_at_us != v->dead_at_us ? last->dead_at_us < v->dead_at_us : last->id < v->id);
     bool after =
         last == NULL ||
-        (dead ? last->state != TR_DEAD || !known || prev->dead_order < j->dead_order
+        (dead ? last->state != TR_DEAD || !known || v->damaged || last->damaged ||
+                    (a->req.topic == 0 ? later : prev->dead_order < j->dead_order)
               : last->state != TR_DEAD &&
                     (last->due_us != v->due_us ? last->due_us < v->due_us : last->id < v->id));
 
-    if (j == NULL || j->where == SIM_GONE || j->topic != a->topic) {
+    if (j == NULL || j->where == SIM_GONE || !sim_list_about(a, j)) {
         FAIL("I3", "list shows job %" PRIu64 ", which is not there", v->id);
         return;
     }
@@ -140,9 +166,9 @@ void sim_answer_list(struct sim_oracle *o, struct sim_ask *a)
         check_listed(o, a, &page[i], i > 0 ? &page[i - 1] : NULL);
         last_dead = j != NULL && j->where == SIM_DEAD ? j->dead_order : last_dead;
     }
-    if (a->req.topic == t->number && t->kicking == 0 && t->kick_call != o->model.call &&
+    if ((a->req.topic == 0 || a->req.topic == t->number) && !sim_list_kicked(o, a, o->model.call) &&
         !o->report->failed) {
         check_missing(o, a, last_dead);
     }
-    sim_answer_seen(o, a, t->gate);
+    sim_answer_seen(o, a, a->req.topic == 0 ? o->model.gate : t->gate);
 }

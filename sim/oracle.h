@@ -235,6 +235,10 @@ bool sim_drop_gone(struct sim_oracle *o, struct sim_job *j);
 /* Quiet: what should be over is. late: it may have to wait. */
 void sim_expiry_quiet(struct sim_oracle *o, const struct sim_job *j, bool here, bool late);
 void sim_drop_quiet(struct sim_oracle *o, bool late);
+/* list.c: is a LIST or BULK about the job, as far as topic and tag say? Are KICKs under way there,
+ * or was one answered since `call`? */
+bool sim_list_about(const struct sim_ask *a, const struct sim_job *j);
+bool sim_list_kicked(const struct sim_oracle *o, const struct sim_ask *a, uint64_t call);
 /* list.c: a page of a list. */
 void sim_answer_list(struct sim_oracle *o, struct sim_ask *a);
 /* bulk.c: one job of many, and the end. */

@@ -408,6 +408,20 @@ static void draw_filter(struct sim_work *w, struct tr_filter *f)
     }
 }
 
+/* Of all topics, or with a tag only, now and then. */
+static void draw_about(struct sim_work *w, struct sim_ask *a, unsigned topic)
+{
+    if (sim_dice(&w->rng, 25)) {
+        sim_tag_draw(a, &w->rng);
+        a->req.filter.tag = a->tag_text;
+        a->req.filter.tag_len = a->req.tag_len;
+        a->req.tag_len = 0;
+    }
+    if (!sim_dice(&w->rng, 25)) {
+        sim_work_for_topic(w, a, topic);
+    }
+}
+
 static void draw_bulk(struct sim_work *w, struct sim_ask *a, unsigned topic)
 {
     draw_filter(w, &a->req.filter);
@@ -422,7 +436,10 @@ static void draw_bulk(struct sim_work *w, struct sim_ask *a, unsigned topic)
         a->wrong = true;
         a->req.filter.states = 1;
     }
-    sim_work_for_topic(w, a, topic);
+    if (sim_dice(&w->rng, 20)) {
+        a->req.at_us = w->oracle->model.now.wall_us - SEC + sim_spread(&w->rng, 1, 3600 * SEC);
+    }
+    draw_about(w, a, topic);
 }
 
 /* A page: the first one, or the next after the last that this client got. */
@@ -443,7 +460,8 @@ static void draw_list(struct sim_work *w, struct sim_ask *a, unsigned topic)
         a->req.count = sim_dice(&w->rng, 50) ? 0 : TR_LIST_MAX + 1;
     }
     *last = (struct sim_listing){.topic = topic, .filter = a->req.filter};
-    sim_work_for_topic(w, a, topic);
+    last->filter.tag_len = 0;
+    draw_about(w, a, topic);
 }
 
 /* How far the test clock is to go; now and then nowhere, or back. */

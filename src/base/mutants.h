@@ -114,6 +114,9 @@
     X(NO_DEAD_MAX, "R42", "any number of dead jobs is kept", "drop.c:too_many", "expiry", 500) \
     X(NO_DEAD_KEEP, "R42", "dead jobs are kept for ever", "drop.c:drop_first", "expiry", 2000) \
     X(ANY_TAG, "R43", "who asks for a tag gets any job", "handout.c:first_of", "tags", 500) \
+    X(LIST_ANY_TAG, "I29", "a list shows jobs with any tag", "list.c:tag_fits", "purge", 500) \
+    X(BULK_ANY_TAG, "I29", "a bulk changes jobs with any tag", "bulk.c:tag_fits", "purge", 500) \
+    X(LIST_ONE_TOPIC, "I29", "a list of all topics leaves out far jobs, and what changes meanwhile", "list.c:about", "purge", 500) \
     X(NO_PAYLOAD_CRC, "R29", "the payload's crc is not checked", "scan.c:payload_ok", "rot", 5000) \
     X(ADVANCE_JUMPS, "R36", "the test clock goes to its end at once", "advance.c:next_event", "tclock", 200) \
     X(ADVANCE_UNLOADED, "R36", "it goes on before far jobs are loaded", "advance.c:is_settled", "tclock", 2000) \

@@ -1,5 +1,5 @@
 /*
- * Cancel, shift or kick all jobs of a topic that match a filter.
+ * Cancel, shift or kick all jobs of a topic, or of all, that match a filter.
  *
  *     far jobs of slots, then T of each group, then jobs in memory: each place once, in slices
  *
@@ -23,6 +23,8 @@
 #include "base/mutant.h"
 #include "engine/inner.h"
 
+#include <string.h>
+
 enum { CHANGE_UNITS = 3 };
 
 static uint64_t limit_of(const struct tr_bulk *b)
@@ -30,11 +32,30 @@ static uint64_t limit_of(const struct tr_bulk *b)
     return b->count != 0 && b->count < TR_BULK_MAX ? b->count : TR_BULK_MAX;
 }
 
-static struct tr_topic *topic(const struct tr_engine *e)
+static struct tr_topic *topic(const struct tr_engine *e, uint32_t number)
 {
-    struct tr_topic *t = tr_topics_by_number(&e->state.topics, e->bulk.topic);
+    struct tr_topic *t = tr_topics_by_number(&e->state.topics, number);
 
     return t != NULL && !t->purged ? t : NULL;
+}
+
+/* Is there still something that it is about? */
+static bool goes_on(const struct tr_engine *e)
+{
+    return e->bulk.all || topic(e, e->bulk.topic) != NULL;
+}
+
+static bool about(const struct tr_engine *e, uint32_t number)
+{
+    const struct tr_bulk *b = &e->bulk;
+
+    return b->all ? topic(e, number) != NULL : b->topic == number;
+}
+
+static bool tag_fits(const struct tr_bulk *b, struct tr_bytes tag)
+{
+    return b->filter.tag_len == 0 || TR_MUTANT(BULK_ANY_TAG) ||
+           tr_bytes_same((struct tr_bytes){(const uint8_t *)b->tag, b->filter.tag_len}, tag);
 }
 
 static bool wants(const struct tr_bulk *b, enum tr_job_state state)
@@ -72,7 +93,7 @@ bool tr_bulk_keeps(const struct tr_engine *e, const struct tr_job *job)
 {
     const struct tr_bulk *b = &e->bulk;
 
-    return b->on && b->topic == job->topic->number && is_old(b, job) &&
+    return b->on && about(e, job->topic->number) && is_old(b, job) &&
            (job->dead_seq != 0 ? wants(b, TR_DEAD) : wants(b, TR_DELAYED) || wants(b, TR_READY)) &&
            due_fits(b, job->due_us);
 }
@@ -126,6 +147,8 @@ static int change_due(struct tr_engine *e, struct tr_job *job)
         rec.counters = job->counters;
         rec.counters.kicks++;
         rec.counters.reserves = tr_retry_forgets(job, false) ? 0 : rec.counters.reserves;
+    } else if (e->bulk.at_us != 0) {
+        rec.due_us = e->bulk.at_us > e->clock.t_us ? e->bulk.at_us : e->clock.t_us;
     } else if (by >= 0 || job->due_us > e->clock.t_us + (uint64_t)-by) {
         rec.due_us = job->due_us + (uint64_t)by; /* else the past means now */
     }
@@ -144,8 +167,8 @@ static int change(struct tr_engine *e, struct tr_job *job)
     struct tr_job_view v;
     int err;
 
-    if (job->topic->number != b->topic || job->topic->purged || !is_old(b, job) ||
-        !wants(b, state) || !due_fits(b, job->due_us)) {
+    if (!about(e, job->topic->number) || job->topic->purged || !is_old(b, job) ||
+        !tag_fits(b, tr_extra_tag(job->extra)) || !wants(b, state) || !due_fits(b, job->due_us)) {
         return TARRY_OK;
     }
     if (!can(b, state)) {
@@ -194,26 +217,30 @@ static bool far_fits(const struct tr_engine *e, const struct tr_far_entry *entry
 }
 
 /* A far one, as its entry says. */
-static int change_far(struct tr_engine *e, uint64_t rid, const struct tr_far_entry *entry)
+static int change_far(struct tr_engine *e, uint64_t rid, const struct tr_far_entry *entry,
+                      bool tag_known)
 {
     struct tr_bulk *b = &e->bulk;
     struct tr_kill kill = tr_tally_far(rid, entry);
+    const struct tr_topic *t = topic(e, entry->topic);
     uint64_t id = tr_far_moved_id(&e->state.jobs.far, rid);
     struct tr_job_view v = {.id = id != 0 ? id : rid,
-                            .topic = topic(e)->handle,
+                            .topic = t != NULL ? t->handle : 0,
                             .state = far_state(e, entry),
                             .due_us = kill.due_us};
     bool unsure = entry->dead && (b->filter.due_from_us != 0 || b->filter.due_to_us != 0 ||
                                   b->what == TR_BULK_SHIFT);
     int err;
 
-    if (rid >= b->before || !far_fits(e, entry) || tr_bitmap_test(&b->met, rid)) {
+    unsure = unsure || (b->filter.tag_len != 0 && !tag_known);
+
+    if (t == NULL || rid >= b->before || !far_fits(e, entry) || tr_bitmap_test(&b->met, rid)) {
         return TARRY_OK;
     }
     if (!unsure && !can(b, v.state)) {
         return pass_over(b, rid);
     }
-    if (unsure || (!b->dry_run && (b->what != TR_BULK_CANCEL || tr_topic_limits_bytes(topic(e))))) {
+    if (unsure || (!b->dry_run && (b->what != TR_BULK_CANCEL || tr_topic_limits_bytes(t)))) {
         b->load[b->loads++] = rid; /* counted when it has come */
         return TARRY_OK;
     }
@@ -282,7 +309,7 @@ static int in_slots(struct tr_engine *e)
     const struct tr_far_page *page;
     int err = TARRY_OK;
 
-    while (err == TARRY_OK && topic(e) != NULL && tr_far_walking(&b->far) &&
+    while (err == TARRY_OK && goes_on(e) && tr_far_walking(&b->far) &&
            (page = tr_far_walk_page(far, &b->far)) != NULL) {
         unsigned i = 0;
 
@@ -294,7 +321,7 @@ static int in_slots(struct tr_engine *e)
                 return TARRY_EFULL;
             }
         }
-        while (i < page->count && (page->entries[i].topic != b->topic || page->entries[i].located ||
+        while (i < page->count && (!about(e, page->entries[i].topic) || page->entries[i].located ||
                                    tr_far_page_rid(page, i) <= b->page_rid)) {
             i++;
         }
@@ -307,7 +334,7 @@ static int in_slots(struct tr_engine *e)
             struct tr_far_entry entry = page->entries[i];
             uint64_t rid = tr_far_page_rid(page, i);
 
-            err = change_far(e, rid, &entry);
+            err = change_far(e, rid, &entry, false);
             b->page_rid = err == TARRY_OK ? rid : b->page_rid;
         }
     }
@@ -318,9 +345,11 @@ static int in_run(struct tr_engine *e, const struct tr_side_job *job)
 {
     const struct tr_far_entry *known = tr_far_find(&e->state.jobs.far, job->rid);
     struct tr_far_entry entry = tr_fetch_entry(e->bulk.walk.group, job);
+    bool every = e->bulk.walk.every; /* then records are read, and the tag is known */
     int err = TARRY_OK;
 
     if (!tr_state_in_run(&e->state, job->rid) || job->rid >= e->bulk.before ||
+        !about(e, job->topic) || (every && !tag_fits(&e->bulk, e->bulk.walk.tag)) ||
         TR_MUTANT(BULK_NO_RUNS)) {
         return TARRY_OK;
     }
@@ -330,7 +359,7 @@ static int in_run(struct tr_engine *e, const struct tr_side_job *job)
             tr_fetch_remember(e, job->rid);
         }
     }
-    return err == TARRY_OK ? change_far(e, job->rid, &entry) : err;
+    return err == TARRY_OK ? change_far(e, job->rid, &entry, every) : err;
 }
 
 static int in_runs(struct tr_engine *e)
@@ -340,7 +369,7 @@ static int in_runs(struct tr_engine *e)
     unsigned seen = 0;
     int err = TARRY_OK;
 
-    while (err == TARRY_OK && topic(e) != NULL) {
+    while (err == TARRY_OK && goes_on(e)) {
         if (b->loads == TR_BULK_LOADS) {
             err = load_all(e);
             continue;
@@ -366,7 +395,7 @@ static int in_memory(struct tr_engine *e)
     unsigned seen = 0;
     int err = TARRY_OK;
 
-    while (err == TARRY_OK && topic(e) != NULL) {
+    while (err == TARRY_OK && goes_on(e)) {
         if (seen++ % 4 == 0 && !tr_engine_spend(e)) {
             return TARRY_EFULL;
         }
@@ -491,16 +520,20 @@ enum tr_verdict tr_bulk_execute(struct tr_engine *e, struct tr_req *r)
 
     if (r->filter.states >= 2U << TR_DEAD || (r->filter.states & 1) != 0 ||
         (unsigned)r->bulk >= TR_BULK_COUNT || r->shift_us > (int64_t)TR_DELAY_MAX_US ||
-        r->shift_us < -(int64_t)TR_DELAY_MAX_US) {
+        r->shift_us < -(int64_t)TR_DELAY_MAX_US || r->filter.tag_len > TR_TAG_MAX ||
+        r->at_us > r->start_wall_us + TR_DELAY_MAX_US) {
         return tr_engine_finish(e, r, TARRY_EINVAL);
     }
-    if (t == NULL) {
+    if (t == NULL && r->topic != 0) {
         return tr_engine_finish(e, r, TARRY_ENOTFOUND);
     }
     if (b->on) {
         return TR_STALL;
     }
-    err = tr_walk_begin(e, &b->walk, t->number, r->filter.due_from_us);
+    /* T does not know tags; records do. */
+    err = t == NULL || r->filter.tag_len != 0
+              ? tr_walk_begin_every(e, &b->walk, r->filter.due_from_us)
+              : tr_walk_begin(e, &b->walk, t->number, r->filter.due_from_us);
     if (err != TARRY_OK) {
         return err == TARRY_EFULL ? TR_STALL : tr_engine_finish(e, r, err);
     }
@@ -516,14 +549,19 @@ enum tr_verdict tr_bulk_execute(struct tr_engine *e, struct tr_req *r)
                           .what = r->bulk,
                           .filter = r->filter,
                           .shift_us = r->shift_us,
+                          .at_us = r->at_us,
                           .count = r->count,
                           .dry_run = r->dry_run,
                           .before = goes_on ? r->cursor.at : e->state.next_rid,
                           .mark = goes_on ? r->cursor.id : marks + 1,
                           .marks = marks + !goes_on,
-                          .topic = t->number,
+                          .topic = t != NULL ? t->number : 0,
+                          .all = t == NULL,
                           .page = UINT64_MAX,
                           .walk = walk};
+    if (r->filter.tag_len != 0) {
+        memcpy(b->tag, r->filter.tag, r->filter.tag_len);
+    }
     tr_bitmap_init(&b->met, e->mem);
     tr_far_walk_begin(&e->state.jobs.far, &b->far);
     tr_bulk_step(e);

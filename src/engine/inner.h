@@ -397,6 +397,9 @@ TR_MUST_USE int tr_walk_begin_dead(struct tr_engine *e, struct tr_walk *w, uint3
                                    uint64_t from);
 TR_MUST_USE int tr_walk_begin(struct tr_engine *e, struct tr_walk *w, uint32_t topic,
                               uint64_t from_us);
+/* Jobs of all topics, live ones from this due time on, and dead ones, or dead ones alone. */
+TR_MUST_USE int tr_walk_begin_every(struct tr_engine *e, struct tr_walk *w, uint64_t from_us);
+TR_MUST_USE int tr_walk_begin_every_dead(struct tr_engine *e, struct tr_walk *w);
 /* The next entry. TARRY_EFULL: a page is on its way; TARRY_ENOTFOUND: that was the last. */
 TR_MUST_USE int tr_walk_next(struct tr_engine *e, struct tr_walk *w, struct tr_side_job *job);
 void tr_walk_again(struct tr_walk *w); /* the last one is to be told once more */

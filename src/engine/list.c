@@ -1,5 +1,5 @@
 /*
- * The jobs of a topic in order, page by page.
+ * The jobs of a topic, or of all, in order, page by page.
  *
  *     far jobs of slots --+
  *     T of each group   --+--> the first `limit` behind the cursor --> records of far ones --> page
@@ -15,6 +15,11 @@
  * all fields, so the records of far jobs are read, without bringing the jobs back: that costs no
  * room in checkpoints and no other job its place. One that cannot be read is shown by what is
  * known.
+ *
+ * A filter by tag is asked of jobs in memory; of far ones when their record has been read, so the
+ * page looks at as many as a page can have, and may end short. For all topics the live runs are
+ * read, which are in order of due time, instead of T; and all dead runs with each page, which are
+ * not in order of time.
  *
  * In each group at most about 200,000 / groups entries are looked at; if that is not enough, the
  * page ends where the first group was left.
@@ -34,6 +39,7 @@ enum { LOOKED_MAX = 200000, READS_FREE = 64, READ_BYTES = 1 << 20, SOON_US = 100
 struct tr_listed {
     struct tr_cursor key;
     uint64_t rid;
+    uint32_t topic;            /* by number */
     uint64_t group_no;         /* it was found in the index of this one, */
     struct tr_far_entry entry; /* which says this */
     bool reading;
@@ -142,22 +148,46 @@ static void keep(struct tr_listing *l, const struct tr_listed *job)
 
 /* ---- what is offered ---- */
 
-static bool job_fits(const struct tr_listing *l, const struct tr_job *job)
+/* Is the page about this topic? */
+static bool about(const struct tr_engine *e, uint32_t number)
 {
-    return wants(l, (enum tr_job_state)job->state) && due_fits(l, job->due_us);
+    const struct tr_listing *l = &e->listing;
+    const struct tr_topic *t = l->all ? tr_topics_by_number(&e->state.topics, number) : NULL;
+
+    return l->all ? t != NULL && !t->purged && !TR_MUTANT(LIST_ONE_TOPIC) : l->topic == number;
 }
 
-static struct tr_cursor key_of(const struct tr_job *job)
+static bool tag_fits(const struct tr_listing *l, struct tr_bytes tag)
+{
+    const struct tr_filter *f = &l->req->filter;
+
+    return f->tag_len == 0 || TR_MUTANT(LIST_ANY_TAG) ||
+           tr_bytes_same((struct tr_bytes){(const uint8_t *)f->tag, f->tag_len}, tag);
+}
+
+static bool job_fits(const struct tr_listing *l, const struct tr_job *job)
+{
+    return wants(l, (enum tr_job_state)job->state) && due_fits(l, job->due_us) &&
+           tag_fits(l, tr_extra_tag(job->extra)) && !job->topic->purged;
+}
+
+/* Dead ones of all topics have no common number: they stand by time. */
+static uint64_t dead_place(const struct tr_listing *l, const struct tr_job *job)
+{
+    return l->all ? job->dead_at_us : job->dead_seq;
+}
+
+static struct tr_cursor key_of(const struct tr_listing *l, const struct tr_job *job)
 {
     bool dead = job->state == TR_DEAD;
 
     return (struct tr_cursor){
-        .dead = dead, .at = dead ? job->dead_seq : job->due_us, .id = job->id};
+        .dead = dead, .at = dead ? dead_place(l, job) : job->due_us, .id = job->id};
 }
 
 static void offer(struct tr_listing *l, const struct tr_job *job)
 {
-    struct tr_listed found = {.key = key_of(job), .rid = job->rid};
+    struct tr_listed found = {.key = key_of(l, job), .rid = job->rid, .topic = job->topic->number};
 
     if (job_fits(l, job)) {
         keep(l, &found);
@@ -166,8 +196,7 @@ static void offer(struct tr_listing *l, const struct tr_job *job)
 
 void tr_listing_entered(struct tr_engine *e, const struct tr_job *job)
 {
-    if (e->listing.req != NULL && e->listing.topic == job->topic->number &&
-        !TR_MUTANT(LIST_NOT_TOLD)) {
+    if (e->listing.req != NULL && about(e, job->topic->number) && !TR_MUTANT(LIST_NOT_TOLD)) {
         offer(&e->listing, job);
     }
 }
@@ -207,10 +236,11 @@ void tr_listing_leaves(struct tr_engine *e, const struct tr_job *job)
     struct tr_listing *l = &e->listing;
     bool dead = job->dead_seq != 0;
     struct tr_listed found = {
-        .key = {.dead = dead, .at = dead ? job->dead_seq : job->due_us, .id = job->id},
-        .rid = job->rid};
+        .key = {.dead = dead, .at = dead ? dead_place(l, job) : job->due_us, .id = job->id},
+        .rid = job->rid,
+        .topic = job->topic->number};
 
-    if (l->req != NULL && l->topic == job->topic->number) {
+    if (l->req != NULL && about(e, job->topic->number)) {
         for (uint32_t i = 0; i < l->count; i++) {
             if (l->jobs[i].rid == job->rid) {
                 forget(l, &l->jobs[i]);
@@ -227,7 +257,7 @@ void tr_listing_purged(struct tr_engine *e, struct tr_topic *t, const struct tr_
 {
     struct tr_listing *l = &e->listing;
 
-    if (l->req != NULL && l->topic == t->number) {
+    if (l->req != NULL && !l->all && l->topic == t->number) {
         t->walk = NULL;
         tr_far_walk_end(&l->far);
         tr_walk_end(&l->walk);
@@ -249,10 +279,12 @@ static void find_in_page(struct tr_engine *e, const struct tr_far_page *page)
     for (unsigned i = 0; i < page->count; i++) {
         const struct tr_far_entry *entry = &page->entries[i];
 
-        if (entry->topic == e->listing.topic && !entry->located) {
+        if (!entry->located && about(e, entry->topic)) {
             uint64_t rid = tr_far_page_rid(page, i);
             struct tr_listed found = {
-                .key = {.at = entry->due_us, .id = tr_far_id(&e->state.jobs.far, rid)}, .rid = rid};
+                .key = {.at = entry->due_us, .id = tr_far_id(&e->state.jobs.far, rid)},
+                .rid = rid,
+                .topic = entry->topic};
 
             offer_far(e, &found);
         }
@@ -282,6 +314,9 @@ static bool enough(struct tr_engine *e, const struct tr_side_job *job)
     struct tr_listing *l = &e->listing;
     const struct tr_filter *f = &l->req->filter;
 
+    if (job->dead_seq != 0 && l->all) {
+        return false; /* they are in no order of time */
+    }
     if (job->dead_seq != 0) {
         bool later =
             l->count == l->limit && (!key_at(l, 0)->dead || job->dead_seq > key_at(l, 0)->at);
@@ -332,13 +367,17 @@ static bool find_in_runs(struct tr_engine *e)
         }
         if (enough(e, &job)) {
             tr_walk_skip(&l->walk);
-        } else if (tr_state_in_run(&e->state, job.rid) && !TR_MUTANT(LIST_NO_RUNS)) {
+        } else if (tr_state_in_run(&e->state, job.rid) && about(e, job.topic) &&
+                   (!l->walk.every || tag_fits(l, l->walk.tag)) && !TR_MUTANT(LIST_NO_RUNS)) {
             uint64_t id = tr_far_moved_id(&e->state.jobs.far, job.rid);
             bool dead = job.dead_seq != 0;
             struct tr_listed found = {.key = {.dead = dead,
-                                              .at = dead ? job.dead_seq : job.due_us,
+                                              .at = !dead    ? job.due_us
+                                                    : l->all ? l->walk.dead_at_us
+                                                             : job.dead_seq,
                                               .id = id != 0 ? id : job.rid},
                                       .rid = job.rid,
+                                      .topic = job.topic,
                                       .group_no = l->walk.group->is.no,
                                       .entry = tr_fetch_entry(l->walk.group, &job)};
 
@@ -376,7 +415,7 @@ static bool find_reserved(struct tr_engine *e, const struct tr_topic *t)
     const struct tr_job *job;
     unsigned seen = 0;
 
-    if (t == NULL || t->count[TR_RESERVED] == 0 || !wants(l, TR_RESERVED)) {
+    if (!l->all && (t == NULL || t->count[TR_RESERVED] == 0 || !wants(l, TR_RESERVED))) {
         return true;
     }
     for (;;) {
@@ -387,7 +426,7 @@ static bool find_reserved(struct tr_engine *e, const struct tr_topic *t)
         if (job == NULL) {
             return true;
         }
-        if (job->topic == t && job->state == TR_RESERVED) {
+        if (l->all ? job->state != 0 : job->topic == t && job->state == TR_RESERVED) {
             offer(l, job);
         }
     }
@@ -481,7 +520,7 @@ void tr_listing_read(struct tr_engine *e, const struct tr_read *read, bool good)
         show_record(job, &rec);
     } else if (unread(e, job) && where(e, job, &now) == TARRY_OK && now.slot == entry.slot &&
                now.off == entry.off && read->io.status != TARRY_EFULL) {
-        tr_read_report(e, job->key.id, tr_topics_by_number(&e->state.topics, l->topic), read);
+        tr_read_report(e, job->key.id, tr_topics_by_number(&e->state.topics, job->topic), read);
         show_bare(job);
     } else if (l->next > read->stamp) {
         l->next = read->stamp; /* it may be elsewhere */
@@ -540,7 +579,7 @@ static bool show(const struct tr_engine *e, const struct tr_listed *found, struc
     const struct tr_far_entry *entry = tr_far_find(&js->far, found->rid);
 
     if (job != NULL) {
-        struct tr_cursor key = key_of(job);
+        struct tr_cursor key = key_of(l, job);
 
         if (!job_fits(l, job) || before(&key, &found->key) || before(&found->key, &key)) {
             return false;
@@ -553,9 +592,12 @@ static bool show(const struct tr_engine *e, const struct tr_listed *found, struc
                          : entry != NULL && !entry->located && entry->due_us != found->key.at)) {
         return false;
     }
+    if (!about(e, found->topic) || !tag_fits(l, tr_extra_tag(found->extra))) {
+        return false;
+    }
     *v = found->view;
-    v->topic = l->req->topic;
-    v->ttr_us = tr_topic_ttr(tr_topics_by_number(&e->state.topics, l->topic), v->ttr_us);
+    v->topic = tr_topics_by_number(&e->state.topics, found->topic)->handle;
+    v->ttr_us = tr_topic_ttr(tr_topics_by_number(&e->state.topics, found->topic), v->ttr_us);
     v->id = found->key.id;
     if (found->key.dead) {
         v->state = TR_DEAD;
@@ -596,6 +638,11 @@ static void fill_page(struct tr_engine *e)
         struct tr_job_view *v = &l->views[r->out.number];
 
         if (r->out.cursor.more && before(&end, key_at(l, i))) {
+            break;
+        }
+        if (r->out.number == r->count) { /* more fit than were asked for */
+            r->out.cursor = *key_at(l, i - 1);
+            r->out.cursor.more = true;
             break;
         }
         if (show(e, &l->jobs[l->heap[i]], v) &&
@@ -679,6 +726,15 @@ bool tr_listing_goes_on(const struct tr_engine *e)
     return l->req != NULL && !l->walk.reading && !l->waits;
 }
 
+static int begin_dead(struct tr_engine *e)
+{
+    struct tr_listing *l = &e->listing;
+
+    return l->all ? tr_walk_begin_every_dead(e, &l->walk)
+                  : tr_walk_begin_dead(e, &l->walk, l->topic,
+                                       l->req->cursor.dead ? l->req->cursor.at : 0);
+}
+
 /* One step after the other. TARRY_EFULL: later. */
 static int make(struct tr_engine *e)
 {
@@ -697,9 +753,7 @@ static int make(struct tr_engine *e)
             return TARRY_EFULL;
         }
         l->damaged = l->walk.skipped;
-        err = wants(l, TR_DEAD) ? tr_walk_begin_dead(e, &l->walk, l->topic,
-                                                     l->req->cursor.dead ? l->req->cursor.at : 0)
-                                : TARRY_OK;
+        err = wants(l, TR_DEAD) ? begin_dead(e) : TARRY_OK;
         if (err != TARRY_OK) {
             return err;
         }
@@ -752,10 +806,11 @@ void tr_listing_step(struct tr_engine *e)
 static int begin(struct tr_engine *e, struct tr_req *r, const struct tr_topic *t)
 {
     struct tr_listing *l = &e->listing;
-    int err =
-        tr_walk_begin(e, &l->walk, t->number,
-                      r->cursor.dead || r->cursor.at < r->filter.due_from_us ? r->filter.due_from_us
-                                                                             : r->cursor.at);
+    uint64_t from_us = r->cursor.dead || r->cursor.at < r->filter.due_from_us
+                           ? r->filter.due_from_us
+                           : r->cursor.at;
+    int err = t != NULL ? tr_walk_begin(e, &l->walk, t->number, from_us)
+                        : tr_walk_begin_every(e, &l->walk, from_us);
 
     if (err != TARRY_OK) {
         return err;
@@ -763,7 +818,7 @@ static int begin(struct tr_engine *e, struct tr_req *r, const struct tr_topic *t
     l->mem = e->mem;
     l->damaged = false;
     l->count = 0;
-    l->limit = (uint32_t)r->count;
+    l->limit = r->filter.tag_len != 0 ? TR_LIST_MAX : (uint32_t)r->count; /* most will not fit */
     l->jobs = tr_mem_stretch(e->mem, NULL, 0, l->limit * sizeof *l->jobs);
     l->heap = tr_mem_stretch(e->mem, NULL, 0, l->limit * sizeof *l->heap);
     l->views = tr_mem_stretch(e->mem, NULL, 0, l->limit * sizeof *l->views);
@@ -772,7 +827,8 @@ static int begin(struct tr_engine *e, struct tr_req *r, const struct tr_topic *t
         return TARRY_ENOMEM;
     }
     l->req = r;
-    l->topic = t->number;
+    l->topic = t != NULL ? t->number : 0;
+    l->all = t == NULL;
     l->step = TR_LISTING_SLOTS;
     l->no_memory = false;
     l->dropped = false;
@@ -794,11 +850,11 @@ enum tr_verdict tr_listing_execute(struct tr_engine *e, struct tr_req *r)
     int err;
 
     if (r->count == 0 || r->count > TR_LIST_MAX || r->filter.states >= 2U << TR_DEAD ||
-        (r->filter.states & 1) != 0) {
+        (r->filter.states & 1) != 0 || r->filter.tag_len > TR_TAG_MAX) {
         return tr_engine_finish(e, r, TARRY_EINVAL);
     }
     t = tr_topics_by_handle(&e->state.topics, r->topic);
-    if (t == NULL) {
+    if (t == NULL && r->topic != 0) {
         return tr_engine_finish(e, r, TARRY_ENOTFOUND);
     }
     if (e->listing.req != NULL) {

@@ -259,10 +259,14 @@ struct tr_walk {
     bool skipped; /* something could not be read */
     uint8_t *buf;
     struct tr_side_view view;
-    bool by_block;      /* T cannot be read: through the runs themselves */
-    unsigned run;       /* which of them, */
-    uint32_t block;     /* and where in it, */
-    uint8_t *block_buf; /* read to here */
+    bool every;          /* all topics: through the runs themselves, by due time; the dead ones in
+                            no order of time */
+    struct tr_bytes tag; /* by block: of the last one that was told, */
+    uint64_t dead_at_us; /* and when it died */
+    bool by_block;       /* T cannot be read, or is not asked: through the runs themselves */
+    unsigned run;        /* which of them, */
+    uint32_t block;      /* and where in it, */
+    uint8_t *block_buf;  /* read to here */
     uint32_t block_room;
     struct tr_run_block records;
     struct tr_run_block before; /* the last one that was told */
@@ -304,7 +308,8 @@ struct tr_listing {
     struct tr_mem *mem;
     struct tr_req *req; /* NULL: none is made */
     enum tr_listing_step step;
-    uint32_t topic;
+    uint32_t topic; /* by number, */
+    bool all;       /* or all of them */
     uint32_t limit;
     struct tr_listed *jobs; /* room for limit, */
     uint32_t *heap;         /* the last of them in order first, */
@@ -339,11 +344,14 @@ struct tr_bulk {
     int64_t shift_us;
     uint64_t count; /* at most */
     bool dry_run;
-    uint64_t before;      /* rids below this one, */
-    uint64_t mark;        /* and without this mark */
-    uint64_t marks;       /* given so far */
-    struct tr_bitmap met; /* rids that were counted, and stay what they are */
-    uint32_t topic;
+    uint64_t before;              /* rids below this one, */
+    uint64_t mark;                /* and without this mark */
+    uint64_t marks;               /* given so far */
+    struct tr_bitmap met;         /* rids that were counted, and stay what they are */
+    uint32_t topic;               /* by number, */
+    bool all;                     /* or all of them */
+    uint64_t at_us;               /* SHIFT: to this due time; 0: by shift_us */
+    char tag[TR_TAG_MAX];         /* of the filter, which its maker may take away */
     unsigned step;                /* enum tr_bulk_step */
     struct tr_far_walk far;       /* SLOTS */
     uint64_t page;                /* in hand, by its first rid, */

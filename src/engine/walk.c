@@ -33,9 +33,9 @@ static struct tr_group *next_group(const struct tr_engine *e, const struct tr_wa
         bool has = false;
 
         for (unsigned run = 0; run < TR_GROUP_RUNS; run++) {
-            has = has ||
-                  ((run == TR_GROUP_LIVE ? w->dead_from == 0 : w->with_dead) &&
-                   g->runs[run].file >= 0 && tr_run_footer_topic(&g->footers[run], w->topic) != 0);
+            has = has || ((run == TR_GROUP_LIVE ? w->dead_from == 0 : w->with_dead) &&
+                          g->runs[run].file >= 0 &&
+                          (w->every || tr_run_footer_topic(&g->footers[run], w->topic) != 0));
         }
         if (has && !g->leaving && g->is.no > w->no && (best == NULL || g->is.no < best->is.no)) {
             best = g;
@@ -97,6 +97,22 @@ int tr_walk_begin_dead(struct tr_engine *e, struct tr_walk *w, uint32_t topic, u
         w->with_dead = true;
         w->dead_from = from != 0 ? from : 1;
     }
+    return err;
+}
+
+int tr_walk_begin_every(struct tr_engine *e, struct tr_walk *w, uint64_t from_us)
+{
+    int err = tr_walk_begin(e, w, UINT32_MAX, from_us);
+
+    w->every = err == TARRY_OK;
+    return err;
+}
+
+int tr_walk_begin_every_dead(struct tr_engine *e, struct tr_walk *w)
+{
+    int err = tr_walk_begin_dead(e, w, UINT32_MAX, 0);
+
+    w->every = err == TARRY_OK;
     return err;
 }
 
@@ -206,6 +222,8 @@ static int next_record(struct tr_engine *e, struct tr_walk *w, struct tr_side_jo
                                 .rid = rec.rid,
                                 .place = place,
                                 .cell = (uint8_t)(rec.flags & TR_RF_CELL)};
+    w->tag = rec.tag;
+    w->dead_at_us = rec.dead.at_us;
     return TARRY_OK;
 }
 
@@ -235,8 +253,8 @@ static int next_by_block(struct tr_engine *e, struct tr_walk *w, struct tr_side_
         if (!w->here) {
             return read_block(e, w);
         }
-        if (next_record(e, w, job) == TARRY_OK && job->topic == w->topic &&
-            job->dead_seq >= w->dead_from) {
+        if (next_record(e, w, job) == TARRY_OK && (w->every || job->topic == w->topic) &&
+            job->dead_seq >= w->dead_from && (job->dead_seq != 0 || job->due_us >= w->from_us)) {
             return TARRY_OK;
         }
     }
@@ -291,6 +309,14 @@ static int open_group(struct tr_engine *e, struct tr_walk *w)
         return TARRY_ENOTFOUND;
     }
     w->group->readers++;
+    if (w->every) {
+        w->by_block = true;
+        w->run = w->dead_from != 0 ? TR_GROUP_DEAD : TR_GROUP_LIVE;
+        w->block = w->dead_from != 0 || w->group->runs[TR_GROUP_LIVE].file < 0
+                       ? 0
+                       : tr_run_footer_due(&w->group->footers[TR_GROUP_LIVE], w->from_us);
+        return TARRY_OK;
+    }
     w->page = tr_sidecar_find(&w->group->side, TR_SIDE_T, &key);
     if (w->page == TR_SIDE_NONE) {
         tr_walk_skip(w);

@@ -62,6 +62,55 @@ static void test_bulk_refuses(void **state)
     rig_fini(&rig);
 }
 
+/* Of all topics, but only those with a tag; and a shift to a moment. */
+static void test_bulk_all_topics_and_tags(void **state)
+{
+    static const uint8_t body[1000];
+    enum { JOBS = 300 };
+    struct rig rig;
+    uint32_t topics[2] = {start(&rig), rig_hold(&rig, "u")};
+    uint64_t at_us = rig.now.wall_us + 7777 * RIG_SECOND;
+    uint64_t ids[JOBS];
+    struct ask a;
+
+    (void)state;
+    for (unsigned i = 0; i < JOBS; i++) {
+        a = rig_ask(TR_OP_PUSH);
+        a.req.topic = topics[i % 2];
+        a.req.tag = i % 3 == 0 ? "x" : "y";
+        a.req.tag_len = 1;
+        a.req.delay_us = (10 + i * 7919 % JOBS * 20) * RIG_SECOND;
+        a.req.body = body;
+        a.req.body_len = sizeof body;
+        assert_int_equal(rig_do(&rig, &a), TARRY_OK);
+        ids[i] = a.req.out.job.id;
+    }
+    rig_pass(&rig, RIG_SECOND);
+    assert_true(rig_engine_stat(&rig).runs > 50);
+    a = bulk(0, TR_BULK_SHIFT);
+    a.req.at_us = at_us;
+    a.req.filter.tag = "x";
+    a.req.filter.tag_len = 1;
+    assert_int_equal(rig_do(&rig, &a), TARRY_OK);
+    assert_int_equal(a.req.out.number, JOBS / 3);
+    for (unsigned i = 0; i < JOBS; i++) {
+        assert_true((rig_view(&rig, ids[i]).due_us == at_us) == (i % 3 == 0));
+    }
+    a = bulk(topics[1], TR_BULK_CANCEL);
+    a.req.filter.tag = "y";
+    a.req.filter.tag_len = 1;
+    assert_int_equal(rig_do(&rig, &a), TARRY_OK);
+    assert_int_equal(a.req.out.number, JOBS / 3);
+    for (unsigned i = 0; i < JOBS; i++) {
+        assert_true((rig_state(&rig, ids[i]) == 0) == (i % 2 == 1 && i % 3 != 0));
+    }
+    a = bulk(0, TR_BULK_CANCEL);
+    assert_int_equal(rig_do(&rig, &a), TARRY_OK);
+    assert_int_equal(a.req.out.number, JOBS - JOBS / 3);
+    assert_int_equal(rig_engine_stat(&rig).jobs, 0);
+    rig_fini(&rig);
+}
+
 static void test_bulk_cancels(void **state)
 {
     struct rig rig;
@@ -224,9 +273,13 @@ static void test_bulk_dry_run_counts_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bulk_refuses),       cmocka_unit_test(test_bulk_cancels),
-        cmocka_unit_test(test_bulk_shifts_once),   cmocka_unit_test(test_bulk_kicks),
-        cmocka_unit_test(test_bulk_goes_on_alone), cmocka_unit_test(test_bulk_dry_run_counts_once),
+        cmocka_unit_test(test_bulk_all_topics_and_tags),
+        cmocka_unit_test(test_bulk_refuses),
+        cmocka_unit_test(test_bulk_cancels),
+        cmocka_unit_test(test_bulk_shifts_once),
+        cmocka_unit_test(test_bulk_kicks),
+        cmocka_unit_test(test_bulk_goes_on_alone),
+        cmocka_unit_test(test_bulk_dry_run_counts_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

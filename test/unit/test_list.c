@@ -183,6 +183,69 @@ static void test_list_pages(void **state)
     rig_fini(&rig);
 }
 
+static uint64_t push_tagged(struct rig *rig, uint32_t t, const char *tag, uint64_t delay_us)
+{
+    static const uint8_t body[1000];
+    struct ask a = rig_ask(TR_OP_PUSH);
+
+    a.req.topic = t;
+    a.req.tag = tag;
+    a.req.tag_len = strlen(tag);
+    a.req.delay_us = delay_us;
+    a.req.body = body;
+    a.req.body_len = sizeof body;
+    assert_int_equal(rig_do(rig, &a), TARRY_OK);
+    return a.req.out.job.id;
+}
+
+/* All topics, by due time, then the dead by time of death; and only those with a tag. */
+static void test_list_all_topics_and_tags(void **state)
+{
+    enum { JOBS = 300, DEAD = 20 };
+    struct rig rig;
+    uint32_t topics[2] = {start(&rig), rig_hold(&rig, "u")};
+
+    (void)state;
+    for (unsigned i = 0; i < JOBS; i++) {
+        (void)push_tagged(&rig, topics[i % 2], i % 3 == 0 ? "x" : "y",
+                          (60 + i * 7919 % JOBS * 20) * RIG_SECOND);
+    }
+    for (unsigned i = 0; i < DEAD; i++) {
+        uint64_t id = push_tagged(&rig, topics[i / 2 % 2], i % 2 == 0 ? "x" : "y", 0);
+
+        assert_int_equal(rig_with(&rig, TR_OP_RESERVE_JOB, id, 1), TARRY_OK);
+        assert_int_equal(rig_with(&rig, TR_OP_BURY, id, 1), TARRY_OK);
+        rig_pass(&rig, RIG_SECOND);
+    }
+    assert_true(rig_engine_stat(&rig).runs > 50);
+    for (unsigned tagged = 0; tagged < 2; tagged++) {
+        struct page *p = new_page(0, 7);
+        uint64_t last = 0;
+        unsigned count = 0;
+        bool dead = false;
+
+        p->ask.req.filter.tag = "x";
+        p->ask.req.filter.tag_len = tagged;
+        assert_int_equal(list(&rig, p), TARRY_OK);
+        do {
+            assert_true(p->ask.req.out.number <= 7);
+            for (unsigned i = 0; i < p->ask.req.out.number; i++, count++) {
+                const struct tr_job_view *v = &p->jobs[i];
+
+                last = dead == (v->state == TR_DEAD) ? last : 0;
+                dead = v->state == TR_DEAD;
+                assert_true((dead ? v->dead_at_us : v->due_us) > last);
+                assert_true(v->topic == topics[0] || v->topic == topics[1]);
+                last = dead ? v->dead_at_us : v->due_us;
+            }
+        } while (go_on(&rig, p));
+        assert_true(dead);
+        assert_int_equal(count, tagged ? JOBS / 3 + DEAD / 2 : JOBS + DEAD);
+        free(p);
+    }
+    rig_fini(&rig);
+}
+
 /* Who comes and goes while the page is made. */
 static void test_list_hears_of_changes(void **state)
 {
@@ -246,6 +309,7 @@ static void test_list_damaged_index(void **state)
     assert_true(tr_group_jobs(g) > 20);
     tr_group_name(name, g->is.no, TR_GROUP_SIDE);
     sim_disk_break(rig.disk, name, tr_sidecar_off(&g->side, TR_SIDE_T, 0));
+    rig.e->groups.order[0]->stuck = true; /* else its index is made again at once */
     assert_int_equal(list(&rig, p), TARRY_OK);
     assert_int_equal(p->ask.req.out.number, 300);
     assert_false(p->ask.req.out.damaged);
@@ -284,8 +348,11 @@ static void test_list_damaged_index(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_list_refuses),       cmocka_unit_test(test_list_states),
-        cmocka_unit_test(test_list_pages),         cmocka_unit_test(test_list_hears_of_changes),
+        cmocka_unit_test(test_list_refuses),
+        cmocka_unit_test(test_list_states),
+        cmocka_unit_test(test_list_all_topics_and_tags),
+        cmocka_unit_test(test_list_pages),
+        cmocka_unit_test(test_list_hears_of_changes),
         cmocka_unit_test(test_list_damaged_index),
     };
 
