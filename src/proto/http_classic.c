@@ -311,12 +311,9 @@ static void restored(struct tr_hs *s)
     s->number = s->req.out.number;
     if (s->req.out.status == TARRY_OK) {
         tell_restored(s);
-        return;
+    } else {
+        tr_hs_fail(s);
     }
-    if (s->req.out.status == TARRY_ENOTFOUND) { /* of all topics, which it cannot */
-        s->req.out.status = TARRY_EUNSUPPORTED;
-    }
-    tr_hs_fail(s);
 }
 
 void tr_hs_classic_restore(struct tr_hs *s)

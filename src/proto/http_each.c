@@ -16,9 +16,6 @@ static void one(struct tr_hs *s);
 
 static void listed(struct tr_hs *s)
 {
-    if (s->req.out.status == TARRY_ENOTFOUND && s->req.topic == 0) {
-        s->req.out.status = TARRY_EUNSUPPORTED; /* of all topics, which it cannot */
-    }
     if (s->req.out.status != TARRY_OK) {
         tr_hs_no_topic(s);
         return;

@@ -111,20 +111,6 @@ static void for_topic(struct tr_hs *s, tr_hs_step_fn *act)
     }
 }
 
-/* An engine that knows only lists of one topic says that there is no topic 0. */
-static void fail(struct tr_hs *s)
-{
-    if (s->req.out.status == TARRY_ENOTFOUND && s->req.topic == 0) {
-        tr_hs_refuse(s, &(struct tr_http_error){.status = 501,
-                                                .code = "unsupported",
-                                                .message = "this version goes through one topic "
-                                                           "at a time: give topic",
-                                                .field = "topic"});
-    } else {
-        tr_hs_no_topic(s);
-    }
-}
-
 /* ---- listing ---- */
 
 static void tell_cursor(struct tr_json *j, const struct tr_cursor *c)
@@ -140,36 +126,22 @@ static void tell_cursor(struct tr_json *j, const struct tr_cursor *c)
     }
 }
 
-/* Is it one with the tag that was asked for? The queue need not know of tags in lists. */
-static bool has_tag(const struct tr_hs *s, const struct tr_job_view *job)
-{
-    const struct tr_filter *f = &s->req.filter;
-
-    return f->tag_len == 0 ||
-           (job->tag_len == f->tag_len && memcmp(job->tag, f->tag, f->tag_len) == 0);
-}
-
 static void listed(struct tr_hs *s)
 {
     struct tr_hs_reply r;
 
     if (s->req.out.status != TARRY_OK) {
-        fail(s);
+        tr_hs_no_topic(s);
         return;
     }
     tr_hs_open(s, &r, 200);
     tr_json_name(&r.json, "jobs");
     tr_json_open(&r.json, '[');
     for (uint64_t i = 0; i < s->req.out.number; i++) {
-        const struct tr_job_view *job = &s->req.out.jobs[i];
-
-        s->cost += 2;
-        if (!has_tag(s, job)) {
-            continue; /* the page is shorter then */
-        }
         tr_json_open(&r.json, '{');
-        tr_shape_job(&r.json, job, (struct tr_shape){0});
+        tr_shape_job(&r.json, &s->req.out.jobs[i], (struct tr_shape){0});
         tr_json_close(&r.json, '}');
+        s->cost += 2;
     }
     tr_json_close(&r.json, ']');
     tell_cursor(&r.json, &s->req.out.cursor);
@@ -230,7 +202,7 @@ static void bulk_done(struct tr_hs *s)
     uint64_t done = s->req.dry_run ? 0 : s->req.out.number;
 
     if (s->req.out.status != TARRY_OK) {
-        fail(s);
+        tr_hs_no_topic(s);
         return;
     }
     tell_bulk(s, s->req.out.number + s->req.out.passed, done, s->req.out.cursor.more);
@@ -271,12 +243,6 @@ void tr_hs_bulk(struct tr_hs *s)
                                                 .code = "bad_request",
                                                 .message = "this would be for all jobs: give "
                                                            "topic, tag, due_from or due_to"});
-    } else if (tr_hs_given(s, TR_ARG_TAG)) { /* until the queue looks at tags there */
-        tr_hs_refuse(s, &(struct tr_http_error){.status = 501,
-                                                .code = "unsupported",
-                                                .message = "this version changes jobs by topic "
-                                                           "and due time, not by tag",
-                                                .field = "tag"});
     } else if (shift && !tr_hs_given(s, TR_ARG_BY) && !tr_hs_given(s, TR_ARG_TO)) {
         tr_hs_bad(s, TR_ARG_BY, "is missing: say by how much, or to which moment");
     } else if (kick &&

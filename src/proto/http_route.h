@@ -88,12 +88,12 @@ enum tr_route_status {
       CONSUME, NONE, S(200) | S(204), "take jobs that are due, of several topics")                 \
     X(PUSH_MANY, POST, "v1/jobs", 0, 0, PRODUCE, MANY, S(200) | S(413), "push jobs")               \
     X(LIST, GET, "v1/jobs", TR_ARGS_FILTER | TR_ARG_BIT(PAGE) | TR_ARG_BIT(CURSOR), 0, READ, NONE, \
-      S(200) | S(501), "list jobs by due time")                                                    \
-    X(CANCEL_MANY, POST, "v1/jobs/cancel", TR_ARGS_BULK, 0, PRODUCE, NONE, S(200) | S(501),        \
+      S(200), "list jobs by due time")                                                             \
+    X(CANCEL_MANY, POST, "v1/jobs/cancel", TR_ARGS_BULK, 0, PRODUCE, NONE, S(200),                 \
       "cancel all jobs that match")                                                                \
     X(SHIFT_MANY, POST, "v1/jobs/shift", TR_ARGS_BULK | TR_ARG_BIT(BY) | TR_ARG_BIT(TO), 0,        \
-      PRODUCE, NONE, S(200) | S(501), "move the due times of all jobs that match")                 \
-    X(KICK_MANY, POST, "v1/jobs/kick", TR_ARGS_BULK, 0, ADMIN, NONE, S(200) | S(501),              \
+      PRODUCE, NONE, S(200), "move the due times of all jobs that match")                          \
+    X(KICK_MANY, POST, "v1/jobs/kick", TR_ARGS_BULK, 0, ADMIN, NONE, S(200),                       \
       "bring all dead jobs back that match")                                                       \
     X(SHOW, GET, "v1/jobs/{id}", 0, 0, READ, NONE, S(200) | S(404), "look a job up")               \
     X(CANCEL, DELETE, "v1/jobs/{id}", TR_ARGS_FORCE, 0, PRODUCE, NONE, S(200) | S(404) | S(409),   \
@@ -168,7 +168,7 @@ enum tr_route_status {
       S(200) | S(404) | S(409), "classic: cancel a job")                                           \
     X(CLASSIC_GET, GET, "get/{topic}", 0, 0, CONSUME, NONE, S(200) | S(204),                       \
       "classic: take and finish a job")                                                            \
-    X(CLASSIC_RESTORE, GET, "reStore", TR_ARG_BIT(EXPIRE), 0, ADMIN, NONE, S(200) | S(501),        \
+    X(CLASSIC_RESTORE, GET, "reStore", TR_ARG_BIT(EXPIRE), 0, ADMIN, NONE, S(200),                 \
       "classic: bring jobs back")                                                                  \
     X(CLASSIC_RESTORE_JOB, GET, "reStore/{id}", 0, 0, ADMIN, NONE, S(200) | S(404) | S(409),       \
       "classic: bring a job back")

@@ -655,7 +655,10 @@ def test_list_and_bulk(web):
     web.push("t", b"x", delay="1h", tag="red")
     tagged = web.get("/v1/jobs", topic="t", tag="red").json["jobs"]
     assert [job["tag"] for job in tagged] == ["red"]
-    web.ask("DELETE", f"/v1/jobs/{tagged[0]['id']}")
+    everywhere = web.get("/v1/jobs", due_from=base).json["jobs"]  # of all topics
+    assert {job["topic"] for job in everywhere} == {"t"} and len(everywhere) >= 13
+    web.push("u", b"x", delay="1h", tag="red")
+    assert web.post("/v1/jobs/cancel", tag="red").json == {"matched": 2, "done": 2, "more": False}
     is_error(web.post("/v1/jobs/cancel", state="ready"), 400)
     is_error(web.post("/v1/jobs/shift", topic="t"), 400, field="by")
     is_error(web.post("/v1/jobs/shift", topic="t", by="1h", to=base), 400)
