@@ -82,7 +82,7 @@ static void look_again(struct tr_engine *e)
     while (!tr_list_empty(head)) {
         struct tr_topic *t = TR_CONTAINER_OF(head->next, struct tr_topic, in_ageing);
 
-        while (t->ageing != &t->by_state[TR_READY]) {
+        while (t->ageing != NULL && t->ageing != &t->by_state[TR_READY]) {
             struct tr_job *job = TR_CONTAINER_OF(t->ageing, struct tr_job, link);
 
             if (!tr_engine_spend(e)) {

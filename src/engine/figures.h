@@ -54,9 +54,9 @@ struct tr_lates {
 
 void tr_lates_init(struct tr_lates *l, struct tr_mem *mem);
 
-/* Notes that a job became ready late_us after its due time. *late is NULL at first, and may become
+/* Notes that a job became ready late_us after its due time. *owner is NULL at first, and may become
  * NULL again: then another one needed it. Without memory, or if all are busy, nothing is noted. */
-void tr_late_add(struct tr_lates *l, struct tr_late **late, uint64_t late_us, uint64_t at_us);
+void tr_late_add(struct tr_lates *l, struct tr_late **owner, uint64_t late_us, uint64_t at_us);
 
 /* The lateness that `pct` percent of them did not exceed, to an eighth or so. NULL is fine. */
 uint64_t tr_late_percentile(const struct tr_late *late, unsigned pct, uint64_t at_us);
