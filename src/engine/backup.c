@@ -312,7 +312,7 @@ static void fail(struct tr_engine *e, int status)
     b->step = TR_BACKUP_FAILED;
     b->kept = false;
     let_go(e);
-    for (size_t i = b->next; i < b->work->count; i++) {
+    for (size_t i = b->next; b->work->files != NULL && i < b->work->count; i++) {
         release(&b->work->files[i]);
     }
 }

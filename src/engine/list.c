@@ -187,8 +187,10 @@ static struct tr_cursor key_of(const struct tr_listing *l, const struct tr_job *
 
 static void offer(struct tr_listing *l, const struct tr_job *job)
 {
-    struct tr_listed found = {.key = key_of(l, job), .rid = job->rid, .topic = job->topic->number};
+    struct tr_listed found = {.key = key_of(l, job), .rid = job->rid};
 
+    TR_CHECK(job->topic != NULL);
+    found.topic = job->topic->number;
     if (job_fits(l, job)) {
         keep(l, &found);
     }
