@@ -107,7 +107,9 @@ static void check_admitted(struct sim_oracle *o, const struct sim_ask *a)
     if (sim_topic_takes_none(&o->model, a->topic)) {
         FAIL("I13", "push succeeds, but topic %s takes none", t->name);
     }
-    if (!a->req.out.existed && sim_topic_jobs(&o->model, a->topic) >= t->policy.p.max_jobs) {
+    if (!a->req.out.existed &&
+        sim_topic_jobs(&o->model, a->topic) - sim_drop_count(&o->model, (int)a->topic) >=
+            t->policy.p.max_jobs) {
         FAIL("I13", "push succeeds, but topic %s has enough", t->name);
     }
     if (t->bytes_exact && !a->req.out.existed &&
@@ -128,7 +130,7 @@ void sim_answer_push(struct sim_oracle *o, struct sim_ask *a)
         pushed_again(o, a, j);
         return;
     }
-    if (j != NULL) {
+    if (j != NULL && !sim_drop_gone(o, j)) {
         FAIL("I17", "push with key %u made job %" PRIu64 ", but job %" PRIu64 " has it", a->key,
              v->id, j->id);
     }
