@@ -54,7 +54,7 @@
     X(ANY_LEASE, "R27", "any lease number is accepted", "handout.c:tr_handout_held_by", "generic", 500) \
     X(GROUP_NO_DIRSYNC, "R10", "the names of run files are not synced before the manifest names them", "promote.c:step_done", "far", 5000) \
     X(BLOCK_FORGOTTEN, "R28", "a job that leaves memory again stays behind the sweep", "fetch.c:tr_fetch_left", "far", 20000) \
-    X(RETIRED_UNSYNCED, "R24", "a group goes on the word of kills that are not durable", "retire.c:tr_retire_step", "far", 5000) \
+    X(RETIRED_UNSYNCED, "R24", "a group goes on the word of kills that are not durable", "retire.c:tr_retire_step", "merge", 5000) \
     X(PULL_MISSES, "R28", "what is pushed behind the search for the first of a topic goes away", "load.c:is_pulled", "far", 5000) \
     X(DEAD_EDGE_LEFT, "R28", "a dead job leaves memory, and the search does not begin before it", "deaths.c:tr_deaths_send", "far", 5000) \
     X(SWEEP_ONCE, "R28", "a sweep does not come back for what it could not load", "load.c:sweep_page", "far", 2000) \
