@@ -258,6 +258,18 @@ uint32_t rig_hold(struct rig *rig, const char *name)
     return a.req.out.topic;
 }
 
+void rig_policy(struct rig *rig, uint32_t topic, const struct tr_policy *p, unsigned fields)
+{
+    struct ask a = rig_ask(TR_OP_POLICY);
+    struct tr_policy given = *p;
+
+    given.given = fields;
+    a.req.topic = topic;
+    a.req.policy = &given;
+    a.req.fields = fields;
+    assert_int_equal(rig_do(rig, &a), TARRY_OK);
+}
+
 uint64_t rig_push(struct rig *rig, uint32_t topic, uint64_t delay_us)
 {
     struct ask a = rig_ask(TR_OP_PUSH);

@@ -88,6 +88,9 @@ int rig_do(struct rig *rig, struct ask *a); /* submit, settle: it must be done; 
 /* Everyday requests; each asserts success unless it gives a status. Priority 100, body "<id>". */
 uint32_t rig_hold(struct rig *rig, const char *name);
 uint64_t rig_push(struct rig *rig, uint32_t topic, uint64_t delay_us);
+
+/* Those fields of the topic's policy are as in p from now on. */
+void rig_policy(struct rig *rig, uint32_t topic, const struct tr_policy *p, unsigned fields);
 uint64_t rig_push_body(struct rig *rig, uint32_t topic, uint64_t delay_us, size_t len);
 uint64_t rig_reserve(struct rig *rig, uint32_t topic, uint64_t holder); /* id, or 0: none ready */
 int rig_with(struct rig *rig, enum tr_op op, uint64_t id, uint64_t holder);

@@ -22,24 +22,12 @@ static uint32_t start(struct rig *rig)
     return rig_hold(rig, "t");
 }
 
-static void set_policy(struct rig *rig, uint32_t topic, const struct tr_policy *p, unsigned fields)
-{
-    struct ask a = rig_ask(TR_OP_POLICY);
-    struct tr_policy given = *p;
-
-    given.given = fields;
-    a.req.topic = topic;
-    a.req.policy = &given;
-    a.req.fields = fields;
-    assert_int_equal(rig_do(rig, &a), TARRY_OK);
-}
-
 static void set_ttl(struct rig *rig, uint32_t topic, uint64_t ttl_us)
 {
     struct tr_policy p = tr_policy_default();
 
     p.ttl_us = ttl_us;
-    set_policy(rig, topic, &p, TR_POLICY_BIT(TTL));
+    rig_policy(rig, topic, &p, TR_POLICY_BIT(TTL));
 }
 
 static uint64_t push_ttl(struct rig *rig, uint32_t topic, uint64_t delay_us, uint64_t ttl_us)
@@ -236,7 +224,7 @@ static void test_drop_dead_max(void **state)
         ids[i] = bury_one(&rig, t);
     }
     p.dead_max = 2;
-    set_policy(&rig, t, &p, TR_POLICY_BIT(DEAD_MAX));
+    rig_policy(&rig, t, &p, TR_POLICY_BIT(DEAD_MAX));
     assert_int_equal(rig_state(&rig, ids[0]), 0); /* the oldest goes */
     ids[3] = bury_one(&rig, t);
     assert_int_equal(rig_state(&rig, ids[1]), 0);
@@ -258,7 +246,7 @@ static void test_drop_dead_keep(void **state)
 
     (void)state;
     p.dead_keep_us = 10 * RIG_SECOND;
-    set_policy(&rig, t, &p, TR_POLICY_BIT(DEAD_KEEP));
+    rig_policy(&rig, t, &p, TR_POLICY_BIT(DEAD_KEEP));
     rig_pass(&rig, 4 * RIG_SECOND);
     second = bury_one(&rig, t);
     rig_pass(&rig, 6 * RIG_SECOND - 1);

@@ -23,25 +23,13 @@ static uint32_t start(struct rig *rig)
     return rig_hold(rig, "t");
 }
 
-static void set_policy(struct rig *rig, uint32_t topic, const struct tr_policy *p, unsigned fields)
-{
-    struct ask a = rig_ask(TR_OP_POLICY);
-    struct tr_policy given = *p;
-
-    given.given = fields;
-    a.req.topic = topic;
-    a.req.policy = &given;
-    a.req.fields = fields;
-    assert_int_equal(rig_do(rig, &a), TARRY_OK);
-}
-
 static void set_rate(struct rig *rig, uint32_t topic, uint64_t rate, uint64_t burst)
 {
     struct tr_policy p = tr_policy_default();
 
     p.rate_milli = rate * 1000;
     p.burst = burst;
-    set_policy(rig, topic, &p, TR_POLICY_BIT(RATE) | TR_POLICY_BIT(BURST));
+    rig_policy(rig, topic, &p, TR_POLICY_BIT(RATE) | TR_POLICY_BIT(BURST));
 }
 
 static void set_in_flight(struct rig *rig, uint32_t topic, uint64_t most)
@@ -49,7 +37,7 @@ static void set_in_flight(struct rig *rig, uint32_t topic, uint64_t most)
     struct tr_policy p = tr_policy_default();
 
     p.in_flight = most;
-    set_policy(rig, topic, &p, TR_POLICY_BIT(IN_FLIGHT));
+    rig_policy(rig, topic, &p, TR_POLICY_BIT(IN_FLIGHT));
 }
 
 static struct ask reserve(const uint32_t *topics, unsigned count, uint64_t holder, uint64_t wait_us)
@@ -235,7 +223,7 @@ static void test_limit_changes_at_once(void **state)
     rig_submit(&rig, &wait);
     rig_settle(&rig);
     assert_int_equal(wait.done, 0);
-    set_policy(&rig, t, &none, TR_POLICY_ALL & ~TR_POLICY_BIT(PAUSED));
+    rig_policy(&rig, t, &none, TR_POLICY_ALL & ~TR_POLICY_BIT(PAUSED));
     assert_true(wait.done != 0);
     assert_int_equal(take_all(&rig, t), 3);
     rig_fini(&rig);

@@ -23,24 +23,12 @@ static uint32_t start(struct rig *rig)
     return rig_hold(rig, "t");
 }
 
-static void set_policy(struct rig *rig, uint32_t topic, const struct tr_policy *p, unsigned fields)
-{
-    struct ask a = rig_ask(TR_OP_POLICY);
-    struct tr_policy given = *p;
-
-    given.given = fields;
-    a.req.topic = topic;
-    a.req.policy = &given;
-    a.req.fields = fields;
-    assert_int_equal(rig_do(rig, &a), TARRY_OK);
-}
-
 static void set_retries(struct rig *rig, uint32_t topic, int64_t retries)
 {
     struct tr_policy p = tr_policy_default();
 
     p.retries = retries;
-    set_policy(rig, topic, &p, TR_POLICY_BIT(RETRIES));
+    rig_policy(rig, topic, &p, TR_POLICY_BIT(RETRIES));
 }
 
 static void set_backoff(struct rig *rig, uint32_t topic, uint64_t first_us, uint64_t then_us)
@@ -48,7 +36,7 @@ static void set_backoff(struct rig *rig, uint32_t topic, uint64_t first_us, uint
     struct tr_policy p = tr_policy_default();
 
     p.backoff = (struct tr_backoff){.count = 2, .list_us = {first_us, then_us}};
-    set_policy(rig, topic, &p, TR_POLICY_BIT(BACKOFF));
+    rig_policy(rig, topic, &p, TR_POLICY_BIT(BACKOFF));
 }
 
 static struct ask push_of(uint32_t topic, bool beanstalk)
@@ -305,7 +293,7 @@ static void test_retry_lease_ends_while_closed(void **state)
     (void)state;
     p.retries = 0;
     p.backoff = (struct tr_backoff){.count = 1, .list_us = {3 * RIG_SECOND}};
-    set_policy(&rig, t, &p, TR_POLICY_BIT(BACKOFF));
+    rig_policy(&rig, t, &p, TR_POLICY_BIT(BACKOFF));
     (void)take(&rig, t, 0);
     (void)take(&rig, t, 0);
     rig_close(&rig);
@@ -318,7 +306,7 @@ static void test_retry_lease_ends_while_closed(void **state)
     rig_pass(&rig, 3 * RIG_SECOND);
     t = rig_hold(&rig, "t");
     (void)take(&rig, t, 0);
-    set_policy(&rig, t, &p, TR_POLICY_BIT(RETRIES));
+    rig_policy(&rig, t, &p, TR_POLICY_BIT(RETRIES));
     rig_kill(&rig);
     rig.now.wall_us += 3600 * RIG_SECOND;
     rig.now.boot_us += 3600 * RIG_SECOND;
