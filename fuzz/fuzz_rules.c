@@ -6,8 +6,11 @@
 #include "base/err.h"
 #include "port/request.h"
 #include "rules/backoff.h"
+#include "rules/cron.h"
 #include "rules/duration.h"
 #include "rules/moment.h"
+#include "rules/schedule.h"
+#include "rules/ticks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -78,6 +81,43 @@ static void check_backoff(const char *text, size_t len)
     }
 }
 
+/* What can be read has a next match that is one, and is told before its end. */
+static void check_cron(const char *text, size_t len)
+{
+    char why[TR_CRON_WHY];
+    struct tr_cron c;
+    int64_t first;
+    int64_t again;
+
+    if (tr_cron_read(text, len, &c, why) != TARRY_OK) {
+        must(why[0] != '\0');
+        return;
+    }
+    if (tr_cron_next(&c, 1800000000, 1800000000 + INT64_C(50) * 366 * 86400, &first)) {
+        must(first >= 1800000000);
+        must(tr_cron_next(&c, first, first + 1, &again) && again == first);
+    }
+}
+
+/* The same bytes as a file of a zone, and as a schedule. */
+static void check_bytes(const uint8_t *data, size_t len)
+{
+    static uint8_t again[TR_SCHEDULE_BYTES_MAX];
+    struct tr_schedule s;
+    struct tr_zone z;
+
+    if (tr_zone_read(data, len, &z) == TARRY_OK) {
+        struct tr_zone_span span = tr_zone_at(&z, 1800000000);
+
+        must(span.from_s <= 1800000000 && span.until_s > 1800000000);
+    }
+    if (tr_schedule_decode(data, len, &s) == TARRY_OK) {
+        struct tr_schedule same;
+
+        must(tr_schedule_decode(again, tr_schedule_encode(again, &s), &same) == TARRY_OK);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const char *text = (const char *)data;
@@ -88,5 +128,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check_duration(text, size);
     check_moment(text, size);
     check_backoff(text, size);
+    check_cron(text, size);
+    check_bytes(data, size);
     return 0;
 }
