@@ -472,7 +472,7 @@ static int op_open(struct sim_exec *x, struct tr_io *io, int fault)
     unsigned slot = 0;
     struct sim_handle *h;
 
-    if (f == NULL && (io->flags & TR_IO_CREATE) == 0) {
+    if (f == NULL && ((io->flags & TR_IO_CREATE) == 0 || (io->flags & TR_IO_READ_ONLY) != 0)) {
         return TARRY_ENOTFOUND;
     }
     if (f == NULL && (fault == TARRY_ENOSPC || x->files.used_bytes >= x->cap_bytes)) {
@@ -495,7 +495,7 @@ static int op_open(struct sim_exec *x, struct tr_io *io, int fault)
     TR_CHECK(slot < SIM_HANDLES); /* a leak: no store has so many files */
     h = &x->handles[slot];
     h->file = f;
-    h->locks = (io->flags & TR_IO_LOCK) != 0;
+    h->locks = (io->flags & TR_IO_LOCK) != 0 && (io->flags & TR_IO_READ_ONLY) == 0;
     f->locked |= h->locks;
     sim_files_open(&x->files, f);
     io->file = h->use * SIM_HANDLES + (int)slot;

@@ -146,9 +146,34 @@ static void unstall(struct tr_engine *e, struct tr_req *r)
     r->stalled = false;
 }
 
+/* Does it leave the store as it is? */
+static bool only_looks(const struct tr_req *r)
+{
+    switch (r->op) {
+    case TR_OP_PEEK:
+    case TR_OP_PEEK_FIRST:
+    case TR_OP_STAT_JOB:
+    case TR_OP_STAT_TOPIC:
+    case TR_OP_STAT:
+    case TR_OP_FORECAST:
+    case TR_OP_HOLD_TOPIC:
+    case TR_OP_FIND_TOPIC:
+    case TR_OP_DROP_TOPIC:
+    case TR_OP_NEXT_TOPIC:
+    case TR_OP_LIST:
+    case TR_OP_HISTORY:
+    case TR_OP_CLOSE:
+        return true;
+    case TR_OP_BULK:
+        return r->dry_run;
+    default:
+        return false;
+    }
+}
+
 static enum tr_verdict execute(struct tr_engine *e, struct tr_req *r)
 {
-    int err = tr_lookup_resolve(e, r);
+    int err = e->config.read_only && !only_looks(r) ? TARRY_EREADONLY : tr_lookup_resolve(e, r);
 
     if (err == TARRY_EFULL) {
         return TR_STALL;
@@ -541,6 +566,34 @@ static void trim(struct tr_engine *e)
 
 /* ---- turns ---- */
 
+/* Nothing of this is for a store that is only looked at. */
+static void write_on(struct tr_engine *e, struct tr_now now)
+{
+    if (e->checkpoint_at <= now.boot_us) {
+        e->checkpoint_at = TR_NEVER;
+        e->meta.want_checkpoint = true;
+    }
+    if (e->idle_at <= now.boot_us) {
+        e->idle_at = TR_NEVER;
+        e->space.idle = true;
+        e->merge.looked = 0;
+        tr_engine_tell_idle(e);
+    }
+    if (e->calm_at <= now.boot_us) {
+        e->calm_at = TR_NEVER;
+        e->trimming = e->space.idle;
+    }
+    tr_bulk_step(e);
+    tr_purge_step(e);
+    tr_promote_step(e);
+    tr_retire_step(e);
+    tr_space_step(e);
+    tr_backup_step(e);
+    trim(e);
+    commit(e);
+    tr_meta_step(e);
+}
+
 static uint64_t next_turn(const struct tr_engine *e)
 {
     uint64_t at =
@@ -560,8 +613,9 @@ static uint64_t next_turn(const struct tr_engine *e)
     } else {
         at = min(at, tr_list_empty(&e->dirty) ? TR_NEVER : e->now.boot_us);
     }
-    at = min(at, e->leases_blocked ? TR_NEVER
-                                   : tr_clock_span_boot(&e->clock, tr_wheel_next(&e->leases)));
+    at = min(at, e->leases_blocked || e->config.read_only
+                     ? TR_NEVER
+                     : tr_clock_span_boot(&e->clock, tr_wheel_next(&e->leases)));
     at = min(at, tr_wheel_next(&e->waits));
     at = min(at, tr_clock_span_boot(&e->clock, tr_wheel_next(&e->warns)));
     at = min(at, tr_clock_span_boot(&e->clock, tr_wheel_next(&e->pauses)));
@@ -582,7 +636,7 @@ static uint64_t next_turn(const struct tr_engine *e)
     }
     at = min(at, min(e->idle_at, e->calm_at));
     at = min(at, tr_load_next(e));
-    at = min(at, tr_purge_next(e));
+    at = min(at, e->config.read_only ? TR_NEVER : tr_purge_next(e));
     at = min(at, tr_forecast_next(e));
     at = min(at, tr_bulk_next(e));
     at = min(at, tr_backup_next(e));
@@ -620,8 +674,10 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
     tr_meta_freeze(e);
     tr_change_fire_due(e);
     tr_policies_step(e);
-    half(e, tr_expiry_step);
-    tr_handout_expire(e);
+    if (!e->config.read_only) {
+        half(e, tr_expiry_step);
+        tr_handout_expire(e);
+    }
     half(e, tr_load_step);
     half(e, tr_listing_step);
     half(e, tr_forecast_step);
@@ -632,29 +688,11 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
     tr_handout_serve(e);
     half(e, tr_advance_step);
     tr_lookup_tidy(e);
-    if (e->checkpoint_at <= now.boot_us) {
-        e->checkpoint_at = TR_NEVER;
-        e->meta.want_checkpoint = true;
+    if (e->config.read_only) {
+        tr_bulk_step(e); /* one that only counts */
+    } else {
+        write_on(e, now);
     }
-    if (e->idle_at <= now.boot_us) {
-        e->idle_at = TR_NEVER;
-        e->space.idle = true;
-        e->merge.looked = 0;
-        tr_engine_tell_idle(e);
-    }
-    if (e->calm_at <= now.boot_us) {
-        e->calm_at = TR_NEVER;
-        e->trimming = e->space.idle;
-    }
-    tr_bulk_step(e);
-    tr_purge_step(e);
-    tr_promote_step(e);
-    tr_retire_step(e);
-    tr_space_step(e);
-    tr_backup_step(e);
-    trim(e);
-    commit(e);
-    tr_meta_step(e);
     if (e->config.slice - e->work > e->work_max) {
         e->work_max = e->config.slice - e->work;
     }

@@ -70,6 +70,7 @@ struct tr_engine_config {
     void (*durable)(void *ctx, uint64_t batch); /* all replies gated by up to this one may go */
     void (*closed)(void *ctx, uint64_t batch);  /* a batch was closed: memory is exact at its end */
     tr_notice_fn *notice;
+    bool read_only; /* only look: nothing is written, nothing is handed out */
 };
 
 void tr_engine_config_init(struct tr_engine_config *c, struct tr_mem *mem);
@@ -77,7 +78,8 @@ void tr_engine_config_init(struct tr_engine_config *c, struct tr_mem *mem);
 /*
  * Opens the store in d, or makes one in an empty directory. Blocks. `seed` gives nonces and ids of
  * stores. TARRY_ELOCKED, EVERSION, EDAMAGED (told by notices), EIO, ENOSPC, ENOMEM; TARRY_EINVAL:
- * with a test clock, but made without one, or the other way round. On failure *e is NULL.
+ * with a test clock, but made without one, or the other way round; with read_only TARRY_ENOTFOUND
+ * when there is no store. On failure *e is NULL.
  */
 TR_MUST_USE int tr_engine_open(struct tr_engine **e, const struct tr_engine_config *c,
                                struct tr_disk d, uint64_t seed, struct tr_now now);

@@ -156,8 +156,8 @@ int tr_log_reserve(struct tr_log *log, size_t bytes, size_t records)
     size_t want = bytes + records * (TR_KILL_MAX + KILLSET_HEAD);
 
     TR_CHECK(TR_FRAME_HEAD + want + TR_BLOCK <= log->batch_room);
-    if (log->failed) {
-        return TARRY_EIO;
+    if (log->failed || log->config->read_only) {
+        return log->failed ? TARRY_EIO : TARRY_EFULL; /* who only looks writes nothing, ever */
     }
     if (!tr_log_open_empty(log) && open_len(log) + want > log->config->batch_bytes) {
         log->pressed = true;

@@ -29,22 +29,27 @@ static int run(struct tr_engine *e, struct tr_io *io)
     return e->disk.ops->run(e->disk.ctx, io);
 }
 
+static unsigned look(const struct tr_engine *e)
+{
+    return e->config.read_only ? TR_IO_READ_ONLY : 0;
+}
+
 static int open_file(struct tr_engine *e, const char *stem, unsigned number, int *file)
 {
-    struct tr_io io = {.op = TR_IO_OPEN, .flags = TR_IO_CREATE};
+    struct tr_io io = {.op = TR_IO_OPEN, .flags = TR_IO_CREATE | look(e)};
     int err;
 
     tr_text(io.name, sizeof io.name, "%s%u", stem, number);
     err = run(e, &io);
     *file = err == TARRY_OK ? io.file : -1;
-    return err;
+    return err == TARRY_ENOTFOUND && e->config.read_only ? TARRY_OK : err;
 }
 
 static int sync_file(struct tr_engine *e, int file)
 {
     struct tr_io io = {.op = TR_IO_SYNC, .file = file};
 
-    return TR_MUTANT(UNSYNCED_RECOVERY) ? TARRY_OK : run(e, &io);
+    return e->config.read_only || TR_MUTANT(UNSYNCED_RECOVERY) ? TARRY_OK : run(e, &io);
 }
 
 static int read_file(struct tr_engine *e, int file, uint64_t off, uint8_t *buf, uint64_t len)
@@ -56,7 +61,7 @@ static int read_file(struct tr_engine *e, int file, uint64_t off, uint8_t *buf, 
                        .off = off,
                        .len = len,
                        .buf = buf};
-    int err = run(e, &io);
+    int err = file >= 0 ? run(e, &io) : TARRY_OK; /* one that is not there is empty */
 
     if (err == TARRY_OK) {
         memset(buf + io.got, 0, len - io.got);
@@ -115,10 +120,14 @@ static int list_slots(struct tr_engine *e, uint8_t *present)
 static int open_files(struct tr_engine *e)
 {
     struct tr_meta *m = &e->meta;
-    struct tr_io io = {.op = TR_IO_OPEN, .flags = TR_IO_CREATE | TR_IO_LOCK, .name = "lock"};
+    struct tr_io io = {
+        .op = TR_IO_OPEN, .flags = TR_IO_CREATE | TR_IO_LOCK | look(e), .name = "lock"};
     int err = run(e, &io);
 
     m->lock_file = err == TARRY_OK ? io.file : -1;
+    if (err == TARRY_ENOTFOUND && e->config.read_only) {
+        err = TARRY_OK; /* a copy without it: nobody else can have it open */
+    }
 
     for (unsigned i = 0; i < 2 && err == TARRY_OK; i++) {
         err = open_file(e, "man.", i, &m->man_file[i]);
@@ -140,7 +149,7 @@ static int open_slots(struct tr_engine *e, const uint8_t *present)
     int err = TARRY_OK;
 
     for (uint32_t i = 0; i < e->log.slots_max && err == TARRY_OK; i++) {
-        struct tr_io io = {.op = TR_IO_OPEN};
+        struct tr_io io = {.op = TR_IO_OPEN, .flags = look(e)};
 
         if (!present[i]) {
             continue;
@@ -504,6 +513,16 @@ static int prepare(struct tr_engine *e)
     return err;
 }
 
+/* A store that is only looked at stays as it is; its log goes nowhere. */
+static int look_around(struct tr_engine *e)
+{
+    e->epoch = e->meta.now.epoch;
+    e->idle_at = TR_NEVER;
+    e->meta.ckpt_room[0] = UINT64_MAX; /* no checkpoint is made, so there is room for any */
+    e->meta.ckpt_room[1] = UINT64_MAX;
+    return TARRY_OK;
+}
+
 /* ---- opening ---- */
 
 /* Is this a store whose making was cut short? Then no slot was ever written to. */
@@ -513,7 +532,7 @@ static int check_new(const struct tr_engine *e, const struct tr_replay *p)
         tr_engine_note(e, TR_NOTE_DAMAGE, "There is a log, but no manifest can be read.");
         return TARRY_EDAMAGED;
     }
-    return TARRY_OK;
+    return e->config.read_only ? TARRY_ENOTFOUND : TARRY_OK;
 }
 
 static int recover(struct tr_engine *e, struct tr_replay *p, bool fresh)
@@ -736,7 +755,7 @@ int tr_engine_open(struct tr_engine **out, const struct tr_engine_config *c, str
         err = schedule_all(e);
     }
     if (err == TARRY_OK) {
-        err = prepare(e);
+        err = e->config.read_only ? look_around(e) : prepare(e);
         tr_load_begin(e);
         tr_policies_begin(e);
         tr_drop_begin(e);
@@ -769,10 +788,10 @@ int tr_engine_close(struct tr_engine *e, struct tr_now now)
         e->work = e->config.slice;
         tr_engine_place(e);
     }
-    if (err == TARRY_OK) {
+    if (err == TARRY_OK && !e->config.read_only) {
         err = tr_log_finish(&e->log);
     }
-    if (err == TARRY_OK) {
+    if (err == TARRY_OK && !e->config.read_only) {
         tr_engine_tell_durable(e);
         tr_meta_forget(e); /* a round that waited for the log begins anew */
         err = tr_meta_write_now(e, e->log.open.no > 1, TR_MAN_CLEAN);

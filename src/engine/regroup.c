@@ -24,7 +24,7 @@ static int run(struct tr_engine *e, struct tr_io *io)
 static int open_file(struct tr_engine *e, const struct tr_group *g, enum tr_group_file which,
                      int *file)
 {
-    struct tr_io io = {.op = TR_IO_OPEN};
+    struct tr_io io = {.op = TR_IO_OPEN, .flags = e->config.read_only ? TR_IO_READ_ONLY : 0};
     int err;
 
     tr_group_name(io.name, g->is.no, which);
@@ -33,6 +33,9 @@ static int open_file(struct tr_engine *e, const struct tr_group *g, enum tr_grou
         return err == TARRY_ENOTFOUND ? TARRY_EDAMAGED : err;
     }
     *file = io.file;
+    if (e->config.read_only) {
+        return TARRY_OK;
+    }
     io = (struct tr_io){.op = TR_IO_SYNC, .file = *file};
     return run(e, &io);
 }

@@ -352,9 +352,9 @@ static int zero(struct tr_replay *p, const struct tr_slot *slot, uint64_t off)
 {
     struct tr_io io = {
         .op = TR_IO_ZERO, .file = slot->file, .off = off, .len = p->e->log.slot_bytes - off};
-    int err = TR_MUTANT(NOT_ZEROED) ? TARRY_OK : run(p->e, &io);
+    int err = TR_MUTANT(NOT_ZEROED) || p->e->config.read_only ? TARRY_OK : run(p->e, &io);
 
-    if (err == TARRY_OK) {
+    if (err == TARRY_OK && !p->e->config.read_only) {
         io = (struct tr_io){.op = TR_IO_SYNC, .file = slot->file};
         err = run(p->e, &io);
     }
@@ -404,7 +404,7 @@ static int repair_header(struct tr_replay *p, const struct tr_slot *tail)
     uint64_t done = 0;
     int err = TARRY_OK;
 
-    if (!p->scans[tail->number].header_bad) {
+    if (!p->scans[tail->number].header_bad || p->e->config.read_only) {
         return TARRY_OK;
     }
     memcpy(seg.uuid, log->uuid, TR_UUID);

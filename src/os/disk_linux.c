@@ -317,8 +317,8 @@ static void init_locks(struct tr_disk_linux *d)
     }
 }
 
-int tr_disk_linux_open(struct tr_disk_linux **out, const char *dir, void (*wake)(void *ctx),
-                       void *ctx)
+static int open_disk(struct tr_disk_linux **out, const char *dir, bool look,
+                     void (*wake)(void *ctx), void *ctx)
 {
     struct tr_disk_linux *d = calloc(1, sizeof *d);
     int status;
@@ -327,7 +327,7 @@ int tr_disk_linux_open(struct tr_disk_linux **out, const char *dir, void (*wake)
     if (d == NULL) {
         return TARRY_EFULL;
     }
-    status = tr_files_linux_init(&d->files, dir);
+    status = look ? tr_files_linux_look(&d->files, dir) : tr_files_linux_init(&d->files, dir);
     if (status != TARRY_OK) {
         free(d);
         return status;
@@ -342,6 +342,18 @@ int tr_disk_linux_open(struct tr_disk_linux **out, const char *dir, void (*wake)
     }
     *out = d;
     return TARRY_OK;
+}
+
+int tr_disk_linux_open(struct tr_disk_linux **d, const char *dir, void (*wake)(void *ctx),
+                       void *ctx)
+{
+    return open_disk(d, dir, false, wake, ctx);
+}
+
+int tr_disk_linux_look(struct tr_disk_linux **d, const char *dir, void (*wake)(void *ctx),
+                       void *ctx)
+{
+    return open_disk(d, dir, true, wake, ctx);
 }
 
 void tr_disk_linux_close(struct tr_disk_linux *d)

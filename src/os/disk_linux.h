@@ -24,6 +24,11 @@ enum { TR_DISK_LINUX_QUEUE_MAX = 16384 }; /* requests waiting in a lane; more: T
 TR_MUST_USE int tr_disk_linux_open(struct tr_disk_linux **d, const char *dir,
                                    void (*wake)(void *ctx), void *ctx);
 
+/* The same for a directory that is there, to look at what is in it: nothing is ever written, made
+ * or removed (TARRY_EREADONLY). */
+TR_MUST_USE int tr_disk_linux_look(struct tr_disk_linux **d, const char *dir,
+                                   void (*wake)(void *ctx), void *ctx);
+
 /* Finishes what is queued, ends the threads, closes all files. d may be NULL. */
 void tr_disk_linux_close(struct tr_disk_linux *d);
 

@@ -197,7 +197,9 @@ static int dir_of(const struct tr_files_linux *f, const struct tr_io *io)
 
 static int do_open(struct tr_files_linux *f, struct tr_io *io)
 {
-    int flags = O_RDWR | O_CLOEXEC | ((io->flags & TR_IO_CREATE) != 0 ? O_CREAT : 0);
+    bool look = f->read_only || (io->flags & TR_IO_READ_ONLY) != 0;
+    int flags = O_CLOEXEC | (look ? O_RDONLY : O_RDWR) |
+                (!look && (io->flags & TR_IO_CREATE) != 0 ? O_CREAT : 0);
     int status;
     int fd;
 
@@ -208,7 +210,7 @@ static int do_open(struct tr_files_linux *f, struct tr_io *io)
     if (fd < 0) {
         return tr_errno_code(errno);
     }
-    if ((io->flags & TR_IO_LOCK) != 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if ((io->flags & TR_IO_LOCK) != 0 && flock(fd, (look ? LOCK_SH : LOCK_EX) | LOCK_NB) != 0) {
         status = errno == EWOULDBLOCK ? TARRY_ELOCKED : tr_errno_code(errno);
         goto fail;
     }
@@ -310,7 +312,7 @@ static int do_read_direct(struct tr_files_linux *f, struct tr_io *io)
         return status;
     }
     io->got = 0;
-    status = sync_file(io->file);
+    status = f->read_only ? TARRY_OK : sync_file(io->file);
     if (status != TARRY_OK) {
         return status;
     }
@@ -560,7 +562,7 @@ static int do_request(struct tr_files_linux *f, struct tr_io *io)
     case TR_IO_WRITE:
         return do_write(io);
     case TR_IO_SYNC:
-        return sync_file(io->file);
+        return f->read_only ? TARRY_OK : sync_file(io->file);
     case TR_IO_ALLOCATE:
         return do_allocate(io);
     case TR_IO_ZERO:
@@ -596,19 +598,39 @@ bool tr_files_linux_read_cached(struct tr_io *io)
     return true;
 }
 
+/* Nothing is left to the rights of the files: a store that is only looked at stays as it is. */
+static bool changes(const struct tr_io *io)
+{
+    return io->op == TR_IO_WRITE || io->op == TR_IO_ALLOCATE || io->op == TR_IO_ZERO ||
+           io->op == TR_IO_UNLINK || io->op == TR_IO_DIRSYNC || io->op == TR_IO_FOLDER ||
+           io->op == TR_IO_LINK;
+}
+
 void tr_files_linux_do(struct tr_files_linux *f, struct tr_io *io)
 {
     io->got = 0;
-    io->status = do_request(f, io);
+    io->status = f->read_only && changes(io) ? TARRY_EREADONLY : do_request(f, io);
 }
 
 /* ---- the directory ---- */
+
+static int open_dir(struct tr_files_linux *f, const char *dir)
+{
+    int err;
+
+    f->dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (f->dir < 0) {
+        return tr_errno_code(errno);
+    }
+    err = pthread_mutex_init(&f->lock, NULL);
+    TR_CHECK(err == 0);
+    return TARRY_OK;
+}
 
 int tr_files_linux_init(struct tr_files_linux *f, const char *dir)
 {
     bool made = mkdir(dir, DIR_MODE) == 0;
     int status;
-    int err;
 
     memset(f, 0, sizeof *f);
     f->dir = -1;
@@ -621,13 +643,15 @@ int tr_files_linux_init(struct tr_files_linux *f, const char *dir)
     if (made && status != TARRY_OK) {
         return status;
     }
-    f->dir = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (f->dir < 0) {
-        return tr_errno_code(errno);
-    }
-    err = pthread_mutex_init(&f->lock, NULL);
-    TR_CHECK(err == 0);
-    return TARRY_OK;
+    return open_dir(f, dir);
+}
+
+int tr_files_linux_look(struct tr_files_linux *f, const char *dir)
+{
+    memset(f, 0, sizeof *f);
+    f->aside = -1;
+    f->read_only = true;
+    return open_dir(f, dir);
 }
 
 void tr_files_linux_fini(struct tr_files_linux *f)

@@ -18,10 +18,12 @@ struct tr_files_linux {
     pthread_mutex_t lock;          /* of the two below */
     char (*names)[TR_IO_NAME_MAX]; /* of the open files, by file descriptor; empty: not ours */
     int names_room;
+    bool read_only; /* whatever would change something is TARRY_EREADONLY */
 };
 
-/* As tr_disk_linux_open. */
+/* As tr_disk_linux_open, and as tr_disk_linux_look. */
 TR_MUST_USE int tr_files_linux_init(struct tr_files_linux *f, const char *dir);
+TR_MUST_USE int tr_files_linux_look(struct tr_files_linux *f, const char *dir);
 
 /* Closes all files. */
 void tr_files_linux_fini(struct tr_files_linux *f);

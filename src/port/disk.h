@@ -45,6 +45,7 @@ enum tr_io_flag {
     TR_IO_LOCK = 2,      /* OPEN: exclusive, TARRY_ELOCKED when another process has it */
     TR_IO_THEN_SYNC = 4, /* WRITE: SYNC follows in the same request if the write was not short */
     TR_IO_ASIDE = 8,     /* OPEN, UNLINK, LIST, DIRSYNC: in the folder aside */
+    TR_IO_READ_ONLY = 16, /* OPEN: for reading alone; with LOCK many may have it, but no writer */
 };
 
 struct tr_piece {
@@ -65,7 +66,8 @@ struct tr_io {
     unsigned piece_count;
     char name[TR_IO_NAME_MAX];
 
-    int status;   /* TARRY_OK or why not: TARRY_EIO, ENOSPC, ENOTFOUND, ELOCKED, EPERM, EFULL */
+    int status;   /* TARRY_OK or why not: TARRY_EIO, ENOSPC, ENOTFOUND, ELOCKED, EPERM, EFULL,
+                     EREADONLY */
     uint64_t got; /* bytes read or written */
 
     void *owner;        /* the owner's, untouched by the disk */

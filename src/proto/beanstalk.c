@@ -129,6 +129,9 @@ void tr_bs_say_error(struct tr_bs_session *s, int status)
         {TARRY_EPAUSED, "DRAINING\r\n"},     {TARRY_EQUOTA, "OUT_OF_MEMORY\r\n"},
     };
 
+    if (status == TARRY_EREADONLY && s->req.op == TR_OP_PUSH) {
+        status = TARRY_EDRAINING; /* so that the client tries another server */
+    }
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         if (lines[i].status == status) {
             tr_bs_say(s, lines[i].line);

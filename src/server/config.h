@@ -91,6 +91,7 @@ struct tr_config {
     uint32_t history_bytes; /* from memory of at most so many */
     bool test_clock;
     uint64_t clock_start_us;  /* of a new store with a test clock; 0: the wall clock */
+    bool read_only;           /* the store is only looked at */
     const char *http_hosts;   /* names of this server, with commas between them */
     bool http_classic;        /* the routes of the queues of old answer */
     uint32_t body_max;        /* of the beanstalk port; at most TR_CONFIG_BODY_MAX */

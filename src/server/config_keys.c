@@ -78,23 +78,10 @@ static int read_switch(const char *value, bool *on)
     return *on || strcmp(value, "off") == 0 ? TARRY_OK : TARRY_EINVAL;
 }
 
-/* A switch that may not be on in this version. */
-static int apply_absent(const char *value, const char **why, const char *reason)
-{
-    bool on;
-    int err = read_switch(value, &on);
-
-    if (err == TARRY_OK && on) {
-        *why = reason;
-        return TARRY_EINVAL;
-    }
-    return err;
-}
-
 static int apply_read_only(struct tr_config *c, const char *value, const char **why)
 {
-    (void)c;
-    return apply_absent(value, why, "is not possible yet: this version always writes to its store");
+    (void)why;
+    return read_switch(value, &c->read_only);
 }
 
 static int apply_test_clock(struct tr_config *c, const char *value, const char **why)

@@ -407,6 +407,7 @@ static int open_engine(struct server *s)
     c.history_bytes = s->config->history_bytes;
     c.test_clock = s->config->test_clock;
     c.clock_start_us = s->config->clock_start_us;
+    c.read_only = s->config->read_only;
     c.body_max = TR_CONFIG_BODY_MAX; /* each port has its own limit, which may change */
     c.ctx = s;
     c.notice = notice;
@@ -422,6 +423,11 @@ static void greet(const struct server *s)
 {
     const struct tr_config *c = s->config;
 
+    if (c->read_only) {
+        printf("tarry %s: data in %s, read-only: nothing is written or handed out\n",
+               TARRY_VERSION, s->path);
+        return;
+    }
     printf("tarry %s: data in %s, sync %s\n", TARRY_VERSION, s->path, c->sync_text);
     if (s->temp[0] != '\0') {
         puts("the store is temporary: its jobs are gone when the server stops (-b DIR keeps them)");
@@ -456,7 +462,9 @@ static enum tr_exit open_store(struct server *s)
         greet(s);
     }
     if (err == TARRY_OK) {
-        err = tr_disk_linux_open(&s->disk, s->path, tr_loop_linux_wake, s->loop);
+        err = s->config->read_only
+                  ? tr_disk_linux_look(&s->disk, s->path, tr_loop_linux_wake, s->loop)
+                  : tr_disk_linux_open(&s->disk, s->path, tr_loop_linux_wake, s->loop);
     }
     if (err == TARRY_OK) {
         tr_disk_linux_offer_help(s->disk);

@@ -18,7 +18,7 @@ static const struct trouble store_troubles[] = {
      "Stop that one first, or name another directory with --data."},
     {TARRY_EPERM, TR_EXIT_FAILED, "no permission to use this data directory",
      "Give it and its files to the user that runs tarry, or name another one with --data."},
-    {TARRY_ENOTFOUND, TR_EXIT_FAILED, "there is no such directory, and it could not be made",
+    {TARRY_ENOTFOUND, TR_EXIT_FAILED, "there is no such directory, or no store in it",
      "Make its parent first (mkdir -p), or name another directory with --data."},
     {TARRY_ENOSPC, TR_EXIT_FAILED, "the disk of this data directory is full",
      "Make room there, or name a directory on another disk with --data."},
@@ -29,8 +29,8 @@ static const struct trouble store_troubles[] = {
     {TARRY_EIO, TR_EXIT_FAILED, "the disk of this data directory failed",
      "The kernel's log (dmesg) may say why; put that right and start again."},
     {TARRY_EDAMAGED, TR_EXIT_DAMAGED, "the store is damaged and was not opened",
-     "Keep it as it is and put back a copy from before, or begin an empty store in another "
-     "directory with --data."},
+     "tarry check DIR lists what is damaged and which jobs that concerns, tarry check --repair DIR "
+     "saves what can be saved; tarry serve --read-only shows what can be read."},
     {TARRY_EINVAL, TR_EXIT_USAGE, "the store was made for another clock",
      "Start with --test-clock if it was made so, else without; or name another directory with "
      "--data."},

@@ -115,8 +115,6 @@ def test_mistakes_in_the_environment():
 
 def test_what_this_version_has_not():
     assert "only the embedded engine" in refused("serve", "--engine", "redis")
-    assert "always writes" in refused("serve", "--read-only")
-    assert "always writes" in refused("serve", env=env(TARRY_STORE_READ_ONLY="on"))
 
 
 # ---- addresses ----

@@ -339,7 +339,7 @@ static void test_config_wrong_command_lines(void **state)
         {"tarry serve --test-clock=yes", "--test-clock takes on or off"},
         {"tarry serve --set clock.start=tomorrow", "clock.start"},
         {"tarry serve --set clock.start=1969-12-31T00:00:00Z", "is before 1970"},
-        {"tarry serve --read-only", "always writes"},
+        {"tarry serve --read-only=maybe", "on or off"},
         {"tarry serve --beanstalk x", "\"x\" names a host"},
         {"tarry serve --http x", "--http: \"x\""},
         {"tarry serve --beanstalk 0.0.0.0:1", "listen.beanstalk is 0.0.0.0:1"},
