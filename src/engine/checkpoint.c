@@ -718,26 +718,27 @@ uint64_t tr_checkpoint_pages(const uint8_t *page, const uint8_t uuid[TR_UUID], u
     return tr_get_le(page + HEAD + TR_UUID + 8, 4);
 }
 
+int tr_checkpoint_check_page(const uint8_t *page, uint64_t number, uint64_t batch)
+{
+    uint64_t used = tr_get_le(page + 12, 4);
+
+    if (tr_get_le(page, 4) != PAGE_MAGIC || tr_get_le(page + 16, 4) != number ||
+        tr_get_le(page + 24, 8) != batch || used < HEAD || used > TR_PAGE || page[9] == 0 ||
+        tr_get_le(page + 4, 4) != tr_crc(0, page + 8, TR_PAGE - 8)) {
+        return TARRY_EDAMAGED;
+    }
+    return page[9] != TR_FORMAT_VERSION || page[8] >= TR_PAGE_KINDS ? TARRY_EVERSION : TARRY_OK;
+}
+
 int tr_checkpoint_check(const uint8_t *bytes, size_t pages, uint64_t batch, size_t *bad)
 {
-    for (size_t i = 0; i < pages; i++) {
-        const uint8_t *page = bytes + i * TR_PAGE;
-        uint64_t used = tr_get_le(page + 12, 4);
+    int err = TARRY_OK;
 
+    for (size_t i = 0; i < pages && err == TARRY_OK; i++) {
         *bad = i;
-        if (tr_get_le(page, 4) != PAGE_MAGIC || tr_get_le(page + 16, 4) != i ||
-            tr_get_le(page + 24, 8) != batch || used < HEAD || used > TR_PAGE ||
-            tr_get_le(page + 4, 4) != tr_crc(0, page + 8, TR_PAGE - 8)) {
-            return TARRY_EDAMAGED;
-        }
-        if (page[9] == 0) {
-            return TARRY_EDAMAGED;
-        }
-        if (page[9] != TR_FORMAT_VERSION || page[8] >= TR_PAGE_KINDS) {
-            return TARRY_EVERSION;
-        }
+        err = tr_checkpoint_check_page(bytes + i * TR_PAGE, i, batch);
     }
-    return TARRY_OK;
+    return err;
 }
 
 static int load_topic(struct tr_reader *r, struct tr_state *s)
@@ -914,4 +915,23 @@ int tr_checkpoint_load(const uint8_t *bytes, size_t pages, struct tr_state *s)
 int tr_checkpoint_load_changes(const uint8_t *bytes, size_t pages, struct tr_state *s)
 {
     return load_kind(bytes, pages, TR_PAGE_CHANGES, s);
+}
+
+/* The rows of one page; what makes no sense ends it. */
+int tr_checkpoint_load_page(const uint8_t *page, struct tr_state *s)
+{
+    struct tr_reader r = tr_reader_of(page + HEAD, tr_get_le(page + 12, 4) - HEAD);
+    enum tr_page_kind kind = (enum tr_page_kind)page[8];
+    int err = TARRY_OK;
+
+    for (uint64_t rows = tr_get_le(page + 10, 2); rows > 0 && err == TARRY_OK; rows--) {
+        err = kind == TR_PAGE_TOPICS     ? load_topic(&r, s)
+              : kind == TR_PAGE_BITS     ? load_bits(&r, s)
+              : kind == TR_PAGE_POLICIES ? load_policy(&r, s)
+                                         : load_change(&r, s);
+        if (kind == TR_PAGE_CHANGES && (err == TARRY_EDAMAGED || err == TARRY_EIO)) {
+            err = r.bad ? TARRY_EDAMAGED : TARRY_OK; /* of a job that is not there any more */
+        }
+    }
+    return err == TARRY_EDAMAGED ? TARRY_OK : err;
 }

@@ -112,6 +112,26 @@ uint64_t tr_checkpoint_pages(const uint8_t *page, const uint8_t uuid[TR_UUID], u
  */
 TR_MUST_USE int tr_checkpoint_check(const uint8_t *bytes, size_t pages, uint64_t batch,
                                     size_t *page);
+TR_MUST_USE int tr_checkpoint_check_page(const uint8_t *page, uint64_t number, uint64_t batch);
+
+/* What a damaged checkpoint does not tell. */
+struct tr_checkpoint_gap {
+    bool any;  /* a page is bad: topics or changes may be missing, */
+    bool meta; /* and so is the first page; */
+    bool bits; /* and live rids: those of [from, to) are not known */
+    uint64_t from;
+    uint64_t to;
+};
+
+/* The rows of one good page of topics, L or changes; rows that make no sense are left out. */
+TR_MUST_USE int tr_checkpoint_load_page(const uint8_t *page, struct tr_state *s);
+
+/* For salvage: what good pages say of topics and L, and what is missing. */
+TR_MUST_USE int tr_checkpoint_salvage(const uint8_t *bytes, size_t pages, uint64_t batch,
+                                      struct tr_state *s, struct tr_checkpoint_gap *gap);
+/* And of changes. */
+TR_MUST_USE int tr_checkpoint_salvage_changes(const uint8_t *bytes, size_t pages, uint64_t batch,
+                                              struct tr_state *s);
 
 /* Gives checked pages to an empty state: L, topics, counters. */
 TR_MUST_USE int tr_checkpoint_load(const uint8_t *bytes, size_t pages, struct tr_state *s);

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "engine/finding.h"
 #include "port/clock.h"
 #include "port/disk.h"
 #include "port/request.h"
@@ -71,6 +72,9 @@ struct tr_engine_config {
     void (*closed)(void *ctx, uint64_t batch);  /* a batch was closed: memory is exact at its end */
     tr_notice_fn *notice;
     bool read_only; /* only look: nothing is written, nothing is handed out */
+    bool salvage;   /* open what is left of a damaged store; without read_only it is repaired, and
+                       the engine can only be closed then */
+    tr_found_fn *found; /* salvage: tells what is damaged; with ctx. Or NULL */
 };
 
 void tr_engine_config_init(struct tr_engine_config *c, struct tr_mem *mem);

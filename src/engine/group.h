@@ -52,6 +52,7 @@ struct tr_group {
     bool unsure;          /* but for those in blocks that cannot be read; */
     uint64_t doubts;      /* jobs that were met in slots, and might be among these */
     bool stuck;           /* a live record in it cannot be read, so it is not merged */
+    bool broken;          /* salvage: some bytes of it are bad, repair writes it again */
 };
 
 struct tr_groups {

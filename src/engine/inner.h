@@ -489,6 +489,11 @@ TR_MUST_USE int tr_regroup_has(struct tr_engine *e, uint64_t rid, bool *has); /*
 void tr_regroup_count(struct tr_engine *e);            /* who is only in runs */
 TR_MUST_USE int tr_regroup_cells(struct tr_engine *e); /* if the checkpoint has none */
 TR_MUST_USE int tr_regroup_clean(struct tr_engine *e); /* files of other groups go */
+/* Jobs of a group whose id is not their rid. */
+typedef int tr_moved_fn(void *ctx, uint64_t rid, uint64_t id);
+TR_MUST_USE int tr_regroup_moved(struct tr_engine *e, const struct tr_group *g, void *ctx,
+                                 tr_moved_fn *fn);
+TR_MUST_USE int tr_regroup_index(struct tr_engine *e); /* ids and keys again, for another L */
 
 /* retire.c */
 void tr_retire_step(struct tr_engine *e);

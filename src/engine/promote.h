@@ -176,9 +176,12 @@ void tr_promote_fill(
 void tr_promote_build(void *ctx); /* the sidecar */
 void tr_promote_pages(void *ctx); /* the buffer with its next pages */
 
-/* The sidecar is to know of this record. */
 /* What a chosen job was when it was chosen, if c->change says so; without what is fixed. */
 struct tr_record tr_promote_change(const struct tr_promote *p, const struct tr_chosen *c);
+/* What the sidecar says of a record that is at this place. */
+struct tr_side_job tr_promote_index(const struct tr_keyer *keyer, const struct tr_record *rec,
+                                    uint64_t place);
+/* It is to know of this one. */
 void tr_promote_note(struct tr_promote *p, const struct tr_record *rec, uint64_t place);
 void tr_merge_fill(void *ctx); /* merge_make.c: the same as tr_promote_fill, from groups */
 

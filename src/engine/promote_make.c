@@ -88,9 +88,10 @@ static int read_chosen(const struct tr_promote *p, const struct tr_chosen *c, st
     return err;
 }
 
-void tr_promote_note(struct tr_promote *p, const struct tr_record *rec, uint64_t place)
+struct tr_side_job tr_promote_index(const struct tr_keyer *keyer, const struct tr_record *rec,
+                                    uint64_t place)
 {
-    p->side_jobs[p->side_count++] = (struct tr_side_job){
+    struct tr_side_job job = {
         .rid = rec->rid,
         .id = rec->mask & TR_FIELD(ID) ? rec->id : rec->rid,
         .due_us = rec->due_us,
@@ -100,14 +101,21 @@ void tr_promote_note(struct tr_promote *p, const struct tr_record *rec, uint64_t
         .cell = rec->flags & TR_RF_CELL,
     };
     if (rec->key.len != 0 && !TR_MUTANT(KEY_NOT_PROMOTED)) {
-        struct tr_siphash hash = tr_keyer_hash(&p->keyer, rec->topic, rec->key);
-        struct tr_side_job *job = &p->side_jobs[p->side_count - 1];
+        struct tr_siphash hash = tr_keyer_hash(keyer, rec->topic, rec->key);
 
-        p->keyed_count++;
-        job->keyed = true;
-        job->key_hi = hash.high;
-        job->key_lo = (uint16_t)(hash.low >> 48);
+        job.keyed = true;
+        job.key_hi = hash.high;
+        job.key_lo = (uint16_t)(hash.low >> 48);
     }
+    return job;
+}
+
+void tr_promote_note(struct tr_promote *p, const struct tr_record *rec, uint64_t place)
+{
+    struct tr_side_job *job = &p->side_jobs[p->side_count++];
+
+    *job = tr_promote_index(&p->keyer, rec, place);
+    p->keyed_count += job->keyed;
 }
 
 /* Fills the buffer with blocks; at the end of the run its footer is the buffer's content. */

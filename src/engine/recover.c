@@ -18,6 +18,7 @@
 #include "base/mutant.h"
 #include "base/text.h"
 #include "engine/replay.h"
+#include "engine/salvage.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -190,7 +191,9 @@ static int read_manifest(struct tr_engine *e)
     for (unsigned i = 0; i < 2; i++) {
         if (unread[i] == TR_MANIFEST_COPIES) { /* it may be the newer one: nobody knows (R12) */
             tr_engine_note(e, TR_NOTE_DAMAGE, "Manifest man.%u cannot be read.", i);
-            return TARRY_EIO;
+            if (!e->config.salvage) {
+                return TARRY_EIO;
+            }
         }
     }
     if (newer) {
@@ -269,7 +272,54 @@ static int read_checkpoint(struct tr_engine *e, struct tr_replay *p, uint8_t **b
     return err;
 }
 
+/* Salvage: of the newer one all good pages, if neither is whole. */
+static int salvage_checkpoint(struct tr_engine *e, struct tr_replay *p, uint8_t **bytes)
+{
+    struct tr_manifest *man = &e->meta.now;
+    struct tr_finding f = {.fate = TR_FATE_TWICE,
+                           .what = "Both checkpoints are damaged: jobs that were gone may be there "
+                                   "again, changes and names of topics may be missing."};
+    int err = read_pages(e, man->ckpt_now, bytes, &p->page_count);
+
+    if (err == TARRY_EDAMAGED) {
+        err = read_pages(e, 1 - man->ckpt_now, bytes, &p->page_count);
+        man->ckpt_now = err == TARRY_OK ? 1 - man->ckpt_now : man->ckpt_now;
+    }
+    if (err == TARRY_EDAMAGED) {
+        tr_text(f.file, sizeof f.file, "ckpt.%u", man->ckpt_now);
+        tr_salvage_tell(e, &f);
+        p->page_count = (size_t)man->ckpt[man->ckpt_now].pages;
+        *bytes = tr_mem_alloc(e->mem, p->page_count * TR_PAGE + 1);
+        err = *bytes != NULL ? tr_salvage_read(e, e->meta.ckpt_file[man->ckpt_now], 0, *bytes,
+                                               p->page_count * TR_PAGE)
+                             : TARRY_ENOMEM;
+        p->page_bytes = p->page_count * TR_PAGE + 1;
+    }
+    p->pages = *bytes;
+    p->checkpoint = man->ckpt[man->ckpt_now].batch;
+    if (err == TARRY_OK && *bytes != NULL) {
+        err = tr_checkpoint_salvage(*bytes, p->page_count, p->checkpoint, &e->state,
+                                    &p->salvage->gap);
+    }
+    e->state.recount = true;
+    e->state.recells = true;
+    e->state.redead = true;
+    p->salvage->next_rid = p->salvage->gap.meta ? 0 : e->state.next_rid;
+    return err;
+}
+
 /* ---- steps 5 and 6 ---- */
+
+static int tell_old(const struct tr_engine *e)
+{
+    struct tr_finding f = {.fate = TR_FATE_TWICE,
+                           .what = "The newest manifest is lost, the one before it is used: jobs "
+                                   "that have left the log since may be lost."};
+
+    tr_text(f.file, sizeof f.file, "man.%u", (unsigned)(1 - (e->meta.now.gen & 1)));
+    tr_salvage_tell(e, &f);
+    return TARRY_OK;
+}
 
 static int check_generation(struct tr_engine *e, const struct tr_replay *p)
 {
@@ -279,7 +329,7 @@ static int check_generation(struct tr_engine *e, const struct tr_replay *p)
                            "The log knows manifest %" PRIu64 ", but the newest good one is %" PRIu64
                            ".",
                            p->scans[i].man_gen, e->meta.now.gen);
-            return TARRY_EDAMAGED;
+            return e->config.salvage ? tell_old(e) : TARRY_EDAMAGED;
         }
     }
     return TARRY_OK;
@@ -303,24 +353,51 @@ static void set_clock(struct tr_engine *e, uint64_t t_us)
     }
 }
 
-static int replay(struct tr_engine *e, struct tr_replay *p)
+/* Salvage: who is alive must be known before the log is applied. */
+static int collect(struct tr_replay *p)
 {
-    uint64_t start_us = e->clock.t_us;
+    int err;
+
+    p->salvage->collecting = true;
+    err = tr_replay_run(p);
+    p->salvage->collecting = false;
+    return err == TARRY_OK ? tr_salvage_alive(p->salvage) : err;
+}
+
+/* Checkpoint, groups, log. */
+static int walk(struct tr_engine *e, struct tr_replay *p)
+{
     uint8_t *bytes = NULL;
     int err = check_generation(e, p);
 
     if (err == TARRY_OK) {
-        err = read_checkpoint(e, p, &bytes);
+        err = p->salvage != NULL ? salvage_checkpoint(e, p, &bytes) : read_checkpoint(e, p, &bytes);
         set_clock(e, e->state.clock_us);
     }
     if (err == TARRY_OK) {
         err = tr_regroup_open(e);
     }
+    if (err == TARRY_OK && p->salvage != NULL) {
+        err = collect(p);
+    }
     if (err == TARRY_OK) {
         err = tr_replay_run(p);
     }
     if (bytes != NULL) {
-        tr_mem_free(e->mem, bytes, p->page_count * TR_PAGE);
+        tr_mem_free(e->mem, bytes,
+                    p->page_bytes != 0 ? p->page_bytes : p->page_count * (size_t)TR_PAGE);
+    }
+    return err;
+}
+
+static int replay(struct tr_engine *e, struct tr_replay *p)
+{
+    uint64_t start_us = e->clock.t_us;
+    int err = walk(e, p);
+
+    if (err == TARRY_OK && p->salvage != NULL) {
+        err = tr_regroup_settle(e);
+        err = err == TARRY_OK ? tr_salvage_weigh(p->salvage) : err;
     }
     if (err != TARRY_OK) {
         return err;
@@ -342,6 +419,10 @@ static int replay(struct tr_engine *e, struct tr_replay *p)
     }
     if (e->meta.now.flags & TR_MAN_COPY) { /* the store that was copied may have gone on */
         e->state.next_rid += TR_BACKUP_RIDS;
+    }
+    if (p->salvage != NULL) {
+        tr_regroup_count(e);
+        return TARRY_OK;
     }
     err = tr_regroup_check(e);
     if (err == TARRY_OK) {
@@ -513,6 +594,17 @@ static int prepare(struct tr_engine *e)
     return err;
 }
 
+/* What was salvaged becomes a good store again. */
+static int mend(struct tr_engine *e)
+{
+    int err = make_manifest_room(e);
+
+    if (err == TARRY_OK) {
+        err = make_room(e);
+    }
+    return err == TARRY_OK ? tr_repair(e) : err;
+}
+
 /* A store that is only looked at stays as it is; its log goes nowhere. */
 static int look_around(struct tr_engine *e)
 {
@@ -575,11 +667,20 @@ static int fit_config(struct tr_engine *e, uint64_t slot_bytes)
 }
 
 /* What was made by one clock makes no sense by the other. */
-static int check_clock(const struct tr_engine *e)
+static int check_clock(struct tr_engine *e)
 {
     bool test = (e->meta.now.flags & TR_MAN_TEST_CLOCK) != 0;
 
     if (test == e->config.test_clock) {
+        return TARRY_OK;
+    }
+    if (e->config.salvage || e->config.read_only) { /* who only looks takes what is there */
+        e->config.test_clock = test;
+        if (test) {
+            tr_clock_stand(&e->clock, e->now.wall_us);
+        } else {
+            tr_clock_init(&e->clock, e->now);
+        }
         return TARRY_OK;
     }
     tr_engine_note(e, TR_NOTE_FATAL,
@@ -593,6 +694,7 @@ static int check_clock(const struct tr_engine *e)
 static int open_store(struct tr_engine *e, uint8_t *present)
 {
     struct tr_replay p = {.e = e};
+    struct tr_salvage salvage;
     uint64_t slot_bytes;
     bool fresh;
     int err = open_files(e); /* the lock first: nobody makes slots while they are listed */
@@ -634,8 +736,15 @@ static int open_store(struct tr_engine *e, uint8_t *present)
     if (p.bytes == NULL || p.scans == NULL) {
         err = TARRY_ENOMEM;
     }
+    if (e->config.salvage) {
+        tr_salvage_init(&salvage, e);
+        p.salvage = &salvage;
+    }
     if (err == TARRY_OK) {
         err = recover(e, &p, fresh);
+    }
+    if (e->config.salvage) {
+        tr_salvage_fini(&salvage);
     }
     tr_mem_free(e->mem, p.bytes, slot_bytes);
     tr_mem_free(e->mem, p.scans, e->log.slots_max * sizeof *p.scans);
@@ -755,12 +864,12 @@ int tr_engine_open(struct tr_engine **out, const struct tr_engine_config *c, str
         err = schedule_all(e);
     }
     if (err == TARRY_OK) {
-        err = e->config.read_only ? look_around(e) : prepare(e);
+        err = e->config.read_only ? look_around(e) : e->config.salvage ? mend(e) : prepare(e);
         tr_load_begin(e);
         tr_policies_begin(e);
         tr_drop_begin(e);
     }
-    if (err == TARRY_OK) {
+    if (err == TARRY_OK && !e->config.read_only && !e->config.salvage) {
         err = tr_advance_open(e);
     }
     e->histories.since_us = e->clock.t_us;

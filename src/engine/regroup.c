@@ -81,10 +81,9 @@ static int open_run(struct tr_engine *e, struct tr_group *g, unsigned which)
     return err;
 }
 
-/* Ids of live jobs that were moved. */
-static int read_moved(struct tr_engine *e, struct tr_group *g)
+int tr_regroup_moved(struct tr_engine *e, const struct tr_group *g, void *ctx, tr_moved_fn *fn)
 {
-    struct tr_sidecar *side = &g->side;
+    const struct tr_sidecar *side = &g->side;
     uint8_t page[TR_SIDE_PAGE];
     int err = TARRY_OK;
 
@@ -101,12 +100,22 @@ static int read_moved(struct tr_engine *e, struct tr_group *g)
         }
         for (uint32_t k = 0; k < v.count && err == TARRY_OK; k++) {
             err = tr_side_get(&v, k, &row);
-            if (err == TARRY_OK && tr_bitmap_test(&e->state.jobs.alive, row.job.rid)) {
-                err = tr_far_note_moved(&e->state.jobs.far, row.job.rid, row.job.id);
+            if (err == TARRY_OK) {
+                err = fn(ctx, row.job.rid, row.job.id);
             }
         }
     }
     return err;
+}
+
+/* Ids of live jobs that were moved. */
+static int note_moved(void *ctx, uint64_t rid, uint64_t id)
+{
+    struct tr_engine *e = ctx;
+
+    return tr_bitmap_test(&e->state.jobs.alive, rid)
+               ? tr_far_note_moved(&e->state.jobs.far, rid, id)
+               : TARRY_OK;
 }
 
 static int open_side(struct tr_engine *e, struct tr_group *g)
@@ -140,7 +149,7 @@ static int open_side(struct tr_engine *e, struct tr_group *g)
         err = tr_sidecar_load(&g->side, e->mem, fences);
     }
     tr_mem_free(e->mem, fences, len != 0 ? len : 1);
-    return err == TARRY_OK ? read_moved(e, g) : err;
+    return err == TARRY_OK ? tr_regroup_moved(e, g, e, note_moved) : err;
 }
 
 /* What stands in the way of a start is named. */
@@ -173,6 +182,33 @@ static int open_group(struct tr_engine *e, const struct tr_manifest_group *is)
     blame(e, g, err);
     tr_groups_add(&e->groups, g);
     return err;
+}
+
+static bool is_damage(int err)
+{
+    return err == TARRY_EDAMAGED || err == TARRY_EIO;
+}
+
+/* Salvage: the last group cannot be used. */
+static void give_up(struct tr_engine *e, const struct tr_manifest_group *is)
+{
+    struct tr_group *g = e->groups.order[e->groups.count - 1];
+    struct tr_finding f = {.fate = TR_FATE_LOST,
+                           .what = "A group of run files cannot be used: its jobs are lost."};
+    int files[] = {g->runs[TR_GROUP_LIVE].file, g->runs[TR_GROUP_DEAD].file, g->side_file};
+
+    tr_group_name(f.file, is->no, TR_GROUP_SIDE);
+    if (e->config.found != NULL) {
+        e->config.found(e->config.ctx, &f);
+    }
+    for (unsigned i = 0; i < sizeof files / sizeof files[0]; i++) {
+        struct tr_io io = {.op = TR_IO_CLOSE, .file = files[i]};
+
+        if (files[i] >= 0) {
+            (void)run(e, &io);
+        }
+    }
+    tr_group_free(&e->groups, g);
 }
 
 /* ---- keys ---- */
@@ -252,8 +288,10 @@ static int read_all_keys(struct tr_engine *e)
     }
     k.bytes = tr_mem_stretch(e->mem, NULL, 0, (size_t)KEY_PAGES * TR_SIDE_PAGE);
     k.sorted = tr_mem_stretch(e->mem, NULL, 0, k.room * sizeof *k.sorted);
-    err = k.bytes != NULL && k.sorted != NULL ? tr_keymap_expect(&e->state.keys.map, entries)
-                                              : TARRY_ENOMEM;
+    err = k.bytes != NULL && k.sorted != NULL ? TARRY_OK : TARRY_ENOMEM;
+    if (err == TARRY_OK && tr_keymap_count(&e->state.keys.map) == 0) {
+        err = tr_keymap_expect(&e->state.keys.map, entries);
+    }
     for (uint32_t i = 0; i < e->groups.count && err == TARRY_OK; i++) {
         err = read_keys(e, e->groups.order[i], &k);
         blame(e, e->groups.order[i], err);
@@ -274,8 +312,24 @@ int tr_regroup_open(struct tr_engine *e)
 
     for (uint32_t i = 0; i < m->group_count && err == TARRY_OK; i++) {
         err = open_group(e, &m->groups[i]);
+        if (is_damage(err) && e->config.salvage) {
+            give_up(e, &m->groups[i]);
+            err = TARRY_OK;
+        }
     }
-    return err == TARRY_OK ? read_all_keys(e) : err;
+    err = err == TARRY_OK ? read_all_keys(e) : err;
+    return is_damage(err) && e->config.salvage ? TARRY_OK : err;
+}
+
+int tr_regroup_index(struct tr_engine *e)
+{
+    int err = TARRY_OK;
+
+    for (uint32_t i = 0; i < e->groups.count && err == TARRY_OK; i++) {
+        err = tr_regroup_moved(e, e->groups.order[i], e, note_moved);
+    }
+    err = err == TARRY_OK || is_damage(err) ? read_all_keys(e) : err;
+    return is_damage(err) ? TARRY_OK : err;
 }
 
 static bool is_named(const struct tr_manifest *m, uint64_t no)
@@ -447,11 +501,6 @@ static int read_members_block(struct tr_engine *e, struct tr_group *g, unsigned 
         tr_mem_free(e->mem, buf, stat.len);
     }
     return err == TARRY_ENOTFOUND ? TARRY_OK : err;
-}
-
-static bool is_damage(int err)
-{
-    return err == TARRY_EDAMAGED || err == TARRY_EIO;
 }
 
 /* All of section R; if a page of it cannot be read, all blocks: the sidecar is only an index. What

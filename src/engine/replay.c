@@ -19,6 +19,7 @@
 
 #include "base/err.h"
 #include "base/mutant.h"
+#include "engine/salvage.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -36,8 +37,11 @@ static int read_slot(struct tr_replay *p, const struct tr_slot *slot)
                        .file = slot->file,
                        .len = p->e->log.slot_bytes,
                        .buf = p->bytes};
-    int err = run(p->e, &io);
+    int err = p->salvage == NULL ? run(p->e, &io) : TARRY_OK;
 
+    if (p->salvage != NULL) {
+        return tr_salvage_read(p->e, slot->file, 0, p->bytes, io.len);
+    }
     if (err != TARRY_OK) {
         tr_engine_note(p->e, TR_NOTE_DAMAGE, "Slot w.%03u cannot be read.", slot->number);
         return err;
@@ -74,12 +78,21 @@ int tr_replay_scan(struct tr_replay *p)
 
 /* ---- records ---- */
 
+/* Salvage: the first of two walks. */
+static bool collecting(const struct tr_replay *p)
+{
+    return p->salvage != NULL && p->salvage->collecting;
+}
+
 static int load_changes(struct tr_replay *p)
 {
     if (p->changes_loaded) {
         return TARRY_OK;
     }
     p->changes_loaded = true;
+    if (p->salvage != NULL) {
+        return tr_checkpoint_salvage_changes(p->pages, p->page_count, p->checkpoint, &p->e->state);
+    }
     return tr_checkpoint_load_changes(p->pages, p->page_count, &p->e->state);
 }
 
@@ -131,8 +144,11 @@ static int apply_frame(struct tr_replay *p, struct tr_slot *slot, const struct t
 {
     struct tr_base base = {.rid = f->first_rid, .clock_us = f->clock_us};
     size_t at = 0;
-    int err = f->batch_no > p->checkpoint ? load_changes(p) : TARRY_OK;
+    int err = f->batch_no > p->checkpoint && !collecting(p) ? load_changes(p) : TARRY_OK;
 
+    if (p->salvage != NULL) {
+        return err == TARRY_OK ? tr_salvage_frame(p, slot, f, false) : err;
+    }
     for (uint32_t i = 0; i < f->record_count && err == TARRY_OK; i++) {
         const uint8_t *bytes = p->bytes + off + TR_FRAME_HEAD;
         struct tr_record rec;
@@ -218,6 +234,20 @@ static int has(void *ctx, uint64_t rid, bool *found)
 
 /* ---- segments ---- */
 
+/* The next one that any slot holds: those between are lost. */
+static struct tr_slot *any_segment(const struct tr_replay *p, uint64_t seg_no)
+{
+    uint32_t best = p->e->log.slots_max;
+
+    for (uint32_t i = 0; i < p->e->log.slots_max; i++) {
+        if (p->scans[i].known && p->scans[i].seg_no > seg_no &&
+            (best == p->e->log.slots_max || p->scans[i].seg_no < p->scans[best].seg_no)) {
+            best = i;
+        }
+    }
+    return best < p->e->log.slots_max ? &p->e->log.slots[best] : NULL;
+}
+
 /* Finds the next segment to walk after seg_no: one of the manifest's, or one found behind them. */
 static struct tr_slot *next_segment(const struct tr_replay *p, uint64_t seg_no)
 {
@@ -240,7 +270,7 @@ static struct tr_slot *next_segment(const struct tr_replay *p, uint64_t seg_no)
             return &p->e->log.slots[i];
         }
     }
-    return NULL;
+    return p->salvage != NULL ? any_segment(p, seg_no) : NULL;
 }
 
 static const struct tr_manifest_slot *in_manifest(const struct tr_replay *p, uint32_t number)
@@ -255,8 +285,7 @@ static const struct tr_manifest_slot *in_manifest(const struct tr_replay *p, uin
     return NULL;
 }
 
-/* Newest batch that anybody says was durable, from segment seg_no on. */
-static uint64_t claimed(const struct tr_replay *p, uint64_t seg_no)
+uint64_t tr_replay_claimed(const struct tr_replay *p, uint64_t seg_no)
 {
     uint64_t batch = p->e->meta.now.log_batch;
 
@@ -292,6 +321,9 @@ static int open_segment(struct tr_replay *p, struct tr_slot *slot)
     slot->first_batch = m != NULL ? m->first_batch : scan->first_batch;
     if (slot->file < 0 || !scan->known || scan->seg_no != slot->seg_no ||
         scan->nonce != slot->nonce) {
+        if (p->salvage != NULL) {
+            return tr_salvage_no_segment(p, slot);
+        }
         tr_engine_note(p->e, TR_NOTE_DAMAGE,
                        "Slot w.%03u does not hold segment %" PRIu64 " that the store needs.",
                        slot->number, slot->seg_no);
@@ -299,6 +331,7 @@ static int open_segment(struct tr_replay *p, struct tr_slot *slot)
     }
     tr_log_set_state(&p->e->log, slot, TR_SLOT_SEALED);
     slot->end_off = TR_BLOCK;
+    slot->last_batch = 0;
     return read_slot(p, slot);
 }
 
@@ -306,6 +339,21 @@ static uint64_t frame_bytes(const struct tr_frame *f)
 {
     return TR_MUTANT(SHARED_SECTOR) ? (TR_FRAME_HEAD + (uint64_t)f->payload_len + 63) / 64 * 64
                                     : tr_frame_size(f->payload_len);
+}
+
+/* Salvage: was there another batch in this segment, which was durable? */
+static bool lacks(const struct tr_replay *p, const struct tr_slot *slot)
+{
+    const struct tr_manifest_slot *m = in_manifest(p, slot->number);
+    const struct tr_slot *next = next_segment(p, slot->seg_no);
+
+    if (m != NULL && m->last_batch != 0) {
+        return m->last_batch >= p->next_batch;
+    }
+    if (next != NULL && p->scans[next->number].first_batch != 0) {
+        return p->scans[next->number].first_batch > p->next_batch;
+    }
+    return tr_replay_claimed(p, slot->seg_no) >= p->next_batch;
 }
 
 /* Walks the frames of one segment; stops at the first that is not good. */
@@ -328,6 +376,10 @@ static int walk_segment(struct tr_replay *p, struct tr_slot *slot)
         if (verdict == TR_SCAN_BAD && TR_MUTANT(SKIP_BAD_FRAME)) {
             verdict = TR_SCAN_BATCH;
             f.record_count = 0;
+        }
+        if (verdict != TR_SCAN_BATCH && p->salvage != NULL && lacks(p, slot) &&
+            tr_salvage_go_on(p, slot)) {
+            continue;
         }
         if (verdict != TR_SCAN_BATCH) {
             p->sealed = verdict == TR_SCAN_SEAL;
@@ -470,9 +522,15 @@ static int end_log(struct tr_replay *p, struct tr_slot *tail)
 {
     struct tr_log *log = &p->e->log;
     const struct tr_manifest_slot *m = in_manifest(p, tail->number);
-    uint64_t newest = claimed(p, tail->seg_no);
+    uint64_t newest = tr_replay_claimed(p, tail->seg_no);
     int err;
 
+    if (p->salvage != NULL) { /* what is new goes to a new segment */
+        p->next_batch = newest >= p->next_batch ? newest + 1 : p->next_batch;
+        log->seg_no = tail->seg_no > log->seg_no ? tail->seg_no : log->seg_no;
+        p->cut = true;
+        return TARRY_OK;
+    }
     if (m != NULL && m->last_batch != 0 && m->last_batch == tail->last_batch) {
         return end_sealed(p, tail, newest);
     }
@@ -501,6 +559,9 @@ static int check_join(struct tr_replay *p, const struct tr_slot *slot, const str
     const struct tr_manifest_slot *n = in_manifest(p, next->number);
     uint64_t begins = n != NULL ? n->first_batch : p->scans[next->number].first_batch;
 
+    if (p->salvage != NULL) {
+        return TARRY_OK; /* what is missing was told */
+    }
     if (m != NULL && m->last_batch != 0) {
         return slot->last_batch == m->last_batch ? TARRY_OK
                                                  : damage(p, slot, slot->end_off, p->next_batch);
@@ -512,7 +573,7 @@ static int check_join(struct tr_replay *p, const struct tr_slot *slot, const str
 static int check_hole(const struct tr_replay *p, const struct tr_slot *slot, uint64_t walked)
 {
     if (slot->first_batch > walked + 1 && slot->first_batch > p->checkpoint + 1) {
-        return damage(p, slot, 0, walked + 1);
+        return p->salvage != NULL ? TARRY_OK : damage(p, slot, 0, walked + 1);
     }
     return TARRY_OK;
 }
@@ -527,12 +588,17 @@ int tr_replay_run(struct tr_replay *p)
     p->e->state.recall = recall;
     p->e->state.has = has;
     p->e->state.recall_ctx = p;
-    p->next_batch = claimed(p, UINT64_MAX) + 1;
+    p->next_batch = tr_replay_claimed(p, UINT64_MAX) + 1;
     p->e->log.seg_no = p->e->meta.now.seg_no;
     while (slot != NULL && err == TARRY_OK) {
         struct tr_slot *next;
 
         err = open_segment(p, slot);
+        if (err == TARRY_ENOTFOUND) { /* salvage: on with the next one */
+            slot = next_segment(p, slot->seg_no);
+            err = TARRY_OK;
+            continue;
+        }
         if (err == TARRY_OK) {
             err = check_hole(p, slot, walked);
         }
@@ -551,7 +617,7 @@ int tr_replay_run(struct tr_replay *p)
         }
         slot = next;
     }
-    if (err == TARRY_OK) {
+    if (err == TARRY_OK && !collecting(p)) {
         err = load_changes(p);
     }
     p->e->state.replaying = false;

@@ -8,6 +8,8 @@
 #include "engine/inner.h"
 #include "engine/scan.h"
 
+struct tr_salvage;
+
 struct tr_replay {
     struct tr_engine *e;
     struct tr_scan *scans; /* of each slot, by number */
@@ -15,13 +17,15 @@ struct tr_replay {
     uint64_t checkpoint;   /* batches up to this one are in the checkpoint */
     const uint8_t *pages;  /* its bytes */
     size_t page_count;
+    size_t page_bytes;   /* salvage: allocated for them; 0: just what they take */
     uint64_t next_batch; /* expected next */
     uint64_t clock_us;   /* of the newest frame */
     bool changes_loaded;
-    bool cut;    /* something after the end was thrown away */
-    bool blank;  /* no slot was ever written to */
-    bool sealed; /* the walk ended at a SEAL */
-    bool bad;    /* the walk ended at a frame with a good head and a bad payload */
+    bool cut;                   /* something after the end was thrown away */
+    bool blank;                 /* no slot was ever written to */
+    bool sealed;                /* the walk ended at a SEAL */
+    bool bad;                   /* the walk ended at a frame with a good head and a bad payload */
+    struct tr_salvage *salvage; /* what is damaged is told, and passed over; NULL: refused */
 };
 
 /* Reads all slots: which segment each one holds. */
@@ -33,5 +37,8 @@ TR_MUST_USE int tr_replay_scan(struct tr_replay *p);
  * zeros over what comes after the end, and the tail's header.
  */
 TR_MUST_USE int tr_replay_run(struct tr_replay *p);
+
+/* Newest batch that anybody says was durable, from segment seg_no on. */
+uint64_t tr_replay_claimed(const struct tr_replay *p, uint64_t seg_no);
 
 #endif
