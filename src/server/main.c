@@ -1,11 +1,15 @@
 /* tarry: reads the command line and does what it says. */
 
 #include "base/err.h"
+#include "base/text.h"
+#include "cli/cli.h"
+#include "engine/frame.h"
 #include "server/config.h"
 #include "server/help.h"
 #include "server/serve.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 static enum tr_exit print(const char *text)
@@ -15,6 +19,14 @@ static enum tr_exit print(const char *text)
         return TR_EXIT_FAILED;
     }
     return TR_EXIT_FINE;
+}
+
+static enum tr_exit print_version(void)
+{
+    char text[64];
+
+    tr_text(text, sizeof text, "tarry " TARRY_VERSION "\nstore format %d\n", TR_FORMAT_VERSION);
+    return print(text);
 }
 
 static enum tr_exit serve(struct tr_config *config)
@@ -39,7 +51,7 @@ static enum tr_exit run(struct tr_config *config)
     case TR_COMMAND_HELP_DROP_IN:
         return print(tr_help_drop_in_text);
     case TR_COMMAND_VERSION:
-        return print("tarry " TARRY_VERSION "\n");
+        return print_version();
     case TR_COMMAND_VERSION_DROP_IN:
         return print("beanstalkd 1.13 (tarry " TARRY_VERSION ")\n");
     case TR_COMMAND_HELP:
@@ -50,9 +62,17 @@ static enum tr_exit run(struct tr_config *config)
 
 int main(int argc, char **argv)
 {
+    const struct tr_cli_command *command = argc > 1 ? tr_cli_find(argv[1]) : NULL;
     struct tr_config config;
-    enum tr_exit how = tr_config_read(&config, argc, argv, environ);
+    enum tr_exit how;
 
+    if (command != NULL) {
+        return command->run(argc - 2, argv + 2);
+    }
+    if (argc == 3 && strcmp(argv[1], "help") == 0 && tr_cli_find(argv[2]) != NULL) {
+        return (int)print(tr_cli_find(argv[2])->help);
+    }
+    how = tr_config_read(&config, argc, argv, environ);
     if (how == TR_EXIT_FINE) {
         how = run(&config);
     }

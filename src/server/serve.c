@@ -414,6 +414,13 @@ static int open_engine(struct server *s)
     c.durable = durable;
     c.idle = idle;
     err = tr_engine_open(&s->engine, &c, tr_disk_linux_port(s->disk), seed, tr_clock_linux_now());
+    if (c.read_only && (err == TARRY_EDAMAGED || err == TARRY_EIO)) { /* then what is left of it */
+        tr_logger_say(&s->log, TR_LEVEL_WARNING,
+                      "the store is damaged: what can be read is shown; tarry check says more");
+        c.salvage = true;
+        err =
+            tr_engine_open(&s->engine, &c, tr_disk_linux_port(s->disk), seed, tr_clock_linux_now());
+    }
     tr_process_trim_memory(); /* what the replay took */
     return err;
 }
@@ -424,8 +431,8 @@ static void greet(const struct server *s)
     const struct tr_config *c = s->config;
 
     if (c->read_only) {
-        printf("tarry %s: data in %s, read-only: nothing is written or handed out\n",
-               TARRY_VERSION, s->path);
+        printf("tarry %s: data in %s, read-only: nothing is written or handed out\n", TARRY_VERSION,
+               s->path);
         return;
     }
     printf("tarry %s: data in %s, sync %s\n", TARRY_VERSION, s->path, c->sync_text);

@@ -39,9 +39,11 @@ def copy_of(data):
 @pytest.mark.parametrize("args", [["version"], ["--version"]])
 def test_version(args):
     done = tarry(*args)
-    name, version = done.stdout.split()
+    first, second = done.stdout.splitlines()
+    name, version = first.split()
     assert (done.returncode, done.stderr, name) == (0, "", "tarry")
     assert version.count(".") == 2
+    assert second == "store format 1"
 
 
 @pytest.mark.parametrize("args", [["help"], ["--help"], ["-h"]])

@@ -1,0 +1,224 @@
+/*
+ * tarry export: all jobs of a stopped store as NDJSON, a line each, with the names that a push over
+ * HTTP has, so that the lines can be pushed again; what a push does not take (id, state and the
+ * like) stands behind those. Nothing is gathered: memory does not depend on how many there are,
+ * but for those that a server would have in memory, too.
+ */
+
+#include "base/err.h"
+#include "cli/bar.h"
+#include "cli/cli.h"
+#include "cli/report.h"
+#include "cli/store.h"
+#include "engine/survey.h"
+#include "os/clock_linux.h"
+#include "rules/duration.h"
+#include "rules/moment.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+const char tr_cli_export_help[] =
+    "usage: tarry export DIR\n"
+    "\n"
+    "Prints all jobs of the store in DIR, one JSON object a line, in no order. No\n"
+    "server may have the store open; nothing in it is changed. Of a damaged store it\n"
+    "prints what can be read, and on stderr what cannot.\n"
+    "\n"
+    "  topic, key, tag, at, priority, ttr, ttl, retries, backoff, body or body_base64\n"
+    "                as in POST /v1/jobs; at is in milliseconds since 1970\n"
+    "  id, state, created_ms, attempts, dead_ms, dead_why\n"
+    "                what else is known of it\n"
+    "\n"
+    "  --help        print this\n"
+    "\n"
+    "examples:\n"
+    "  tarry export /var/lib/tarry > jobs.ndjson\n"
+    "  tarry export /var/lib/tarry | grep '\"topic\":\"orders\"' | wc -l\n"
+    "\n"
+    "exit codes: 0 fine; 1 it could not be read, or the output not written; 2 wrong\n"
+    "            usage; 3 it is damaged: what could be read was printed\n";
+
+struct export
+{
+    struct tr_report out;  /* lines of jobs go to stdout, */
+    struct tr_report list; /* what is damaged to stderr */
+    struct tr_bar bar;
+    uint64_t now_us;
+    uint64_t jobs;
+    uint64_t done;
+    uint64_t all;
+};
+
+static void text(struct tr_json *j, const char *name, struct tr_bytes value)
+{
+    if (value.len != 0) {
+        tr_json_name(j, name);
+        tr_json_string(j, value.at, value.len);
+    }
+}
+
+static void number(struct tr_json *j, const char *name, uint64_t value)
+{
+    tr_json_name(j, name);
+    tr_json_number(j, value);
+}
+
+static void duration(struct tr_json *j, const char *name, uint64_t us)
+{
+    char printed[TR_DURATION_TEXT];
+
+    tr_duration_print(printed, us);
+    tr_json_name(j, name);
+    tr_json_text(j, printed);
+}
+
+static bool is_dead(const struct tr_record *rec)
+{
+    return (rec->mask & TR_FIELD(DEAD)) != 0 && rec->dead.seq != 0;
+}
+
+static const char *why(uint8_t reason)
+{
+    static const char *const names[] = {[TR_WHY_EXPIRED] = "expired",
+                                        [TR_WHY_BURIED] = "buried",
+                                        [TR_WHY_RETRIES] = "retries",
+                                        [TR_WHY_DAMAGED] = "damaged"};
+
+    return reason < sizeof names / sizeof names[0] && names[reason] != NULL ? names[reason]
+                                                                            : "buried";
+}
+
+/* What a push does not take. */
+static void rest(const struct export *x, struct tr_json *j, const struct tr_record *rec)
+{
+    bool dead = is_dead(rec);
+    const char *state = dead                            ? "dead"
+                        : rec->lease.end_us > x->now_us ? "reserved"
+                        : rec->due_us > x->now_us       ? "delayed"
+                                                        : "ready";
+
+    tr_json_name(j, "id");
+    tr_json_id(j, rec->mask & TR_FIELD(ID) ? rec->id : rec->rid);
+    tr_json_name(j, "state");
+    tr_json_text(j, state);
+    number(j, "created_ms", rec->created_us / 1000);
+    number(j, "attempts", rec->counters.reserves);
+    if (dead) {
+        number(j, "dead_ms", rec->dead.at_us / 1000);
+        tr_json_name(j, "dead_why");
+        tr_json_text(j, why(rec->dead.reason));
+    }
+}
+
+/* Milliseconds are rounded up, so that nobody who pushes it again gets it early. */
+static int job(void *ctx, const struct tr_record *rec, struct tr_topic *t)
+{
+    struct export *x = ctx;
+    struct tr_json *j = &x->out.j;
+
+    if (t == NULL || t->purged) {
+        return TARRY_OK;
+    }
+    tr_json_init(j, &x->out.bytes);
+    tr_json_open(j, '{');
+    text(j, "topic", (struct tr_bytes){(const uint8_t *)t->name, t->name_len});
+    text(j, "key", rec->key);
+    text(j, "tag", rec->tag);
+    number(j, "at", (rec->due_us + 999) / 1000);
+    number(j, "priority", rec->priority);
+    duration(j, "ttr", rec->ttr_us);
+    if (rec->ttl_us != 0) {
+        duration(j, "ttl", rec->ttl_us);
+    }
+    if ((rec->mask & TR_FIELD(RETRIES)) != 0) {
+        tr_json_name(j, "retries");
+        tr_json_signed(j, rec->retries);
+    }
+    text(j, "backoff", rec->backoff);
+    tr_json_body(j, rec->body.at, rec->body.len);
+    rest(x, j, rec);
+    tr_json_close(j, '}');
+    tr_output_add(&x->out.bytes, "\n", 1);
+    tr_report_flush(&x->out);
+    x->jobs++;
+    return ferror(stdout) ? TARRY_EIO : TARRY_OK;
+}
+
+static void found(void *ctx, const struct tr_finding *f)
+{
+    struct export *x = ctx;
+
+    tr_bar_end(&x->bar);
+    tr_report_found(&x->list, f);
+}
+
+static void progress(void *ctx, uint64_t more)
+{
+    struct export *x = ctx;
+
+    x->done += more;
+    tr_bar_show(&x->bar, x->done, x->all > x->done ? x->all : x->done);
+}
+
+static int run(struct export *x, const char *dir)
+{
+    struct tr_cli_store store = {.ctx = x, .found = found};
+    struct tr_survey s = {.ctx = x, .job = job, .found = found, .progress = progress};
+    int err = tr_cli_store_look(&store, dir);
+
+    if (err != TARRY_OK) {
+        return tr_cli_store_trouble(dir, err);
+    }
+    if (store.salvaged) { /* what was told when it was opened is not told again */
+        s.found = NULL;
+    }
+    s.e = store.engine;
+    x->all = tr_survey_bytes(store.engine);
+    tr_bar_begin(&x->bar, "exporting");
+    err = tr_survey_run(&s);
+    tr_bar_end(&x->bar);
+    tr_cli_store_close(&store);
+    if (err != TARRY_OK && !ferror(stdout)) {
+        return tr_cli_store_trouble(dir, err);
+    }
+    if (x->list.findings != 0) {
+        fprintf(stderr,
+                "tarry: %s is damaged: %" PRIu64 " jobs were printed, what is missing is above\n",
+                dir, x->jobs);
+        return TR_CLI_DAMAGED;
+    }
+    return TR_CLI_FINE;
+}
+
+int tr_cli_export(int argc, char **argv)
+{
+    struct export x = {.now_us = tr_clock_linux_now().wall_us};
+    const char *dir = NULL;
+    int exit;
+
+    for (int i = 0; i < argc; i++) {
+        if (tr_cli_is_help(argv[i])) {
+            fputs(tr_cli_export_help, stdout);
+            return tr_cli_end(TR_CLI_FINE);
+        }
+        if (argv[i][0] == '-') {
+            return tr_cli_usage("export", "export has no flag \"%s\".", argv[i]);
+        }
+        if (dir != NULL) {
+            return tr_cli_usage("export", "export takes one directory, not \"%s\" besides.",
+                                argv[i]);
+        }
+        dir = argv[i];
+    }
+    if (dir == NULL) {
+        return tr_cli_usage("export", "export needs the data directory of a store.");
+    }
+    tr_report_init(&x.out, stdout, true);
+    tr_report_init(&x.list, stderr, false);
+    exit = run(&x, dir);
+    tr_report_fini(&x.out);
+    tr_report_fini(&x.list);
+    return tr_cli_end(exit);
+}
