@@ -146,34 +146,9 @@ static void unstall(struct tr_engine *e, struct tr_req *r)
     r->stalled = false;
 }
 
-/* Does it leave the store as it is? */
-static bool only_looks(const struct tr_req *r)
-{
-    switch (r->op) {
-    case TR_OP_PEEK:
-    case TR_OP_PEEK_FIRST:
-    case TR_OP_STAT_JOB:
-    case TR_OP_STAT_TOPIC:
-    case TR_OP_STAT:
-    case TR_OP_FORECAST:
-    case TR_OP_HOLD_TOPIC:
-    case TR_OP_FIND_TOPIC:
-    case TR_OP_DROP_TOPIC:
-    case TR_OP_NEXT_TOPIC:
-    case TR_OP_LIST:
-    case TR_OP_HISTORY:
-    case TR_OP_CLOSE:
-        return true;
-    case TR_OP_BULK:
-        return r->dry_run;
-    default:
-        return false;
-    }
-}
-
 static enum tr_verdict execute(struct tr_engine *e, struct tr_req *r)
 {
-    int err = e->config.read_only && !only_looks(r) ? TARRY_EREADONLY : tr_lookup_resolve(e, r);
+    int err = e->config.read_only && !tr_view_only(r) ? TARRY_EREADONLY : tr_lookup_resolve(e, r);
 
     if (err == TARRY_EFULL) {
         return TR_STALL;

@@ -243,6 +243,7 @@ void tr_nearest_fini(struct tr_engine *e);
 
 /* view.c */
 enum tr_verdict tr_view_execute(struct tr_engine *e, struct tr_req *r);
+bool tr_view_only(const struct tr_req *r); /* it leaves the store as it is */
 enum tr_verdict tr_view_topic(struct tr_engine *e, struct tr_req *r); /* STAT_TOPIC */
 void tr_view_fill(const struct tr_engine *e, const struct tr_job *job, struct tr_job_view *v);
 void tr_view_extra(struct tr_job_view *v, const struct tr_extra *x); /* which it borrows */

@@ -5,7 +5,7 @@
  *     2  groups with bad bytes are written again, without those
  *     3  a checkpoint goes to the file that is not in use, then a manifest names all that: this is
  *        the switch; nothing that the old manifest needs was touched before it
- *     4  closing the store writes the other checkpoint
+ *     4  the slots that it had are removed; closing the store writes the other checkpoint
  *
  * Whenever it is killed, the store is as it was, or repaired. What step 1 wrote is then the end of
  * the log of the damaged store: records of jobs that are there, as they are, which the next repair
@@ -120,6 +120,25 @@ static void leave_slots(struct tr_engine *e, const bool *old)
             tr_log_set_state(&e->log, slot, TR_SLOT_FREEING);
         }
     }
+}
+
+/* Then they go, and whatever else no segment is in: some of their bytes cannot be read. */
+static int remove_slots(struct tr_engine *e, const bool *old)
+{
+    for (uint32_t i = 0; i < e->log.slots_max; i++) {
+        struct tr_slot *slot = &e->log.slots[i];
+        struct tr_io io = {.op = TR_IO_UNLINK};
+
+        if (slot->file < 0 || (!old[i] && slot->state != TR_SLOT_ABSENT)) {
+            continue;
+        }
+        (void)run(e, (struct tr_io){.op = TR_IO_CLOSE, .file = slot->file});
+        slot->file = -1;
+        tr_log_set_state(&e->log, slot, TR_SLOT_ABSENT);
+        tr_log_slot_name(io.name, i);
+        (void)run(e, io); /* if it fails, the file is found at the next start */
+    }
+    return run(e, (struct tr_io){.op = TR_IO_DIRSYNC});
 }
 
 static int renew_log(struct tr_engine *e, struct relog *r)
@@ -400,5 +419,6 @@ int tr_repair(struct tr_engine *e)
     e->told_durable = e->log.durable; /* nobody waits for any of it */
     tr_engine_note(e, TR_NOTE_INFO, "%llu jobs of the log were written again.",
                    (unsigned long long)r.count);
-    return tr_meta_write_now(e, true, 0);
+    err = tr_meta_write_now(e, true, 0);
+    return err == TARRY_OK ? remove_slots(e, old) : err;
 }

@@ -153,6 +153,7 @@ static int collect(struct tr_salvage *s, const struct tr_record *rec, struct tr_
         return TARRY_OK;
     }
     err = tr_bitmap_set(&s->met, rec->rid);
+    s->seen_rid = rec->rid >= s->seen_rid ? rec->rid + 1 : s->seen_rid;
     if (err == TARRY_OK && rec->type == TR_REC_MOVE) {
         err = tr_bitmap_set(&s->gone, rec->old.rid);
     }
@@ -307,30 +308,33 @@ int tr_salvage_frame(struct tr_replay *p, struct tr_slot *slot, const struct tr_
         at += used;
         p->e->replayed += !s->collecting;
     }
-    s->seen_rid = f->first_rid;
     return err == TARRY_EDAMAGED ? TARRY_OK : err;
 }
 
 /* ---- holes ---- */
 
+/* next_rid: the first one that was given after it; 0: not known. */
 static void tell_hole(const struct tr_replay *p, const struct tr_slot *slot, uint64_t to,
                       uint64_t next_rid)
 {
     const struct tr_salvage *s = p->salvage;
     char what[160];
+
+    next_rid = next_rid != 0 ? next_rid : p->e->meta.now.rid_limit;
+
     struct tr_finding f = {.fate = TR_FATE_LOST,
                            .what = what,
                            .off = slot->end_off,
                            .len = to - slot->end_off,
                            .id = s->seen_rid,
-                           .id_last = next_rid > s->seen_rid ? next_rid - 1 : 0};
+                           .id_last = next_rid - 1};
     bool before = p->next_batch <= p->checkpoint;
 
     if (!s->collecting) {
         return;
     }
-    if (before) { /* who was alive then is known, so who is lost will be told by name */
-        f.fate = TR_FATE_NONE;
+    if (before || next_rid <= s->seen_rid) { /* nothing was pushed; or who is lost will be told */
+        f.fate = before ? TR_FATE_NONE : TR_FATE_TWICE;
         f.id = 0;
         f.id_last = 0;
     }

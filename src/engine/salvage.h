@@ -20,7 +20,7 @@ struct tr_salvage {
     struct tr_map keys;    /* the same of the hash of a topic and key */
     struct tr_checkpoint_gap gap; /* what of the checkpoint is not known */
     uint64_t next_rid;            /* of the checkpoint: from there on only the log knows */
-    uint64_t seen_rid;            /* base of the last good frame */
+    uint64_t seen_rid;            /* rids below it have been seen in the log */
     struct tr_bitmap seen;        /* rids whose jobs can be read */
     struct tr_map counts;         /* by topic number: struct tr_salvage_count */
 };

@@ -314,3 +314,27 @@ enum tr_verdict tr_view_execute(struct tr_engine *e, struct tr_req *r)
         return tr_engine_finish(e, r, TARRY_EINVAL);
     }
 }
+
+bool tr_view_only(const struct tr_req *r)
+{
+    switch (r->op) {
+    case TR_OP_PEEK:
+    case TR_OP_PEEK_FIRST:
+    case TR_OP_STAT_JOB:
+    case TR_OP_STAT_TOPIC:
+    case TR_OP_STAT:
+    case TR_OP_FORECAST:
+    case TR_OP_HOLD_TOPIC:
+    case TR_OP_FIND_TOPIC:
+    case TR_OP_DROP_TOPIC:
+    case TR_OP_NEXT_TOPIC:
+    case TR_OP_LIST:
+    case TR_OP_HISTORY:
+    case TR_OP_CLOSE:
+        return true;
+    case TR_OP_BULK:
+        return r->dry_run;
+    default:
+        return false;
+    }
+}

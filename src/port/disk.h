@@ -41,10 +41,10 @@ enum tr_io_op {
 };
 
 enum tr_io_flag {
-    TR_IO_CREATE = 1,    /* OPEN: make it if it is not there (else TARRY_ENOTFOUND) */
-    TR_IO_LOCK = 2,      /* OPEN: exclusive, TARRY_ELOCKED when another process has it */
-    TR_IO_THEN_SYNC = 4, /* WRITE: SYNC follows in the same request if the write was not short */
-    TR_IO_ASIDE = 8,     /* OPEN, UNLINK, LIST, DIRSYNC: in the folder aside */
+    TR_IO_CREATE = 1,     /* OPEN: make it if it is not there (else TARRY_ENOTFOUND) */
+    TR_IO_LOCK = 2,       /* OPEN: exclusive, TARRY_ELOCKED when another process has it */
+    TR_IO_THEN_SYNC = 4,  /* WRITE: SYNC follows in the same request if the write was not short */
+    TR_IO_ASIDE = 8,      /* OPEN, UNLINK, LIST, DIRSYNC: in the folder aside */
     TR_IO_READ_ONLY = 16, /* OPEN: for reading alone; with LOCK many may have it, but no writer */
 };
 
