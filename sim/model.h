@@ -90,6 +90,7 @@ struct sim_job {
     bool told;       /* its maker knows its id */
     bool gone_seen;  /* it went by a DELETE or BULK of this engine */
     bool damaged;    /* its body was reported as damaged */
+    bool repaired;   /* it is there after a repair */
     bool hidden;     /* the index of its group was: it may not be found */
     bool doubt;      /* its connection is being closed */
     bool late_close; /* its lease may have run out while that went on */

@@ -260,6 +260,9 @@ static bool refusal_allowed(struct sim_run *r, int err)
             FAIL("I15", "the open was refused with %s, but there is a second copy",
                  tarry_errname(err));
         }
+        if (!r->report.failed) {
+            sim_offline_repair(r);
+        }
         r->over = true;
         return false;
     }
@@ -342,6 +345,9 @@ static void start(struct sim_run *r)
         } else if (tries > 3 * TRIES_MAX) {
             FAIL("I11", "the store does not open any more");
             return;
+        }
+        if (tries == 0 && (r->seed + r->starts) % 4 == 1 && !r->plan.calm) {
+            sim_offline_look(r);
         }
         set_op_crash(r, tries);
         r->oracle.must_refuse = r->oracle.rotten && sim_run_knows_newer(r);

@@ -128,6 +128,10 @@ bool sim_run_knows_newer(const struct sim_run *r);
 /* Were there errors of directory operations in this run? Then a file may be left over. */
 bool sim_run_dir_errors(const struct sim_run *r);
 
+/* offline.c: what check and --repair do, between two starts. */
+void sim_offline_look(struct sim_run *r);
+void sim_offline_repair(struct sim_run *r);
+
 /* drain.c: faults stop, everything must come out, nothing may be left. */
 void sim_run_drain(struct sim_run *r);
 
