@@ -93,6 +93,7 @@ struct tr_meta {
     struct tr_piece pieces[TR_META_PIECES];
     struct tr_manifest now;  /* what is durable */
     struct tr_manifest next; /* what is being written */
+    uint64_t known_gen;      /* newest manifest that the log names, at a start */
     int man_file[2];
     int ckpt_file[2];
     int lock_file;

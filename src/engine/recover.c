@@ -324,6 +324,9 @@ static int tell_old(const struct tr_engine *e)
 static int check_generation(struct tr_engine *e, const struct tr_replay *p)
 {
     for (uint32_t i = 0; i < e->log.slots_max; i++) {
+        if (p->scans[i].man_gen > e->meta.known_gen) {
+            e->meta.known_gen = p->scans[i].man_gen;
+        }
         if (p->scans[i].man_gen > e->meta.now.gen && !TR_MUTANT(OLD_MANIFEST)) {
             tr_engine_note(e, TR_NOTE_DAMAGE,
                            "The log knows manifest %" PRIu64 ", but the newest good one is %" PRIu64

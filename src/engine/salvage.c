@@ -347,13 +347,29 @@ static void tell_hole(const struct tr_replay *p, const struct tr_slot *slot, uin
     tr_salvage_tell(p->e, &f);
 }
 
+/* The base of the next good frame of the segment, or 0. */
+static uint64_t rid_behind(const struct tr_replay *p, const struct tr_slot *slot, uint64_t off)
+{
+    const struct tr_log *log = &p->e->log;
+    struct tr_frame f;
+    uint32_t crc;
+
+    for (; off + TR_FRAME_HEAD <= log->slot_bytes; off += TR_BLOCK) {
+        if (tr_frame_decode(p->bytes + off, tr_frame_place(log->uuid, off), &f, &crc) == TARRY_OK &&
+            f.seg_no == slot->seg_no && f.nonce == slot->nonce && (f.flags & TR_FRAME_SEAL) == 0) {
+            return f.first_rid;
+        }
+    }
+    return 0;
+}
+
 /* The head of this frame is good: go on behind it, with what is good in it. */
 static int go_over(struct tr_replay *p, struct tr_slot *slot, const struct tr_frame *f)
 {
     uint64_t end = slot->end_off + tr_frame_size(f->payload_len);
     int err;
 
-    tell_hole(p, slot, end, f->first_rid);
+    tell_hole(p, slot, end, rid_behind(p, slot, end));
     err = tr_salvage_frame(p, slot, f, true);
     slot->end_off = end;
     slot->last_batch = f->batch_no;

@@ -99,6 +99,7 @@ static bool is_zero(const uint8_t *p, size_t len)
 static void verify_manifests(struct verify *v)
 {
     const struct tr_meta *m = &v->e->meta;
+    bool whole = is_clean(v) || m->known_gen >= m->now.gen; /* else it was perhaps cut short */
 
     for (unsigned i = 0; i < 2 * TR_MANIFEST_COPIES; i++) {
         char file[TR_IO_NAME_MAX] = "man.0";
@@ -108,10 +109,10 @@ static void verify_manifests(struct verify *v)
 
         file[4] = (char)('0' + i % 2);
         if (err == TARRY_OK && is_zero(v->pages, TR_MANIFEST_COPY) && (m->now.gen < 2 || !newest)) {
-            continue;
+            continue; /* never written */
         }
         err = err == TARRY_OK ? tr_manifest_decode(v->pages, &v->e->meta.next) : err;
-        if (err != TARRY_OK && (newest || is_clean(v))) {
+        if (err != TARRY_OK && (newest ? whole : is_clean(v))) {
             tell(v, "A copy of the manifest is damaged; another one is good.", file, off,
                  TR_MANIFEST_COPY);
         }
