@@ -12,6 +12,7 @@
 #include "cli/store.h"
 #include "engine/survey.h"
 #include "os/clock_linux.h"
+#include "rules/backoff.h"
 #include "rules/duration.h"
 #include "rules/moment.h"
 
@@ -117,6 +118,8 @@ static int job(void *ctx, const struct tr_record *rec, struct tr_topic *t)
 {
     struct export *x = ctx;
     struct tr_json *j = &x->out.j;
+    struct tr_backoff backoff;
+    char printed[TR_BACKOFF_TEXT];
 
     if (t == NULL || t->purged) {
         return TARRY_OK;
@@ -136,7 +139,12 @@ static int job(void *ctx, const struct tr_record *rec, struct tr_topic *t)
         tr_json_name(j, "retries");
         tr_json_signed(j, rec->retries);
     }
-    text(j, "backoff", rec->backoff);
+    if (rec->backoff.len != 0 &&
+        tr_backoff_decode(rec->backoff.at, rec->backoff.len, &backoff) == TARRY_OK) {
+        tr_backoff_print(printed, &backoff);
+        tr_json_name(j, "backoff");
+        tr_json_text(j, printed);
+    }
     tr_json_body(j, rec->body.at, rec->body.len);
     rest(x, j, rec);
     tr_json_close(j, '}');

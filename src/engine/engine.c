@@ -595,7 +595,7 @@ static uint64_t next_turn(const struct tr_engine *e)
     at = min(at, tr_clock_span_boot(&e->clock, tr_wheel_next(&e->warns)));
     at = min(at, tr_clock_span_boot(&e->clock, tr_wheel_next(&e->pauses)));
     at = min(at, tr_clock_span_boot(&e->clock, tr_wheel_next(&e->tokens)));
-    at = min(at, tr_expiry_next(e));
+    at = min(at, e->config.read_only ? TR_NEVER : tr_expiry_next(e));
     at = min(at, tr_drop_next(e));
     at = min(at, tr_clock_boot_at(&e->clock, tr_wheel_next(&e->edges)));
     at = min(at, tr_clock_boot_at(&e->clock, tr_wheel_next(&e->resumes)));

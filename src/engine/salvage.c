@@ -38,6 +38,7 @@
 struct tr_salvage_count {
     uint64_t jobs;
     uint64_t dead;
+    uint64_t bytes; /* of their bodies */
 };
 
 void tr_salvage_init(struct tr_salvage *s, struct tr_engine *e)
@@ -445,6 +446,19 @@ static int collect_groups(struct tr_salvage *s)
     return err;
 }
 
+/* Is it in a group that cannot be used? That was told as a whole. */
+static bool in_lost_group(const struct tr_engine *e, uint64_t rid)
+{
+    const struct tr_manifest *m = &e->meta.now;
+
+    for (uint32_t i = 0; i < m->group_count; i++) {
+        if (rid >= m->groups[i].rid_first && rid <= m->groups[i].rid_last) {
+            return tr_groups_find(&e->groups, rid) == NULL;
+        }
+    }
+    return false;
+}
+
 static void tell_lost(const struct tr_salvage *s, uint64_t rid, const char *what)
 {
     uint64_t id = tr_far_moved_id(&s->e->state.jobs.far, rid);
@@ -485,7 +499,8 @@ int tr_salvage_alive(struct tr_salvage *s)
     }
     for (uint64_t rid = tr_bitmap_next(alive, 0); rid != UINT64_MAX;
          rid = tr_bitmap_next(alive, rid + 1)) {
-        if (!tr_bitmap_test(&s->met, rid) && !tr_bitmap_test(&s->gone, rid)) {
+        if (!tr_bitmap_test(&s->met, rid) && !tr_bitmap_test(&s->gone, rid) &&
+            !in_lost_group(s->e, rid)) {
             tell_lost(s, rid, "A job is said to be alive, but there is no record of it.");
         }
     }
@@ -532,6 +547,7 @@ static int weigh_job(void *ctx, const struct tr_record *rec, struct tr_topic *t)
     }
     c->jobs++;
     c->dead += dead;
+    c->bytes += rec->body.len;
     if (dead && t->next_dead_seq <= rec->dead.seq) {
         t->next_dead_seq = rec->dead.seq + 1;
     }
@@ -599,6 +615,7 @@ int tr_salvage_weigh(struct tr_salvage *s)
 
         t->jobs = c != NULL ? c->jobs : 0;
         t->dead = c != NULL ? c->dead : 0;
+        t->bytes = c != NULL ? c->bytes : 0;
         tr_topic_note_listed(t);
     }
     return TARRY_OK;
