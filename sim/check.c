@@ -19,7 +19,7 @@
 
 static const uint64_t STUCK_US = 3000000;
 
-enum { NEAR_SLACK = 8 };
+enum { NEAR_SLACK = 8, MEND_QUIET = 30 };
 
 /* ---- The facts of one job. */
 
@@ -568,6 +568,48 @@ static void check_near(struct sim_oracle *o)
     }
 }
 
+struct wanted {
+    uint64_t no;
+    bool found;
+};
+
+static void find_group(void *ctx, const struct tr_group_fact *g)
+{
+    struct wanted *w = ctx;
+
+    w->found = w->found || g->no == w->no;
+}
+
+/* May a promotion or merge fail? */
+static bool may_fail(const struct sim_oracle *o)
+{
+    const struct sim_params *p = o->params;
+
+    return p->full || p->enospc_ppm != 0 || p->write_eio_ppm != 0 || p->sync_eio_ppm != 0 ||
+           p->dir_eio_ppm != 0 || p->read_eio_ppm != 0 || o->forced;
+}
+
+/* Groups are looked through in turn: when all have been that there were, damage must have been
+ * found. And an index of which that is known is made again. */
+static void check_harm(struct sim_oracle *o, const struct tr_engine_stat *stat)
+{
+    struct sim_harm *h = &o->prefix.harm;
+    struct wanted w = {.no = h->group.no};
+    bool looked = stat->scrubbed_groups > h->scrubs + h->groups + 1;
+
+    if (!sim_harm_lasts(h, o->disk) || o->params->mem_small) {
+        return;
+    }
+    tr_engine_groups(o->engine, find_group, &w);
+    if (w.found && !h->named && looked) {
+        FAIL("I15", "%s is damaged, was looked through, and nobody has noticed", h->name);
+    }
+    if (w.found && h->blamed && h->kind == TR_GROUP_SIDE && !may_fail(o) &&
+        h->quiet++ > MEND_QUIET) {
+        FAIL("I15", "%s is known to be damaged, and nothing is done about it", h->name);
+    }
+}
+
 void sim_check_quiet(struct sim_oracle *o)
 {
     struct sim_model *m = &o->model;
@@ -607,6 +649,7 @@ void sim_check_quiet(struct sim_oracle *o)
     sim_drop_quiet(o, may_be_late(o) || slack != 0);
     check_synced(o);
     check_near(o);
+    check_harm(o, &stat);
     check_checkpoints(o, &stat);
     for (unsigned i = 0; i < SIM_ASKS_MAX; i++) {
         struct sim_ask *a = &o->asks[i];

@@ -292,7 +292,8 @@ static void check_base(struct sim_run *r)
     size_t files = sim_disk_count_names(r->disk, "");
     size_t known = sim_disk_count_names(r->disk, "man.") + sim_disk_count_names(r->disk, "ckpt.") +
                    sim_disk_count_names(r->disk, "lock") + sim_disk_count_names(r->disk, "w.") +
-                   sim_disk_count_names(r->disk, "history");
+                   sim_disk_count_names(r->disk, "history") +
+                   sim_disk_count_names(r->disk, "quarantine/");
 
     tr_engine_stat(r->engine, &stat);
     if (stat.jobs != 0 || stat.topics != 0) {

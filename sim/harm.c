@@ -1,10 +1,11 @@
 /*
  * Damage of run files and sidecars.
  *
- * What must come of it: of a run, only the jobs of the damaged block may be held back, and that is
- * reported by file and place, or by the job's own id; of a sidecar, look-ups of its group may fail,
- * and searches may miss its jobs, but all of them come out when they are due. A start may refuse
- * the store, by the number of the group. Whoever is blamed must be damaged.
+ * What must come of it: of a run, only jobs with a record on the damaged bytes may be held back,
+ * and that is reported by file and place, and by the job's own id; of a sidecar, look-ups of its
+ * group may fail, and searches may miss its jobs, but all of them come out when they are due. A
+ * start makes a sidecar or a footer again; it may refuse the store for a damaged block, by the
+ * number of the group. Whoever is blamed must be damaged.
  */
 #include "harm.h"
 
@@ -75,7 +76,8 @@ static void add_rid(struct sim_harm *h, uint64_t rid)
     h->rids[h->count++] = rid;
 }
 
-/* Which jobs are in the damaged block? None if it is the footer. False: this is no run. */
+/* Which jobs have a record on the damaged bytes? None if it is the footer. False: this is no run.
+ */
 static bool find_rids(struct sim_harm *h, const uint8_t uuid[TR_UUID])
 {
     struct tr_run_of of = {.group = h->group.no, .piece = h->kind};
@@ -95,7 +97,8 @@ static bool find_rids(struct sim_harm *h, const uint8_t uuid[TR_UUID])
     at = tr_run_footer_off(&footer, h->off);
     h->from = trailer.footer_off;
     h->end = h->good_len;
-    if (at == footer.block_count) {
+    h->again = at == footer.block_count;
+    if (h->again) {
         return true;
     }
     h->from = tr_run_footer_block(&footer, at).off;
@@ -104,7 +107,10 @@ static bool find_rids(struct sim_harm *h, const uint8_t uuid[TR_UUID])
         return false;
     }
     while (tr_run_next(&block, &rec, &place) == TARRY_OK) {
-        add_rid(h, rec.rid);
+        if (tr_place_off(place) < h->off + h->len &&
+            h->off < tr_place_off(place) + tr_place_len(place)) {
+            add_rid(h, rec.rid);
+        }
     }
     return true;
 }
@@ -187,12 +193,23 @@ bool sim_harm_do(struct sim_harm *h, struct sim_disk *disk, const struct tr_mani
     h->from = h->off / PAGE * PAGE;
     h->end = h->from + PAGE;
     h->count = 0;
+    h->again = h->kind == TR_GROUP_SIDE;
     if (h->kind != TR_GROUP_SIDE && !find_rids(h, man->uuid)) {
         h->name[0] = '\0'; /* it is not what the manifest says: being removed */
         return false;
     }
     damage(h, disk, man, rng);
-    return true;
+    h->count = 0;
+    return h->kind == TR_GROUP_SIDE || find_rids(h, man->uuid);
+}
+
+bool sim_harm_lasts(const struct sim_harm *h, const struct sim_disk *disk)
+{
+    uint8_t bytes[PAGE];
+
+    return h->name[0] != '\0' && h->len <= PAGE &&
+           sim_disk_peek(disk, h->name, h->off, bytes, (size_t)h->len) == h->len &&
+           memcmp(bytes, h->good + h->off, (size_t)h->len) != 0;
 }
 
 /* ---- Reports. */
@@ -207,11 +224,8 @@ static bool has_record(const struct sim_harm *h, uint64_t rid)
     return false;
 }
 
-static const char *blame_page(struct sim_harm *h, struct sim_model *m, uint64_t off)
+static void mark(struct sim_harm *h, struct sim_model *m)
 {
-    if (off < h->from || off >= h->end) {
-        return "another place of the file is damaged";
-    }
     for (size_t i = 0; i < m->job_count; i++) {
         struct sim_job *j = &m->jobs[i];
 
@@ -219,7 +233,26 @@ static const char *blame_page(struct sim_harm *h, struct sim_model *m, uint64_t 
         j->hidden = j->hidden || (h->kind == TR_GROUP_SIDE && j->rid >= h->group.rid_first &&
                                   j->rid <= h->group.rid_last);
     }
+}
+
+static const char *blame_page(struct sim_harm *h, struct sim_model *m, uint64_t off)
+{
+    if (off < h->from || off >= h->end) {
+        return "another place of the file is damaged";
+    }
+    h->quiet = h->blamed ? h->quiet : 0;
+    h->blamed = true;
+    mark(h, m);
     return NULL;
+}
+
+void sim_harm_opened(struct sim_harm *h, struct sim_model *m, uint64_t groups)
+{
+    h->scrubs = 0;
+    h->groups = groups;
+    if (h->blamed) { /* while it was opened; it is told once */
+        mark(h, m);
+    }
 }
 
 const char *sim_harm_reported(struct sim_harm *h, struct sim_model *m, const char *text,

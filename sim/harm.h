@@ -26,10 +26,15 @@ struct sim_harm {
     uint64_t end;
     uint8_t *good; /* the file before */
     size_t good_len;
-    uint64_t *rids; /* of the damaged block of a run */
+    uint64_t *rids; /* with a record on the damaged bytes of a run */
     size_t count;
     size_t room;
-    bool named; /* a report has named it since the last open began */
+    bool again;      /* what is damaged can be made again from what is not */
+    uint64_t scrubs; /* groups that were looked through when it was done, or at the last open, */
+    uint64_t groups; /* and that there were */
+    unsigned quiet;  /* moments since its place was reported */
+    bool blamed;     /* its place was reported since the last open began */
+    bool named;      /* a report has named it since the last open began */
 };
 
 void sim_harm_reset(struct sim_harm *h);
@@ -39,8 +44,14 @@ void sim_harm_fini(struct sim_harm *h);
 bool sim_harm_do(struct sim_harm *h, struct sim_disk *disk, const struct tr_manifest *man,
                  struct tr_rng *rng);
 
+/* Are the bytes still damaged? */
+bool sim_harm_lasts(const struct sim_harm *h, const struct sim_disk *disk);
+
 /* Is it this file that is damaged? Then h->good is what it had. */
 bool sim_harm_is(const struct sim_harm *h, const char *name);
+
+/* The model is what a start has found; so many groups there are. */
+void sim_harm_opened(struct sim_harm *h, struct sim_model *m, uint64_t groups);
 
 /* Damage was reported; marks the jobs of the model that it excuses. opening: the model knows other
  * rids than the replay. NULL, or what is wrong with the report. */

@@ -187,10 +187,14 @@ static bool rot_only_frame(struct sim_run *r, const struct newest *n, struct spo
 static bool rot_group(struct sim_run *r, const struct newest *n, struct spot *spot)
 {
     struct sim_harm *h = &r->oracle.prefix.harm;
+    struct tr_engine_stat stat;
 
     if (!sim_harm_do(h, r->disk, &n->man, &r->rng)) {
         return false;
     }
+    tr_engine_stat(r->engine, &stat);
+    h->scrubs = stat.scrubbed_groups;
+    h->groups = stat.groups;
     memcpy(spot->name, h->name, sizeof(spot->name));
     spot->off = h->off;
     return true;

@@ -188,6 +188,8 @@ void sim_run_config(struct sim_run *r, struct tr_engine_config *config)
     c.merge_groups = p->merge_groups;
     c.crowd = p->crowd;
     c.merge_waste = p->merge_waste;
+    c.scrub_rate = p->scrub_rate;
+    c.scrub_every_us = p->scrub_every_us;
     c.checkpoint_us = p->checkpoint_us;
     c.idle_us = p->idle_us;
     c.test_clock = p->test_clock;
@@ -206,6 +208,7 @@ static int open_engine(struct sim_run *r)
     sim_run_config(r, &c);
     r->ops_at_open = sim_disk_op_count(r->disk);
     r->oracle.prefix.harm.named = false;
+    r->oracle.prefix.harm.blamed = false;
     r->starts++;
     r->oracle.was_failed = false;
     r->engine = NULL;
@@ -256,7 +259,8 @@ static bool refusal_allowed(struct sim_run *r, int err)
         } else if (r->oracle.prefix.harm.name[0] != '\0' && !r->oracle.prefix.harm.named) {
             FAIL("I15", "the open was refused with %s, but %s was not named", tarry_errname(err),
                  r->oracle.prefix.harm.name);
-        } else if (r->oracle.must_open) {
+        } else if (r->oracle.must_open || (r->oracle.prefix.harm.name[0] != '\0' &&
+                                           r->oracle.prefix.harm.again && !sim_run_faulty(r))) {
             FAIL("I15", "the open was refused with %s, but there is a second copy",
                  tarry_errname(err));
         }
@@ -338,6 +342,7 @@ static void set_op_crash(struct sim_run *r, unsigned tries)
 static void start(struct sim_run *r)
 {
     for (unsigned tries = 0; !sim_run_stopped(r); tries++) {
+        struct tr_engine_stat stat;
         int err;
 
         if (tries == TRIES_MAX) {
@@ -360,6 +365,8 @@ static void start(struct sim_run *r)
             }
             if (!cut_by_rot(r)) {
                 sim_oracle_opened(&r->oracle, r->engine, r->now);
+                tr_engine_stat(r->engine, &stat);
+                sim_harm_opened(&r->oracle.prefix.harm, &r->oracle.model, stat.groups);
                 r->totals.recoveries++;
                 if (r->oracle.durable < r->written && r->params.sync_eio_ppm == 0 &&
                     !r->oracle.forced) { /* that may have been a sync */

@@ -67,6 +67,8 @@ static void draw_config(struct sim_params *p, struct tr_rng *rng)
     p->merge_groups = (unsigned)sim_spread(rng, 1, 20);
     p->crowd = p->merge_groups; /* no number of its own: seeds stay what they are */
     p->merge_waste = sim_spread(rng, 1, 256 * KIB);
+    p->scrub_rate = sim_spread(rng, 100 * KIB, 100 * KIB * KIB);
+    p->scrub_every_us = sim_dice(rng, 30) ? sim_spread(rng, 1000000, UINT64_C(3600000000)) : 0;
     p->hour_us = 3600 * sim_spread(rng, 300, 1 * SEC);
     p->near_min = 64;
     p->near_max = 1000000;
@@ -382,6 +384,7 @@ static void swarm_runs(struct sim_params *p, struct tr_rng *rng)
     p->op_weight[TR_OP_DELETE] = (unsigned)sim_between(rng, 10, 100);
     p->steps += 200;
     p->rot_group = true;
+    p->scrub_every_us = sim_dice(rng, 60) ? sim_spread(rng, 1000000, 60000000) : 0;
     p->look_pct = 70;
     p->op_weight[TR_OP_PEEK] = 20; /* look-ups and searches */
     p->op_weight[TR_OP_PEEK_FIRST] = 20;

@@ -62,6 +62,11 @@
     X(SWEEP_ONCE, "R28", "a sweep does not come back for what it could not load", "load.c:sweep_page", "far", 2000) \
     X(PAGE_UNCHECKED, "R30", "a page of a sidecar is used without a look at its crc", "fetch.c:view_page", "runs", 5000) \
     X(FAR_CHANGE_LOST, "R28", "a change of a far job is passed over in the replay", "state.c:apply_change", "far", 2000) \
+    X(BLOCK_LOST, "R29", "a damaged block of a run costs all of its records", "mend.c:tr_mend_add", "runs", 2000) \
+    X(FOOTER_LOST, "R13", "a damaged footer of a run refuses the store", "regroup.c:open_run", "runs", 2000) \
+    X(SIDE_LOST, "R13", "a damaged sidecar refuses the store", "regroup.c:open_side", "runs", 2000) \
+    X(SPOILED_STAYS, "R30", "a sidecar with a damaged page is not made again", "merge.c:choose_spoiled", "runs", 2000) \
+    X(SCRUB_BLIND, "R29", "the scrubber does not look at what it reads", "scrub.c:tr_scrub_io_done", "runs", 2000) \
     X(LIST_NO_MEMORY, "I29", "a list leaves out jobs in memory", "list.c:find_by_state", "purge", 500) \
     X(LIST_NO_RUNS, "I29", "a list leaves out jobs in runs", "list.c:find_in_runs", "purge", 2000) \
     X(LIST_NOT_TOLD, "I29", "a list does not hear of what changes while it is made", "list.c:tr_listing_entered", "purge", 5000) \

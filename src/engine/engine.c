@@ -49,6 +49,8 @@ void tr_engine_config_init(struct tr_engine_config *c, struct tr_mem *mem)
         .crowd = 4096,
         .merge_groups = 224,
         .merge_waste = UINT64_C(8) << 20,
+        .scrub_rate = 10000000,
+        .scrub_every_us = UINT64_C(7) * 86400 * 1000000,
         .lazy_us = 100000,
         .gather_us = 5000,
         .gather_bytes = UINT64_C(256) << 10,
@@ -564,6 +566,8 @@ static void write_on(struct tr_engine *e, struct tr_now now)
     tr_retire_step(e);
     tr_space_step(e);
     tr_backup_step(e);
+    tr_scrub_step(e);
+    tr_damage_step(e);
     trim(e);
     commit(e);
     tr_meta_step(e);
@@ -611,6 +615,8 @@ static uint64_t next_turn(const struct tr_engine *e)
     }
     at = min(at, min(e->idle_at, e->calm_at));
     at = min(at, tr_load_next(e));
+    at = min(at, tr_mend_next(e));
+    at = min(at, e->config.read_only ? TR_NEVER : tr_scrub_next(e));
     at = min(at, e->config.read_only ? TR_NEVER : tr_purge_next(e));
     at = min(at, tr_forecast_next(e));
     at = min(at, tr_bulk_next(e));
@@ -654,6 +660,7 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
         tr_handout_expire(e);
     }
     half(e, tr_load_step);
+    half(e, tr_mend_step);
     half(e, tr_listing_step);
     half(e, tr_forecast_step);
     half(e, tr_deaths_step);
@@ -693,6 +700,12 @@ void tr_engine_io_done(struct tr_engine *e, struct tr_io *io, struct tr_now now)
         tr_backup_io_done(e, io);
     } else if (io == &e->retire.io) {
         tr_retire_io_done(e, io);
+    } else if (io == &e->damage.io) {
+        tr_damage_io_done(e, io);
+    } else if (io == &e->scrub.io) {
+        tr_scrub_io_done(e);
+    } else if (io == &e->mend.io) {
+        tr_mend_io_done(e);
     } else if (io == &e->listing.walk.io || io == &e->purge.walk.io || io == &e->bulk.walk.io ||
                io == &e->deaths.walk.io || io == &e->nearest.walk.io) {
         tr_walk_io_done(e, io->owner);
@@ -719,7 +732,8 @@ uint64_t tr_engine_clock(const struct tr_engine *e)
 bool tr_engine_busy(const struct tr_engine *e)
 {
     return tr_log_busy(&e->log) || tr_meta_busy(e) || tr_space_busy(e) || e->read_count != 0 ||
-           e->fetch.reads != 0 || tr_promote_busy(e) || e->retire.busy || e->backup.busy;
+           e->fetch.reads != 0 || tr_promote_busy(e) || e->retire.busy || e->backup.busy ||
+           tr_damage_busy(e) || tr_scrub_busy(e);
 }
 
 bool tr_engine_failed(const struct tr_engine *e)
@@ -788,6 +802,8 @@ void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s)
         s->purged += TR_CONTAINER_OF(n, struct tr_topic, in_purged)->jobs;
     }
     s->jobs -= s->purged;
+    tr_damage_stat(e, s);
+    tr_scrub_stat(e, s);
     for (uint32_t i = 0; i < e->log.slots_max; i++) {
         const struct tr_slot *slot = &e->log.slots[i];
 

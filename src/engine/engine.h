@@ -52,6 +52,8 @@ struct tr_engine_config {
     uint64_t crowd;          /* a topic with so many delayed jobs in memory keeps nobody waiting */
     unsigned merge_groups;   /* with more groups than this neighbours become one */
     uint64_t merge_waste;    /* dead bytes of a half-dead group that has to go at once */
+    uint64_t scrub_rate;     /* bytes a second at which files of groups are looked through, */
+    uint64_t scrub_every_us; /* each so often; 0: never, either of them */
     uint64_t lazy_us;        /* an ATTEMPT waits at most so long for company */
     uint64_t gather_us;      /* weak sync: so does everything, */
     uint64_t gather_bytes;   /* or until there is so much of it */
@@ -160,18 +162,41 @@ struct tr_engine_stat {
     uint64_t promotions;
     uint64_t keys; /* entries of the table of keys: keyed jobs, and a few that are gone */
     uint64_t merges;
-    uint64_t parked;       /* topics with jobs that are due and not in memory */
-    uint64_t refills;      /* since the start */
-    uint64_t backups;      /* the same */
-    uint64_t backup_batch; /* the one under way will be exact at this one; 0: not known yet */
-    uint64_t sent;         /* how often one left it since the start, */
-    uint64_t loaded;       /* and came back */
+    uint64_t parked;         /* topics with jobs that are due and not in memory */
+    uint64_t refills;        /* since the start */
+    uint64_t backups;        /* the same */
+    uint64_t backup_batch;   /* the one under way will be exact at this one; 0: not known yet */
+    bool damaged;            /* something is, that is known: the store is not well */
+    uint64_t damaged_jobs;   /* jobs that are held back, since their record cannot be read, */
+    uint64_t damaged_places; /* pages and blocks that cannot be; tr_engine_damage tells all, */
+    uint64_t damage_untold;  /* but for these */
+    uint64_t scrubbed_bytes; /* since the start, */
+    uint64_t scrubbed_groups;
+    uint64_t scrub_done; /* of the group that is being looked through, */
+    uint64_t scrub_of;   /* which has so many bytes; 0: none is */
+    uint64_t mended;     /* since the start: made again, or read at last */
+    uint64_t sent;       /* how often one left it since the start, */
+    uint64_t loaded;     /* and came back */
 };
 
 void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s);
 
 /* 16 bytes by which this store differs from all others, and always the same. */
 const uint8_t *tr_engine_uuid(const struct tr_engine *e);
+
+/* What is known to be damaged, for health checks and people. */
+struct tr_damage_fact {
+    const char *file;
+    uint64_t off;
+    uint32_t len; /* 0: not known */
+    uint64_t id;  /* of the job whose record this is; 0: a page or block */
+    const char *topic;
+    size_t topic_len;
+    uint64_t due_us; /* 0: not known, or a dead job */
+    uint64_t at_us;  /* wall: when it was found */
+};
+typedef void tr_damage_fn(void *ctx, const struct tr_damage_fact *fact);
+void tr_engine_damage(const struct tr_engine *e, tr_damage_fn *fn, void *ctx);
 
 /* Every job in no order, for tests, the simulator and check: durable facts only. */
 struct tr_job_fact {

@@ -13,8 +13,8 @@
  * (group->next_block) when nothing in it is left to load; a job that leaves memory again takes the
  * sweep back to its block, also while that is in hand.
  *
- * A page or block that cannot be read is reported once for each try; what is in it stays far, and
- * is tried again a minute later.
+ * A page or block that cannot be read is reported; mend.c finds the jobs of such a block one by
+ * one. What cannot be read stays far, and is tried again a minute later.
  */
 
 #include "base/err.h"
@@ -37,16 +37,20 @@ struct tr_group *tr_fetch_group_after(const struct tr_engine *e, uint64_t after)
     return NULL;
 }
 
-void tr_fetch_report(struct tr_engine *e, const struct tr_group *g, enum tr_group_file file,
-                     uint64_t off)
+void tr_fetch_report(struct tr_engine *e, struct tr_group *g, enum tr_group_file file, uint64_t off)
 {
     char name[TR_IO_NAME_MAX];
 
     tr_group_name(name, g->is.no, file);
-    tr_engine_note(e, TR_NOTE_DAMAGE, "File %s cannot be read at offset %" PRIu64 ".", name, off);
-    if (e->load.bad_at > e->now.boot_us + BAD_US) {
-        e->load.bad_at = e->now.boot_us + BAD_US;
+    if (tr_damage_place(e, name, g->is.no, off)) {
+        tr_engine_note(e, TR_NOTE_DAMAGE, "File %s cannot be read at offset %" PRIu64 ".", name,
+                       off);
     }
+    if (file == TR_GROUP_SIDE) { /* it can be made again */
+        g->spoiled = true;
+        e->merge.spoiled = true;
+    }
+    tr_load_bad(e);
 }
 
 struct tr_far_entry tr_fetch_entry(const struct tr_group *g, const struct tr_side_job *job)
@@ -349,7 +353,9 @@ static void block_done(struct tr_engine *e, struct tr_fetch_read *r)
         e->fetch.taking = true;
     } else {
         tr_fetch_report(e, r->group, TR_GROUP_LIVE, stat.off);
-        e->fetch.skipped = true;
+        if (!tr_mend_add(e, r->group, TR_GROUP_LIVE, r->page)) {
+            e->fetch.skipped = true;
+        }
         pass(e, r->group, r->page); /* those behind it are not to wait for it */
     }
 }
@@ -555,6 +561,9 @@ void tr_fetch_replaced(struct tr_engine *e)
         f->taking = false;
     }
     f->sweep_rid = 0;
+    for (unsigned i = 0; i < TR_FETCH_SEEKS; i++) {
+        f->seeks[i].damaged_until = 0; /* it may be found now */
+    }
     if (e->load.pull_topic != 0) {
         f->pull.stale = f->pull.busy;
         tr_load_pull_again(e);

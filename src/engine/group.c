@@ -188,6 +188,16 @@ struct tr_group *tr_groups_find(const struct tr_groups *gs, uint64_t rid)
     return from < gs->count && gs->order[from]->is.rid_first <= rid ? gs->order[from] : NULL;
 }
 
+struct tr_group *tr_groups_by_no(const struct tr_groups *gs, uint64_t no)
+{
+    for (uint32_t i = 0; i < gs->count; i++) {
+        if (gs->order[i]->is.no == no) {
+            return gs->order[i];
+        }
+    }
+    return NULL;
+}
+
 struct tr_group *tr_groups_of_run(const struct tr_groups *gs, uint32_t number)
 {
     TR_CHECK(number >= TR_MANIFEST_SLOTS_MAX && number < TR_FILES_MAX);

@@ -51,6 +51,8 @@ struct tr_group {
     struct tr_bitmap has; /* the rids in it, */
     bool unsure;          /* but for those in blocks that cannot be read; */
     uint64_t doubts;      /* jobs that were met in slots, and might be among these */
+    uint64_t scrub_at;    /* boot: when it is to be read through; 0: not said yet */
+    bool spoiled;         /* a page of its sidecar cannot be read: it is to be made again */
     bool stuck;           /* a live record in it cannot be read, so it is not merged */
     bool broken;          /* salvage: some bytes of it are bad, repair writes it again */
 };
@@ -80,6 +82,9 @@ void tr_group_free(struct tr_groups *gs, struct tr_group *g);
 
 /* The group that covers rid, or NULL. */
 struct tr_group *tr_groups_find(const struct tr_groups *gs, uint64_t rid);
+
+/* The one with this number, or NULL: it is in no order, or no more. */
+struct tr_group *tr_groups_by_no(const struct tr_groups *gs, uint64_t no);
 
 /* Jobs that its files have; bytes of those files. */
 uint64_t tr_group_jobs(const struct tr_group *g);

@@ -27,6 +27,8 @@
  *     list.c      the jobs of a topic in order, page by page
  *     purge.c     all jobs of a topic die at once
  *     bulk.c      many are cancelled, shifted or kicked
+ *     damage.c    what is known to be damaged; mend.c blocks of runs that are
+ *     scrub.c     reads the files of groups now and then, to find damage early
  *     promote*.c  from slots to run files
  *     merge*.c    groups in which much has died, or too many of them
  *     retire.c    groups of run files in which nothing is alive
@@ -63,6 +65,9 @@ struct tr_engine {
     struct tr_bulk bulk;
     struct tr_deaths deaths;
     struct tr_backup backup;
+    struct tr_damage damage;
+    struct tr_mend mend;
+    struct tr_scrub scrub;
     struct tr_clock clock;
     struct tr_advance advance;
     struct tr_nearest nearest;
@@ -272,7 +277,7 @@ TR_MUST_USE int tr_read_start_listed(struct tr_engine *e, uint64_t rid,
                                      const struct tr_far_entry *entry, uint32_t index);
 void tr_read_done(struct tr_engine *e, struct tr_read *read);
 /* The record cannot be read: slot, off and len say which. */
-void tr_read_report(const struct tr_engine *e, uint64_t id, const struct tr_topic *t,
+void tr_read_report(struct tr_engine *e, uint64_t id, uint32_t topic, uint64_t due_us,
                     const struct tr_read *read);
 void tr_read_free_all(struct tr_engine *e);
 
@@ -312,7 +317,8 @@ TR_MUST_USE int tr_load_start(struct tr_engine *e, uint64_t rid);
 /* A job that only its run knows gets an entry. TARRY_EFULL: soon; TARRY_OK: it needs none, or there
  * is no such job. */
 TR_MUST_USE int tr_load_locate(struct tr_engine *e, uint64_t id);
-void tr_load_later(struct tr_engine *e); /* something could not be loaded now */
+void tr_load_later(struct tr_engine *e); /* something could not be loaded now, */
+void tr_load_bad(struct tr_engine *e);   /* or not be read */
 /* A far job comes back with this record; it has an entry. */
 TR_MUST_USE int tr_load_take(struct tr_engine *e, uint64_t rid, const struct tr_record *rec);
 /* One of the first of the topic that is looked for. False: it is not among them. */
@@ -365,7 +371,7 @@ TR_MUST_USE int tr_fetch_find_now(struct tr_engine *e, uint64_t rid, struct tr_f
 TR_MUST_USE int tr_fetch_decode(struct tr_engine *e, uint64_t rid, const uint8_t *bytes,
                                 struct tr_record *rec);
 /* A page or block cannot be read; it is tried again later. */
-void tr_fetch_report(struct tr_engine *e, const struct tr_group *g, enum tr_group_file file,
+void tr_fetch_report(struct tr_engine *e, struct tr_group *g, enum tr_group_file file,
                      uint64_t off);
 /* The same for any entry. */
 TR_MUST_USE int tr_fetch_decode_at(const struct tr_engine *e, uint64_t rid,
@@ -479,6 +485,8 @@ void tr_promote_fini(struct tr_engine *e);
 void tr_promote_met(struct tr_engine *e, struct tr_job *job); /* it came back into memory */
 
 /* merge.c */
+/* Is the record of this live rid in its group? Else it is in a slot. */
+bool tr_merge_in_run(const struct tr_engine *e, uint64_t rid);
 void tr_merge_look(struct tr_engine *e, struct tr_group *g); /* counts who is alive */
 
 /* regroup.c: before serving */

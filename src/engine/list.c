@@ -522,7 +522,7 @@ void tr_listing_read(struct tr_engine *e, const struct tr_read *read, bool good)
         show_record(job, &rec);
     } else if (unread(e, job) && where(e, job, &now) == TARRY_OK && now.slot == entry.slot &&
                now.off == entry.off && read->io.status != TARRY_EFULL) {
-        tr_read_report(e, job->key.id, tr_topics_by_number(&e->state.topics, job->topic), read);
+        tr_read_report(e, job->key.id, job->topic, job->key.dead ? TR_NEVER : job->key.at, read);
         show_bare(job);
     } else if (l->next > read->stamp) {
         l->next = read->stamp; /* it may be elsewhere */

@@ -40,7 +40,8 @@ enum {
     READS_FREE = 64,
     RETRY_US = 10000,
     VISIT_US = 1000000,
-    BAD_US = 60000000 /* what could not be read is tried again so much later */
+    BAD_US = 60000000,     /* what could not be read is tried again so much later, */
+    BAD_MAX_US = 600000000 /* and each time later, up to this */
 };
 
 static uint64_t far_jobs(const struct tr_engine *e)
@@ -211,6 +212,12 @@ void tr_load_later(struct tr_engine *e)
     e->load.retry_at = min(e->load.retry_at, e->now.boot_us + RETRY_US);
 }
 
+void tr_load_bad(struct tr_engine *e)
+{
+    e->load.bad_wait = max(e->load.bad_wait, BAD_US);
+    e->load.bad_at = min(e->load.bad_at, e->now.boot_us + e->load.bad_wait);
+}
+
 int tr_load_take(struct tr_engine *e, uint64_t rid, const struct tr_record *rec)
 {
     struct tr_job *job;
@@ -227,6 +234,7 @@ int tr_load_take(struct tr_engine *e, uint64_t rid, const struct tr_record *rec)
         tr_jobs_give_body(&e->state.jobs, job, body, job->body_len);
     }
     e->load.loaded++;
+    tr_damage_lift(e, rid);
     visits(e, job);
     tr_change_schedule(e, job);
     if (job->state == TR_READY && !job->topic->parked) {
@@ -261,7 +269,7 @@ void tr_load_done(struct tr_engine *e, const struct tr_read *read, int status)
     }
     if (status == TARRY_EDAMAGED || status == TARRY_EVERSION) {
         entry->bad = true;
-        e->load.bad_at = min(e->load.bad_at, e->now.boot_us + BAD_US);
+        tr_load_bad(e);
     } else if (status != TARRY_OK && !TR_MUTANT(SWEEP_ONCE)) {
         e->load.next_us = min(e->load.next_us, entry->due_us);
         tr_load_later(e);
@@ -654,6 +662,7 @@ void tr_load_step(struct tr_engine *e)
     }
     if (l->bad_at <= e->now.boot_us && !l->sweeping) {
         l->bad_at = TR_NEVER;
+        l->bad_wait = min(2 * l->bad_wait, BAD_MAX_US);
         l->forgives = true;
         l->next_us = 0;
     }

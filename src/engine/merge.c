@@ -3,7 +3,8 @@
  *
  *     look      at how much of a group is alive, one group a turn (retire.c)
  *     choose    a group of whose bytes less than half is alive, with neighbours like it; or, when
- *               there are too many groups, the neighbours that are joined most cheaply
+ *               there are too many groups, the neighbours that are joined most cheaply;
+ *               or one whose sidecar has a page that cannot be read, alone
  *     rids      in slices: who of their range is alive and has its record in them
  *     copy      the runs side by side in their order, some blocks at a time (merge_make.c)
  *     write     sidecar, syncs, DIRSYNC, manifest, all like a promotion (promote.c)
@@ -143,6 +144,23 @@ static bool choose_cheapest(struct tr_engine *e)
     return best_count != 0;
 }
 
+/* One whose sidecar cannot be read: it is written anew, alone. */
+static bool choose_spoiled(struct tr_engine *e)
+{
+    struct tr_promote *p = &e->promote;
+
+    for (uint32_t i = 0; i < e->groups.count; i++) {
+        struct tr_group *g = e->groups.order[i];
+
+        if (g->spoiled && can_be_taken(g) && !TR_MUTANT(SPOILED_STAYS)) {
+            p->inputs[p->input_count++] = g;
+            return true;
+        }
+    }
+    e->merge.spoiled = false;
+    return false;
+}
+
 static bool may_begin(const struct tr_engine *e)
 {
     return e->promote.step == TR_PROMOTE_IDLE && e->merge.retry_at <= e->now.boot_us &&
@@ -156,12 +174,16 @@ static bool too_many(const struct tr_engine *e)
 
 bool tr_merge_urgent(const struct tr_engine *e)
 {
-    return too_many(e) && e->groups.count > e->config.merge_groups + e->config.merge_groups / 4;
+    return e->merge.spoiled ||
+           (too_many(e) && e->groups.count > e->config.merge_groups + e->config.merge_groups / 4);
 }
 
 /* Wants another turn, though nothing happens. */
 bool tr_merge_goes_on(const struct tr_engine *e)
 {
+    if (e->merge.spoiled && may_begin(e)) {
+        return true;
+    }
     return e->space.idle && e->groups.count != 0 && may_begin(e) && e->retire.group == NULL &&
            (e->merge.looked < e->groups.count || e->merge.low != 0 || too_many(e));
 }
@@ -174,7 +196,10 @@ bool tr_merge_begin(struct tr_engine *e)
     if (!may_begin(e)) {
         return false;
     }
-    if (e->merge.low != 0) {
+    if (e->merge.spoiled) {
+        found = choose_spoiled(e);
+    }
+    if (!found && e->merge.low != 0) {
         found = choose_low(e);
     }
     if (!found && too_many(e)) {
@@ -199,8 +224,7 @@ bool tr_merge_begin(struct tr_engine *e)
 
 /* ---- who is in it ---- */
 
-/* Is the record of this live rid in its group? Else it is in a slot, and stays there. */
-static bool in_run(const struct tr_engine *e, uint64_t rid)
+bool tr_merge_in_run(const struct tr_engine *e, uint64_t rid)
 {
     const struct tr_job *job = tr_jobs_by_rid(&e->state.jobs, rid);
     const struct tr_far_entry *entry;
@@ -262,7 +286,7 @@ void tr_merge_rids(struct tr_engine *e)
         if (!tr_engine_spend(e)) {
             return;
         }
-        if (in_run(e, rid) && tr_bitmap_set(&p->taken, rid) != TARRY_OK) {
+        if (tr_merge_in_run(e, rid) && tr_bitmap_set(&p->taken, rid) != TARRY_OK) {
             tr_promote_give_up(e, TARRY_ENOMEM);
             return;
         }
@@ -342,6 +366,7 @@ void tr_merge_adopted(struct tr_engine *e)
     for (unsigned i = 0; i < p->input_count; i++) {
         p->inputs[i]->leaving = true;
         p->inputs[i]->replaced = true;
+        e->damage.mended += p->inputs[i]->spoiled;
     }
     e->groups.replaced += p->input_count;
     tr_fetch_replaced(e);

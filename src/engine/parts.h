@@ -11,6 +11,7 @@
 #include "engine/backup.h"
 #include "engine/checkpoint.h"
 #include "engine/clock.h"
+#include "engine/damage.h"
 #include "engine/engine.h"
 #include "engine/fate.h"
 #include "engine/group.h"
@@ -18,6 +19,7 @@
 #include "engine/log.h"
 #include "engine/manifest.h"
 #include "engine/promote.h"
+#include "engine/scrub.h"
 #include "engine/state.h"
 #include "engine/wheel.h"
 
@@ -158,6 +160,7 @@ struct tr_load {
     uint64_t left_us;         /* and the first due time that was left */
     uint64_t retry_at;        /* boot: something could not be loaded, or TR_NEVER; */
     uint64_t bad_at;          /* the same for what could not be read: */
+    uint64_t bad_wait;        /* how long that is: each time longer; */
     bool forgives;            /* the next sweep tries it again */
     unsigned reads;           /* in flight */
     struct tr_list visitors;  /* far jobs that somebody asked for, by visit_us */

@@ -159,6 +159,7 @@ struct tr_promote {
 
 /* When to merge next. */
 struct tr_merge {
+    bool spoiled;      /* some group is to be written anew, as its sidecar cannot be read */
     uint64_t low;      /* rid of a group in which much has died, or 0 */
     uint32_t looked;   /* groups that were counted since something changed */
     uint32_t in_vain;  /* with so many groups no neighbours could be joined */

@@ -13,8 +13,6 @@
 #include "base/mutant.h"
 #include "engine/inner.h"
 
-#include <inttypes.h>
-
 static void send_read(struct tr_engine *e, struct tr_read *read)
 {
     read->io = (struct tr_io){.op = read->direct ? TR_IO_READ_DIRECT : TR_IO_READ,
@@ -150,23 +148,26 @@ static bool good(const struct tr_read *read)
            (tr_record_good(read->buf, read->len, read->rid) || TR_MUTANT(NO_RECORD_CRC));
 }
 
-void tr_read_report(const struct tr_engine *e, uint64_t id, const struct tr_topic *t,
+void tr_read_report(struct tr_engine *e, uint64_t id, uint32_t topic, uint64_t due_us,
                     const struct tr_read *read)
 {
     uint32_t number = read->slot->number;
-    char name[TR_IO_NAME_MAX];
+    struct tr_damaged d = {.rid = read->rid,
+                           .id = id,
+                           .topic = topic,
+                           .due_us = due_us,
+                           .off = read->off,
+                           .len = read->len};
+    bool here = read->buf != NULL && read->io.status == TARRY_OK && read->io.got == read->len;
 
     if (number < TR_MANIFEST_SLOTS_MAX) {
-        tr_log_slot_name(name, number);
+        tr_log_slot_name(d.file, number);
     } else {
         const struct tr_group *g = tr_groups_of_run(&e->groups, number);
 
-        tr_group_name(name, g->is.no, (enum tr_group_file)(number - g->runs[0].number));
+        tr_group_name(d.file, g->is.no, (enum tr_group_file)(number - g->runs[0].number));
     }
-    tr_engine_note(e, TR_NOTE_DAMAGE,
-                   "The record of job %" PRIu64 " (topic %.*s) cannot be read: file %s, offset "
-                   "%" PRIu64 ", %u bytes.",
-                   id, (int)t->name_len, t->name, name, read->off, read->len);
+    tr_damage_tell(e, &d, here ? read->buf : NULL);
 }
 
 /* The same for a far job. */
@@ -185,8 +186,8 @@ static void far_done(struct tr_engine *e, struct tr_read *read)
         }
         status = read->io.status == TARRY_EFULL ? TARRY_EIO : TARRY_EDAMAGED;
         if (status == TARRY_EDAMAGED) {
-            tr_read_report(e, tr_far_id(&e->state.jobs.far, read->rid),
-                           tr_topics_by_number(&e->state.topics, entry->topic), read);
+            tr_read_report(e, tr_far_id(&e->state.jobs.far, read->rid), entry->topic, entry->due_us,
+                           read);
         }
     }
     read->slot->readers--;
@@ -234,7 +235,7 @@ void tr_read_done(struct tr_engine *e, struct tr_read *read)
         }
         status = read->io.status == TARRY_EFULL ? TARRY_EIO : TARRY_EDAMAGED;
         if (status == TARRY_EDAMAGED) { /* else it could not even be tried */
-            tr_read_report(e, job->id, job->topic, read);
+            tr_read_report(e, job->id, job->topic->number, job->due_us, read);
         }
     }
     read->slot->readers--;

@@ -939,6 +939,9 @@ void tr_engine_free(struct tr_engine *e)
     tr_nearest_fini(e);
     tr_backup_fini(e);
     tr_histories_fini(&e->histories);
+    tr_scrub_fini(e);
+    tr_damage_fini(e);
+    tr_mend_fini(e);
     tr_fetch_fini(e);
     tr_meta_fini(e);
     tr_log_fini(&e->log);

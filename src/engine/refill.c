@@ -33,8 +33,7 @@ enum {
     TAKE_UNITS = 2,
     PAGE_UNITS = 32,
     RETRY_US = 10000, /* after a failure, then twice as long, and so on: */
-    FAILURES_MAX = 12,
-    BAD_US = 60000000
+    FAILURES_MAX = 12
 };
 
 static const struct tr_edge nothing = {TR_NEVER, TR_NEVER};
@@ -489,13 +488,14 @@ static bool begin_span(struct tr_engine *e, struct tr_refill_span *s)
 static void set_bad(struct tr_engine *e, const struct tr_refill_item *item)
 {
     struct tr_far_entry *entry = tr_far_find(&e->state.jobs.far, item->rid);
+    struct tr_read read = {.slot = tr_state_slot(&e->state, item->number),
+                           .rid = item->rid,
+                           .off = item->off,
+                           .len = item->len};
 
-    tr_engine_note(e, TR_NOTE_DAMAGE, "The record of job %" PRIu64 " cannot be read: offset %u.",
-                   item->at.id, item->off);
+    tr_read_report(e, item->at.id, entry->topic, item->at.due_us, &read);
     entry->bad = true;
-    if (e->load.bad_at > e->now.boot_us + BAD_US) {
-        e->load.bad_at = e->now.boot_us + BAD_US;
-    }
+    tr_load_bad(e);
 }
 
 /* A run's job gets the entry without which none comes in. */

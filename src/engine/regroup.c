@@ -5,11 +5,13 @@
  *     six    the head, the fences; all of section I, since a job that was moved is asked for by id;
  *            all of section K, since keys are looked up in memory
  *
- * Everything is synced first and read around the cache (R7). A group that is damaged here refuses
- * the store by name (R13).
+ * Everything is synced first and read around the cache (R7). A footer or a sidecar that is damaged
+ * is made again from the blocks (rebuild.c). If that cannot be done, the group refuses the store by
+ * name (R13).
  */
 
 #include "base/err.h"
+#include "base/mutant.h"
 #include "engine/inner.h"
 
 #include <string.h>
@@ -48,17 +50,22 @@ static int read_exactly(struct tr_engine *e, int file, uint64_t off, void *buf, 
     return err == TARRY_OK && io.got != len ? TARRY_EDAMAGED : err;
 }
 
-static int open_run(struct tr_engine *e, struct tr_group *g, unsigned which)
+static bool is_damage(int err)
+{
+    return err == TARRY_EDAMAGED || err == TARRY_EIO;
+}
+
+static int read_footer(struct tr_engine *e, struct tr_group *g, unsigned which)
 {
     struct tr_run_of of = tr_group_run_of(g, which, e->log.uuid);
     struct tr_run_trailer trailer;
     uint8_t end[TR_RUN_TRAILER];
     uint64_t len = g->is.bytes[which];
     uint8_t *buf;
-    int err = open_file(e, g, (enum tr_group_file)which, &g->runs[which].file);
+    int err;
 
-    if (err != TARRY_OK || len < TR_RUN_TRAILER) {
-        return err != TARRY_OK ? err : TARRY_EDAMAGED;
+    if (len < TR_RUN_TRAILER) {
+        return TARRY_EDAMAGED;
     }
     err = read_exactly(e, g->runs[which].file, len - TR_RUN_TRAILER, end, TR_RUN_TRAILER);
     if (err == TARRY_OK) {
@@ -77,6 +84,37 @@ static int open_run(struct tr_engine *e, struct tr_group *g, unsigned which)
     }
     if (err != TARRY_OK) {
         tr_mem_free(e->mem, buf, (size_t)(len - trailer.footer_off));
+    }
+    return err;
+}
+
+/* What was damaged is there again. */
+static void note_rebuilt(struct tr_engine *e, const struct tr_group *g, enum tr_group_file which)
+{
+    char name[TR_IO_NAME_MAX];
+
+    tr_group_name(name, g->is.no, which);
+    e->damage.mended++;
+    tr_engine_note(e, TR_NOTE_DAMAGE, "Group %llu: %s of file %s was damaged and was made again.",
+                   (unsigned long long)g->is.no,
+                   which == TR_GROUP_SIDE ? "the index" : "the footer", name);
+}
+
+static int open_run(struct tr_engine *e, struct tr_group *g, unsigned which)
+{
+    int err = open_file(e, g, (enum tr_group_file)which, &g->runs[which].file);
+
+    if (err != TARRY_OK) {
+        return err;
+    }
+    err = read_footer(e, g, which);
+    if (!is_damage(err) || e->config.read_only || TR_MUTANT(FOOTER_LOST)) {
+        return err;
+    }
+    err = tr_rebuild_footer(e, g, which);
+    if (err == TARRY_OK) {
+        note_rebuilt(e, g, (enum tr_group_file)which);
+        err = read_footer(e, g, which);
     }
     return err;
 }
@@ -118,13 +156,13 @@ static int note_moved(void *ctx, uint64_t rid, uint64_t id)
                : TARRY_OK;
 }
 
-static int open_side(struct tr_engine *e, struct tr_group *g)
+static int read_side(struct tr_engine *e, struct tr_group *g)
 {
     struct tr_side_of of = tr_group_side_of(g, e->log.uuid);
     uint8_t head[TR_SIDE_PAGE];
     uint8_t *fences;
     size_t len;
-    int err = open_file(e, g, TR_GROUP_SIDE, &g->side_file);
+    int err = g->side_file < 0 ? open_file(e, g, TR_GROUP_SIDE, &g->side_file) : TARRY_OK;
 
     if (err == TARRY_OK) {
         err = read_exactly(e, g->side_file, 0, head, TR_SIDE_PAGE);
@@ -150,6 +188,28 @@ static int open_side(struct tr_engine *e, struct tr_group *g)
     }
     tr_mem_free(e->mem, fences, len != 0 ? len : 1);
     return err == TARRY_OK ? tr_regroup_moved(e, g, e, note_moved) : err;
+}
+
+static int rebuild_side(struct tr_engine *e, struct tr_group *g)
+{
+    int err = tr_rebuild_side(e, g);
+
+    if (err == TARRY_OK) {
+        note_rebuilt(e, g, TR_GROUP_SIDE);
+    }
+    return err;
+}
+
+static int open_side(struct tr_engine *e, struct tr_group *g)
+{
+    int err = read_side(e, g);
+
+    if (!is_damage(err) || e->config.read_only || TR_MUTANT(SIDE_LOST)) {
+        return err;
+    }
+    tr_sidecar_fini(&g->side);
+    err = rebuild_side(e, g);
+    return err == TARRY_OK ? read_side(e, g) : err;
 }
 
 /* What stands in the way of a start is named. */
@@ -184,17 +244,13 @@ static int open_group(struct tr_engine *e, const struct tr_manifest_group *is)
     return err;
 }
 
-static bool is_damage(int err)
-{
-    return err == TARRY_EDAMAGED || err == TARRY_EIO;
-}
-
 /* Salvage: the last group cannot be used. */
 static void give_up(struct tr_engine *e, const struct tr_manifest_group *is)
 {
     struct tr_group *g = e->groups.order[e->groups.count - 1];
     struct tr_finding f = {.fate = TR_FATE_LOST,
-                           .what = "A group of run files cannot be used: its jobs are lost."};
+                           .what = "A group of run files cannot be used as it is; --repair saves what "
+                                   "it can."};
     int files[] = {g->runs[TR_GROUP_LIVE].file, g->runs[TR_GROUP_DEAD].file, g->side_file};
 
     tr_group_name(f.file, is->no, TR_GROUP_SIDE);
@@ -294,6 +350,10 @@ static int read_all_keys(struct tr_engine *e)
     }
     for (uint32_t i = 0; i < e->groups.count && err == TARRY_OK; i++) {
         err = read_keys(e, e->groups.order[i], &k);
+        if (is_damage(err) && !e->config.read_only) {
+            err = rebuild_side(e, e->groups.order[i]);
+            err = err == TARRY_OK ? read_keys(e, e->groups.order[i], &k) : err;
+        }
         blame(e, e->groups.order[i], err);
     }
     if (k.bytes != NULL) {

@@ -214,11 +214,12 @@ static int recall(void *ctx, uint64_t rid)
         err = tr_state_bring_back(&e->state, rid, &rec, &job);
     }
     if (err == TARRY_EDAMAGED || err == TARRY_EIO) {
-        struct tr_read read = {
-            .slot = tr_state_slot(&e->state, entry.slot), .off = entry.off, .len = entry.len};
+        struct tr_read read = {.slot = tr_state_slot(&e->state, entry.slot),
+                               .rid = rid,
+                               .off = entry.off,
+                               .len = entry.len};
 
-        tr_read_report(e, tr_far_id(&e->state.jobs.far, rid),
-                       tr_topics_by_number(&e->state.topics, entry.topic), &read);
+        tr_read_report(e, tr_far_id(&e->state.jobs.far, rid), entry.topic, entry.due_us, &read);
     }
     tr_mem_free(e->mem, buf, entry.len);
     return err;

@@ -293,18 +293,23 @@ static void order_of(const struct tr_run_writer *w, const struct tr_record *rec,
     order[1] = w->dead ? rec->dead.seq : rec->rid;
 }
 
-static void check_record(const struct tr_run_writer *w, const struct tr_record *rec)
+static bool in_order(const struct tr_run_writer *w, const struct tr_record *rec)
 {
     uint64_t order[2];
 
+    order_of(w, rec, order);
+    return w->stat.jobs == 0 || order[0] > w->last[0] ||
+           (order[0] == w->last[0] && order[1] > w->last[1]);
+}
+
+static void check_record(const struct tr_run_writer *w, const struct tr_record *rec)
+{
     TR_CHECK(rec->type == TR_REC_RELOG);
     TR_CHECK((rec->mask & TR_FIELD(DUE)) != 0);
     TR_CHECK((rec->mask & TR_FIELD(TOPIC)) != 0);
     TR_CHECK(rec->topic != 0);
     TR_CHECK(w->dead == (rec->dead.seq != 0));
-    order_of(w, rec, order);
-    TR_CHECK(w->stat.jobs == 0 || order[0] > w->last[0] ||
-             (order[0] == w->last[0] && order[1] > w->last[1]));
+    TR_CHECK(in_order(w, rec));
 }
 
 static void count(struct tr_run_stat *stat, const struct tr_record *rec)
@@ -779,6 +784,50 @@ int tr_run_next(struct tr_run_block *block, struct tr_record *rec, uint64_t *pla
     block->next++;
     block->next_at += (uint32_t)used;
     return TARRY_OK;
+}
+
+uint32_t tr_run_block_len(const uint8_t in[TR_RUN_BLOCK_HEAD])
+{
+    uint64_t len = tr_get_le(in + 16, 4);
+
+    return tr_get_le(in, 4) == BLOCK_MAGIC && len <= TR_PLACE_LEN_MAX
+               ? (uint32_t)whole(TR_RUN_BLOCK_HEAD + len)
+               : 0;
+}
+
+int tr_run_adopt(struct tr_run_writer *w, struct tr_run_block *block, uint32_t len)
+{
+    struct tr_run_block_stat stat = {.off = w->stat.bytes,
+                                     .len = len,
+                                     .first_due = block->base.clock_us,
+                                     .first_rid = block->base.rid};
+    struct tr_record rec;
+    uint64_t place;
+    int err = reserve_block(w);
+
+    TR_CHECK(w->footer == NULL);
+    TR_CHECK(w->used == 0);
+    while (err == TARRY_OK && (err = tr_run_next(block, &rec, &place)) == TARRY_OK) {
+        struct tr_run_topic *topic = topic_row(w, rec.topic);
+
+        if (topic == NULL) {
+            return TARRY_ENOMEM;
+        }
+        if (w->dead != (rec.dead.seq != 0) || !in_order(w, &rec)) {
+            return TARRY_EDAMAGED;
+        }
+        stat.topic = stat.jobs == 0 || stat.topic == rec.topic ? rec.topic : 0;
+        stat.jobs++;
+        topic->jobs++;
+        order_of(w, &rec, w->last);
+        count(&w->stat, &rec);
+    }
+    if (err == TARRY_ENOTFOUND) {
+        w->blocks[w->block_count++] = stat;
+        w->stat.bytes += len;
+        return TARRY_OK;
+    }
+    return err;
 }
 
 int tr_run_get(const struct tr_run_footer *f, uint64_t place, uint64_t rid, const uint8_t *in,

@@ -198,6 +198,13 @@ TR_MUST_USE int tr_run_block(const struct tr_run_footer *f, uint32_t i, const ui
 TR_MUST_USE int tr_run_block_alone(const struct tr_run_of *of, uint64_t off, const uint8_t *in,
                                    size_t len, struct tr_run_block *block);
 
+/* The head of a block: how long the block is, padding included; 0: that is no head. */
+uint32_t tr_run_block_len(const uint8_t in[TR_RUN_BLOCK_HEAD]);
+
+/* A block that is in the file becomes part of what is written, as if its records had been added, so
+ * that the footer can be made again (tr_run_end). */
+TR_MUST_USE int tr_run_adopt(struct tr_run_writer *w, struct tr_run_block *block, uint32_t len);
+
 /* The next record of a block. TARRY_ENOTFOUND: that was the last. */
 TR_MUST_USE int tr_run_next(struct tr_run_block *block, struct tr_record *rec, uint64_t *place);
 

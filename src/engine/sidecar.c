@@ -365,6 +365,11 @@ int tr_sidecar_load(struct tr_sidecar *s, struct tr_mem *mem, const uint8_t *pag
     return TARRY_OK;
 }
 
+bool tr_sidecar_fence_ok(const struct tr_sidecar *s, uint32_t i, const uint8_t bytes[TR_SIDE_PAGE])
+{
+    return page_ok(s, TR_SIDE_FENCE_KIND, 1 + i, bytes);
+}
+
 void tr_sidecar_fini(struct tr_sidecar *s)
 {
     if (s->fences != NULL) {

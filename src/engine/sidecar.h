@@ -182,6 +182,9 @@ TR_MUST_USE int tr_sidecar_head(struct tr_sidecar *s, const struct tr_side_of *o
 /* Then the fence_pages pages behind it. TARRY_EDAMAGED, TARRY_ENOMEM: s is as it was. */
 TR_MUST_USE int tr_sidecar_load(struct tr_sidecar *s, struct tr_mem *mem, const uint8_t *pages);
 
+/* Are these the bytes of page i of the fences, undamaged? */
+bool tr_sidecar_fence_ok(const struct tr_sidecar *s, uint32_t i, const uint8_t bytes[TR_SIDE_PAGE]);
+
 void tr_sidecar_fini(struct tr_sidecar *s);
 
 /* The page of the section in which an entry with this key is, if there is one; and the one to begin

@@ -31,6 +31,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#define FOLDER "quarantine"
+
 enum {
     FILE_MODE = 0600, /* bodies of jobs are nobody else's business */
     DIR_MODE = 0700,
@@ -87,9 +89,16 @@ static void remove_name(struct tr_files_linux *f, int fd)
     pthread_mutex_unlock(&f->lock);
 }
 
+/* True: the file is in the only folder that there may be. */
+static bool in_folder(const char *name)
+{
+    return strncmp(name, FOLDER "/", sizeof FOLDER) == 0;
+}
+
 static void check_name(const char *name)
 {
     TR_CHECK(memchr(name, 0, TR_IO_NAME_MAX) != NULL);
+    name += in_folder(name) ? sizeof FOLDER : 0;
     TR_CHECK(name[0] != 0);
     TR_CHECK(strchr(name, '/') == NULL);
     TR_CHECK(strcmp(name, ".") != 0);
@@ -195,6 +204,15 @@ static int dir_of(const struct tr_files_linux *f, const struct tr_io *io)
     return (io->flags & TR_IO_ASIDE) != 0 ? f->aside : f->dir;
 }
 
+/* False: it is there, or cannot be made. */
+static bool make_folder(const struct tr_files_linux *f)
+{
+    bool made = mkdirat(f->dir, FOLDER, DIR_MODE) == 0;
+
+    errno = made ? 0 : ENOENT;
+    return made;
+}
+
 static int do_open(struct tr_files_linux *f, struct tr_io *io)
 {
     bool look = f->read_only || (io->flags & TR_IO_READ_ONLY) != 0;
@@ -206,7 +224,8 @@ static int do_open(struct tr_files_linux *f, struct tr_io *io)
     check_name(io->name);
     do {
         fd = openat(dir_of(f, io), io->name, flags, FILE_MODE);
-    } while (fd < 0 && errno == EINTR);
+    } while (fd < 0 && (errno == EINTR || (errno == ENOENT && (flags & O_CREAT) != 0 &&
+                                           in_folder(io->name) && make_folder(f))));
     if (fd < 0) {
         return tr_errno_code(errno);
     }

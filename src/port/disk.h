@@ -2,8 +2,9 @@
 #define TR_PORT_DISK_H
 
 /*
- * What the engine asks of a disk: one directory of flat files, and for a while another one, for a
- * copy. Linux answers in
+ * What the engine asks of a disk: one directory of flat files, with a folder `quarantine/` in it,
+ * which comes with the first file that is made there and which LIST does not show; and for a while
+ * another directory, for a copy. Linux answers in
  * os/disk_linux.c with threads, the simulator in sim/sim_disk.c with dice.
  *
  * Every request is a struct tr_io that its owner keeps alive and does not touch until it is done.
@@ -18,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { TR_IO_NAME_MAX = 40, TR_IO_PIECES_MAX = 64 };
+enum { TR_IO_NAME_MAX = 64, TR_IO_PIECES_MAX = 64 };
 
 enum tr_lane { TR_LANE_LOG, TR_LANE_READ, TR_LANE_BACK, TR_LANE_COUNT };
 

@@ -47,8 +47,9 @@ static const char *const sync_names[] = {
 
 enum { SYNCS = sizeof sync_names / sizeof sync_names[0] };
 
-enum { HEADER_BYTES_MIN = 1024, HEADER_BYTES_MAX = 1 << 20 };
+enum { HEADER_BYTES_MIN = 1024, HEADER_BYTES_MAX = 1 << 20, SCRUB_RATE_MAX = 1 << 30 };
 
+#define SCRUB_LEAST_US UINT64_C(60000000)
 #define TIME_MIN_US UINT64_C(10000)
 #define TIME_MAX_US (UINT64_C(86400) * 1000000)
 
@@ -138,7 +139,8 @@ static int read_bytes(const char *value, uint64_t least, uint64_t most, uint32_t
     static const struct {
         const char *suffix;
         uint64_t factor;
-    } units[] = {{"", 1}, {"k", 1024}, {"KiB", 1024}, {"M", 1 << 20}, {"MiB", 1 << 20}};
+    } units[] = {{"", 1},          {"k", 1024},    {"KiB", 1024},   {"M", 1 << 20},
+                 {"MiB", 1 << 20}, {"G", 1 << 30}, {"GiB", 1 << 30}};
     size_t digits = strspn(value, "0123456789");
     uint64_t number = 0;
 
@@ -198,6 +200,23 @@ static int apply_classic(struct tr_config *c, const char *value, const char **wh
 {
     (void)why;
     return read_switch(value, &c->http_classic);
+}
+
+static int apply_scrub_rate(struct tr_config *c, const char *value, const char **why)
+{
+    (void)why;
+    return read_bytes(value, 0, SCRUB_RATE_MAX, &c->scrub_rate);
+}
+
+static int apply_scrub_every(struct tr_config *c, const char *value, const char **why)
+{
+    int err = tr_duration_read(value, strlen(value), &c->scrub_every_us, why);
+
+    if (err == TARRY_OK && c->scrub_every_us < SCRUB_LEAST_US) {
+        *why = "is too often: it takes a minute at least";
+        err = TARRY_EINVAL;
+    }
+    return err;
 }
 
 static int read_count(const char *value, uint64_t least, uint32_t *count)
@@ -322,6 +341,12 @@ const struct tr_key_row tr_key_rows[TR_KEY_COUNT] = {
     [TR_KEY_MEMORY_NEAR] = {NAME("memory", "near"), .fallback = "2500000",
                             .allowed = "a number of jobs from 1000 to 999999999",
                             .apply = apply_near},
+    [TR_KEY_SCRUB_RATE] = {NAME("scrub", "rate"), .fallback = "10M",
+                           .allowed = "bytes a second, as in 10M; 0: never",
+                           .apply = apply_scrub_rate},
+    [TR_KEY_SCRUB_EVERY] = {NAME("scrub", "every"), .fallback = "7d",
+                            .allowed = "a duration from 1m on, as in 7d",
+                            .apply = apply_scrub_every},
     [TR_KEY_LOG_LEVEL] = {NAME("log", "level"), .flag = "--log-level", .live = true,
                           .fallback = "info", .allowed = "error, warning, info or debug",
                           .apply = apply_level},

@@ -114,7 +114,8 @@ static void test_regroup_nothing_can_be_read(void **state)
     rig_fini(&rig);
 }
 
-/* Nobody finds a job of the group by its id; each comes out when it is due. */
+/* Nobody finds a job of the group by its id, until the index has been made again in the background;
+ * each comes out when it is due. */
 static void test_regroup_index_damaged(void **state)
 {
     struct rig rig;
@@ -130,6 +131,10 @@ static void test_regroup_index_damaged(void **state)
     rig_open(&rig);
     assert_int_equal(rig_with(&rig, TR_OP_PEEK, 5, 0), TARRY_EDAMAGED);
     assert_non_null(strstr(rig.note, "g1048577.six"));
+    rig_pass(&rig, 10 * RIG_SECOND);
+    assert_int_equal(rig_with(&rig, TR_OP_PEEK, 5, 0), TARRY_OK);
+    assert_false(rig_engine_stat(&rig).damaged);
+    assert_true(rig_engine_stat(&rig).mended >= 1);
     rig_pass(&rig, 2 * HOUR);
     t = rig_hold(&rig, "t");
     assert_int_equal(rig_stat(&rig, t).ready, 300);
@@ -139,25 +144,92 @@ static void test_regroup_index_damaged(void **state)
     rig_fini(&rig);
 }
 
-/* What is in other blocks comes out in time; what is in this one is named, and can be cancelled. */
+struct told {
+    unsigned jobs;
+    unsigned places;
+    struct tr_damage_fact last; /* of a job */
+};
+
+static void tell(void *ctx, const struct tr_damage_fact *fact)
+{
+    struct told *told = ctx;
+
+    told->jobs += fact->id != 0;
+    told->places += fact->id == 0;
+    if (fact->id != 0) {
+        told->last = *fact;
+    }
+}
+
+/* Only the record on the damaged byte is lost: it is named, shown, and can be cancelled; the bytes
+ * are kept. All others come out in time. */
 static void test_regroup_block_damaged(void **state)
 {
     struct rig rig;
     uint32_t t = start(&rig);
-    uint64_t out;
+    struct told told = {0};
+    uint64_t due_us = rig.now.wall_us + HOUR;
+
+    (void)state;
+    push(&rig, t, 300);
+    rig_pass(&rig, 120 * RIG_SECOND);
+    assert_false(rig_engine_stat(&rig).damaged);
+    flip(&rig, "g1048577.run", 500);
+    rig_pass(&rig, 2 * HOUR);
+    assert_int_equal(rig_stat(&rig, t).ready, 299);
+    assert_int_equal(rig_stat(&rig, t).delayed, 1);
+    assert_non_null(strstr(rig.note, "job 1 (topic t"));
+    assert_int_equal(rig.notes[TR_NOTE_DAMAGE], 2); /* the block and the job, once each */
+    assert_int_equal(rig_engine_stat(&rig).damaged_jobs, 1);
+    assert_true(rig_engine_stat(&rig).damaged);
+    tr_engine_damage(rig.e, tell, &told);
+    assert_int_equal(told.jobs, 1);
+    assert_int_equal(told.places, 1);
+    assert_int_equal(told.last.id, 1);
+    assert_int_equal(told.last.due_us, due_us);
+    assert_memory_equal(told.last.topic, "t", 1);
+    assert_string_equal(told.last.file, "g1048577.run");
+    assert_true(sim_disk_exists(rig.disk, "quarantine/g1048577.run.0"));
+    assert_true(sim_disk_exists(rig.disk, "quarantine/g1048577.run.0.txt"));
+    assert_int_equal(rig_with(&rig, TR_OP_PEEK, 1, 0), TARRY_EDAMAGED);
+    assert_int_equal(rig_with(&rig, TR_OP_DELETE, 1, 0), TARRY_OK);
+    assert_int_equal(rig_stat(&rig, t).delayed, 0);
+    assert_int_equal(rig_engine_stat(&rig).damaged_jobs, 0);
+    rig_fini(&rig);
+}
+
+/* A sector that the disk cannot read costs the records on it, no more. */
+static void test_regroup_sector_broken(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+
+    (void)state;
+    push(&rig, t, 300);
+    rig_pass(&rig, 120 * RIG_SECOND);
+    sim_disk_break(rig.disk, "g1048577.run", 8192);
+    rig_pass(&rig, 2 * HOUR);
+    assert_in_range(rig_stat(&rig, t).ready, 298, 299);
+    assert_int_equal(rig_engine_stat(&rig).damaged_jobs, rig_stat(&rig, t).delayed);
+    rig_fini(&rig);
+}
+
+/* What can be read later is a job like any other again. */
+static void test_regroup_damage_lifted(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
 
     (void)state;
     push(&rig, t, 300);
     rig_pass(&rig, 120 * RIG_SECOND);
     flip(&rig, "g1048577.run", 500);
     rig_pass(&rig, 2 * HOUR);
-    out = rig_stat(&rig, t).ready;
-    assert_true(out >= 200);
-    assert_true(out < 300);
-    assert_int_equal(rig_stat(&rig, t).delayed, 300 - out);
-    assert_non_null(strstr(rig.note, "g1048577.run"));
-    assert_int_equal(rig_with(&rig, TR_OP_DELETE, 1, 0), TARRY_OK);
-    assert_int_equal(rig_stat(&rig, t).delayed, 299 - out);
+    assert_int_equal(rig_engine_stat(&rig).damaged_jobs, 1);
+    flip(&rig, "g1048577.run", 500);
+    rig_pass(&rig, 660 * RIG_SECOND);
+    assert_int_equal(rig_stat(&rig, t).ready, 300);
+    assert_int_equal(rig_engine_stat(&rig).damaged_jobs, 0);
     rig_fini(&rig);
 }
 
@@ -235,8 +307,52 @@ static void test_regroup_settles_without_index(void **state)
     rig_fini(&rig);
 }
 
-/* Heads, fences and footers are needed: refused by the number of the group. */
-static void test_regroup_head_damaged(void **state)
+/* Head, fences and all pages of a sidecar, and the footer of a run, are made again from the blocks,
+ * to the byte. */
+static void damage_and_open(struct rig *rig, const char *file, uint64_t off, const uint8_t *good)
+{
+    static uint8_t now[1 << 20];
+    size_t size = (size_t)sim_disk_size(rig->disk, file);
+
+    flip(rig, file, off);
+    rig->notes[TR_NOTE_DAMAGE] = 0;
+    assert_int_equal(rig_try_open(rig), TARRY_OK);
+    assert_int_equal(rig->notes[TR_NOTE_DAMAGE], 1);
+    assert_non_null(strstr(rig->note, "made again"));
+    assert_int_equal(sim_disk_peek(rig->disk, file, 0, now, size), size);
+    assert_memory_equal(now, good, size);
+    assert_false(rig_engine_stat(rig).damaged);
+    rig_kill(rig);
+}
+
+static void test_regroup_made_again(void **state)
+{
+    static uint8_t good[1 << 20];
+    struct rig rig;
+    uint32_t t = start(&rig);
+    uint64_t size;
+
+    (void)state;
+    push(&rig, t, 300);
+    rig_pass(&rig, 120 * RIG_SECOND);
+    rig_close(&rig);
+    size = sim_disk_size(rig.disk, "g1048577.six");
+    (void)sim_disk_peek(rig.disk, "g1048577.six", 0, good, sizeof good);
+    damage_and_open(&rig, "g1048577.six", 20, good);
+    damage_and_open(&rig, "g1048577.six", PAGE + 9, good);
+    size = sim_disk_size(rig.disk, "g1048577.run");
+    (void)sim_disk_peek(rig.disk, "g1048577.run", 0, good, sizeof good);
+    damage_and_open(&rig, "g1048577.run", size - 1, good);
+    damage_and_open(&rig, "g1048577.run", size - 100, good);
+    damage_and_open(&rig, "g1048577.run", size - PAGE, good);
+    rig_open(&rig);
+    rig_pass(&rig, 2 * HOUR);
+    assert_int_equal(rig_stat(&rig, rig_hold(&rig, "t")).ready, 300);
+    rig_fini(&rig);
+}
+
+/* Two damaged places in one group: refused by its number. */
+static void test_regroup_damaged_twice(void **state)
 {
     struct rig rig;
     uint32_t t = start(&rig);
@@ -245,12 +361,13 @@ static void test_regroup_head_damaged(void **state)
     push(&rig, t, 300);
     rig_pass(&rig, 120 * RIG_SECOND);
     rig_close(&rig);
+    flip(&rig, "g1048577.run", 500);
     flip(&rig, "g1048577.six", PAGE + 9);
     assert_int_equal(rig_try_open(&rig), TARRY_EDAMAGED);
     assert_non_null(strstr(rig.note, "Group 1048577"));
     flip(&rig, "g1048577.six", PAGE + 9);
-    sim_disk_break(rig.disk, "g1048577.run", sim_disk_size(rig.disk, "g1048577.run") - 1);
-    assert_int_equal(rig_try_open(&rig), TARRY_EIO);
+    flip(&rig, "g1048577.run", sim_disk_size(rig.disk, "g1048577.run") - 1);
+    assert_int_equal(rig_try_open(&rig), TARRY_EDAMAGED);
     assert_non_null(strstr(rig.note, "Group 1048577"));
     rig_fini(&rig);
 }
@@ -265,7 +382,10 @@ int main(void)
         cmocka_unit_test(test_regroup_changed_job_damaged),
         cmocka_unit_test(test_regroup_changed_job_index_damaged),
         cmocka_unit_test(test_regroup_settles_without_index),
-        cmocka_unit_test(test_regroup_head_damaged),
+        cmocka_unit_test(test_regroup_sector_broken),
+        cmocka_unit_test(test_regroup_damage_lifted),
+        cmocka_unit_test(test_regroup_made_again),
+        cmocka_unit_test(test_regroup_damaged_twice),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
