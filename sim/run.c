@@ -188,6 +188,7 @@ void sim_run_config(struct sim_run *r, struct tr_engine_config *config)
     c.merge_groups = p->merge_groups;
     c.crowd = p->crowd;
     c.merge_waste = p->merge_waste;
+    c.background_rate = p->background_rate;
     c.scrub_rate = p->scrub_rate;
     c.scrub_every_us = p->scrub_every_us;
     c.checkpoint_us = p->checkpoint_us;

@@ -67,6 +67,7 @@ static void draw_config(struct sim_params *p, struct tr_rng *rng)
     p->merge_groups = (unsigned)sim_spread(rng, 1, 20);
     p->crowd = p->merge_groups; /* no number of its own: seeds stay what they are */
     p->merge_waste = sim_spread(rng, 1, 256 * KIB);
+    p->background_rate = sim_dice(rng, 30) ? sim_spread(rng, 10 * KIB, 100 * KIB * KIB) : 0;
     p->scrub_rate = sim_spread(rng, 100 * KIB, 100 * KIB * KIB);
     p->scrub_every_us = sim_dice(rng, 30) ? sim_spread(rng, 1000000, UINT64_C(3600000000)) : 0;
     p->hour_us = 3600 * sim_spread(rng, 300, 1 * SEC);
@@ -367,6 +368,28 @@ static void swarm_far(struct sim_params *p, struct tr_rng *rng)
         p->mem_small = true;
         p->mem_fail_pct = (unsigned)sim_between(rng, 1, 20);
     }
+}
+
+/* For hours the disk has no room for what comes next: promotions and merges fail and are tried
+ * again, slots are emptied by writing again, and pushes come back when jobs go. */
+static void swarm_brim(struct sim_params *p, struct tr_rng *rng)
+{
+    swarm_far(p, rng);
+    p->full = true;
+    p->event_weight[SIM_EV_SPACE] = (unsigned)sim_between(rng, 3, 8);
+    p->enospc_ppm = sim_dice(rng, 50) ? 50000 : 0;
+    p->slots_max = (uint32_t)sim_between(rng, 5, 12);
+    p->promote_slots = (unsigned)sim_between(rng, 1, 3);
+    p->body_big_pct = (unsigned)sim_between(rng, 30, 100);
+    p->body_least = sim_dice(rng, 50) ? 2 * KIB : p->body_least;
+    p->live_max = (unsigned)sim_between(rng, 60, 300);
+    p->far_pct = (unsigned)sim_between(rng, 20, 95);
+    p->merge_waste = sim_spread(rng, 1, 16 * KIB);
+    p->op_weight[TR_OP_PUSH] = (unsigned)sim_between(rng, 200, 600);
+    p->op_weight[TR_OP_DELETE] = (unsigned)sim_between(rng, 20, 200);
+    p->steps += 500;
+    p->mem_small = false;
+    p->mem_fail_pct = 0;
 }
 
 /* A file of a group is damaged, while jobs come back from there. */
@@ -693,6 +716,7 @@ const struct sim_swarm sim_swarms[] = {
     {"memory", "a small memory limit", swarm_memory},
     {"order", "no crash: orders and counts are exact", swarm_order},
     {"far", "most jobs are far, and come back for all kinds of reasons", swarm_far},
+    {"brim", "the disk is full, and far jobs are promoted and merged", swarm_brim},
     {"runs", "a file of a group is damaged", swarm_runs},
     {"keys", "few keys, many who want them", swarm_keys},
     {"merge", "far jobs in many groups, of which most are cancelled", swarm_merge},

@@ -67,6 +67,7 @@ struct sim_params {
     unsigned merge_groups;
     uint64_t crowd;
     uint64_t merge_waste;
+    uint64_t background_rate;
     uint64_t scrub_rate;
     uint64_t scrub_every_us; /* 0: never */
     uint64_t checkpoint_us;

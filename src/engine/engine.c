@@ -49,6 +49,7 @@ void tr_engine_config_init(struct tr_engine_config *c, struct tr_mem *mem)
         .crowd = 4096,
         .merge_groups = 224,
         .merge_waste = UINT64_C(8) << 20,
+        .background_rate = UINT64_C(100) << 20,
         .scrub_rate = 10000000,
         .scrub_every_us = UINT64_C(7) * 86400 * 1000000,
         .lazy_us = 100000,
@@ -444,6 +445,7 @@ static void log_done(struct tr_engine *e, struct tr_io *io)
         }
         e->seal_at = e->now.boot_us + e->config.seal_us;
         e->commit_took = e->now.boot_us - e->commit_us;
+        tr_pace_commit(&e->pace, e->commit_took, tr_promote_busy(e));
         e->linger_turn = 1;
         tr_engine_tell_durable(e);
         break;
@@ -804,6 +806,9 @@ void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s)
     s->jobs -= s->purged;
     tr_damage_stat(e, s);
     tr_scrub_stat(e, s);
+    s->background_rate = e->config.background_rate != 0 ? e->pace.rate : 0;
+    s->commit_p99_us = tr_pace_p99(&e->pace.alone);
+    s->commit_busy_us = tr_pace_p99(&e->pace.beside);
     for (uint32_t i = 0; i < e->log.slots_max; i++) {
         const struct tr_slot *slot = &e->log.slots[i];
 

@@ -49,24 +49,25 @@ struct tr_engine_config {
     unsigned promote_slots;    /* so many of them at a time; 0: never */
     uint64_t cells_max;        /* of the forecast; with more, jobs are counted by day */
     uint64_t hour_us;          /* of its cells; a store has always the same. For tests */
-    uint64_t crowd;          /* a topic with so many delayed jobs in memory keeps nobody waiting */
-    unsigned merge_groups;   /* with more groups than this neighbours become one */
-    uint64_t merge_waste;    /* dead bytes of a half-dead group that has to go at once */
-    uint64_t scrub_rate;     /* bytes a second at which files of groups are looked through, */
-    uint64_t scrub_every_us; /* each so often; 0: never, either of them */
-    uint64_t lazy_us;        /* an ATTEMPT waits at most so long for company */
-    uint64_t gather_us;      /* weak sync: so does everything, */
-    uint64_t gather_bytes;   /* or until there is so much of it */
-    uint64_t linger_us;      /* always: a batch waits about so long for those just answered */
-    uint64_t max_topics;     /* one more is refused with TARRY_EFULL */
-    unsigned many_topics;    /* a reserve of more first looks which of all have anything */
-    uint64_t checkpoint_us;  /* after the first change */
-    uint64_t idle_us;        /* before the ring is made smaller */
-    uint64_t history_us;     /* what happened to jobs is told for so long, */
-    uint64_t history_bytes;  /* if it takes no more memory than this */
-    bool test_clock;         /* time stands still until TR_OP_ADVANCE; a store is made with such a
-                                clock or without, and keeps to it */
-    uint64_t clock_start_us; /* where the test clock of a new store stands; 0: at the wall clock */
+    uint64_t crowd;           /* a topic with so many delayed jobs in memory keeps nobody waiting */
+    unsigned merge_groups;    /* with more groups than this neighbours become one */
+    uint64_t merge_waste;     /* dead bytes of a half-dead group that has to go at once */
+    uint64_t scrub_rate;      /* bytes a second at which files of groups are looked through, */
+    uint64_t scrub_every_us;  /* each so often; 0: never, either of them */
+    uint64_t lazy_us;         /* an ATTEMPT waits at most so long for company */
+    uint64_t gather_us;       /* weak sync: so does everything, */
+    uint64_t gather_bytes;    /* or until there is so much of it */
+    uint64_t linger_us;       /* always: a batch waits about so long for those just answered */
+    uint64_t max_topics;      /* one more is refused with TARRY_EFULL */
+    unsigned many_topics;     /* a reserve of more first looks which of all have anything */
+    uint64_t checkpoint_us;   /* after the first change */
+    uint64_t idle_us;         /* before the ring is made smaller */
+    uint64_t history_us;      /* what happened to jobs is told for so long, */
+    uint64_t history_bytes;   /* if it takes no more memory than this */
+    bool test_clock;          /* time stands still until TR_OP_ADVANCE; a store is made with such a
+                                 clock or without, and keeps to it */
+    uint64_t clock_start_us;  /* where the test clock of a new store stands; 0: at the wall clock */
+    uint64_t background_rate; /* bytes a second that promotions and merges write, at most; 0: any */
     void (*moved)(void *ctx, uint64_t t_us); /* tests: the test clock is about to go there */
     void (*idle)(void *ctx); /* nothing was logged for a while; again after tidying up */
     void *ctx;
@@ -172,11 +173,14 @@ struct tr_engine_stat {
     uint64_t damage_untold;  /* but for these */
     uint64_t scrubbed_bytes; /* since the start, */
     uint64_t scrubbed_groups;
-    uint64_t scrub_done; /* of the group that is being looked through, */
-    uint64_t scrub_of;   /* which has so many bytes; 0: none is */
-    uint64_t mended;     /* since the start: made again, or read at last */
-    uint64_t sent;       /* how often one left it since the start, */
-    uint64_t loaded;     /* and came back */
+    uint64_t scrub_done;      /* of the group that is being looked through, */
+    uint64_t scrub_of;        /* which has so many bytes; 0: none is */
+    uint64_t background_rate; /* bytes a second that promotions and merges may write now; 0: any */
+    uint64_t commit_p99_us;   /* of commits while none is under way, */
+    uint64_t commit_busy_us;  /* and while one is; 0: too few are known */
+    uint64_t mended;          /* since the start: made again, or read at last */
+    uint64_t sent;            /* how often one left it since the start, */
+    uint64_t loaded;          /* and came back */
 };
 
 void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s);

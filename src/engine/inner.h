@@ -57,6 +57,7 @@ struct tr_engine {
     struct tr_refill refill;
     struct tr_count count;
     struct tr_promote promote;
+    struct tr_pace pace;
     struct tr_merge merge;
     struct tr_retire retire;
     struct tr_listing listing;

@@ -230,6 +230,7 @@ static void open_file(struct tr_engine *e, enum tr_promote_step step, enum tr_gr
     tr_group_name(io.name, e->promote.group->is.no, which);
     e->promote.off = 0;
     e->promote.synced = 0;
+    e->promote.part_us = e->now.boot_us;
     send(e, step, io);
 }
 
@@ -372,20 +373,24 @@ static int keep_footer(struct tr_engine *e)
 
 /*
  * Pace: commits share the disk. What is written is synced every few megabytes, so that no sync is
- * long, and then nothing is written for as long as that took; unless nobody is there to be
- * disturbed, or the ring fills up.
+ * long, and then nothing is written for as long as that took, nor before the rate allows it, which
+ * follows what commits feel (pace.c); unless nobody is there to be disturbed, or the ring fills up.
  */
 static void pace(struct tr_engine *e)
 {
     struct tr_promote *p = &e->promote;
     uint64_t took = e->now.boot_us - p->sent_us;
+    uint64_t rate = tr_pace_rate(&e->pace, e->config.background_rate);
+    uint64_t until = rate != 0 ? p->part_us + UINT64_C(1000000) * SYNC_BYTES / rate : 0;
 
     if (e->space.idle || tr_promote_pressed(e)) {
+        p->part_us = e->now.boot_us;
         fill(e);
         return;
     }
     p->step = TR_PROMOTE_PAUSE;
     p->pause_until = e->now.boot_us + (took < PAUSE_US ? took : PAUSE_US);
+    p->pause_until = until > p->pause_until ? until : p->pause_until;
 }
 
 static void run_written(struct tr_engine *e, const struct tr_io *io)
@@ -784,7 +789,9 @@ void tr_promote_step(struct tr_engine *e)
     if (p->step == TR_PROMOTE_RIDS) {
         tr_merge_rids(e);
     }
-    if (p->step == TR_PROMOTE_PAUSE && p->pause_until <= e->now.boot_us) {
+    if (p->step == TR_PROMOTE_PAUSE &&
+        (p->pause_until <= e->now.boot_us || tr_promote_pressed(e))) {
+        p->part_us = e->now.boot_us;
         fill(e);
     }
     if (p->step == TR_PROMOTE_MANIFEST) {

@@ -141,6 +141,7 @@ struct tr_promote {
     bool footer; /* the buffer in hand is the run's footer */
     uint64_t off;
     uint64_t synced;      /* of the file */
+    uint64_t part_us;     /* boot: when the part that is synced as a whole was begun */
     uint64_t sent_us;     /* boot: when the request in hand went */
     uint64_t pause_until; /* boot */
     struct tr_side_job *side_jobs;

@@ -908,7 +908,7 @@ int tr_engine_close(struct tr_engine *e, struct tr_now now)
         tr_meta_forget(e); /* a round that waited for the log begins anew */
         err = tr_meta_write_now(e, e->log.open.no > 1, TR_MAN_CLEAN);
     }
-    if (err == TARRY_OK) {
+    if (err == TARRY_OK && !e->config.read_only) {
         tr_past_save(e);
     }
     close_files(e);

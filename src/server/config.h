@@ -58,6 +58,7 @@ enum tr_key {
     TR_KEY_HISTORY_BYTES,
     TR_KEY_MEMORY_FAR,
     TR_KEY_MEMORY_NEAR,
+    TR_KEY_IO_BACKGROUND,
     TR_KEY_SCRUB_RATE,
     TR_KEY_SCRUB_EVERY,
     TR_KEY_LOG_LEVEL,
@@ -104,6 +105,7 @@ struct tr_config {
     uint32_t connections_max; /* of both ports together */
     uint32_t far_max;         /* far jobs whose records may be in the log */
     uint32_t near_max;        /* jobs that are due soon and may be in memory */
+    uint32_t background_rate; /* bytes a second; 0: any */
     uint32_t scrub_rate;      /* bytes a second; 0: never */
     uint64_t scrub_every_us;
     const char *user; /* to become after the sockets are bound; NULL: stay; drop_in only */

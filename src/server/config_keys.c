@@ -47,7 +47,7 @@ static const char *const sync_names[] = {
 
 enum { SYNCS = sizeof sync_names / sizeof sync_names[0] };
 
-enum { HEADER_BYTES_MIN = 1024, HEADER_BYTES_MAX = 1 << 20, SCRUB_RATE_MAX = 1 << 30 };
+enum { HEADER_BYTES_MIN = 1024, HEADER_BYTES_MAX = 1 << 20, RATE_MAX = 1 << 30 };
 
 #define SCRUB_LEAST_US UINT64_C(60000000)
 #define TIME_MIN_US UINT64_C(10000)
@@ -202,10 +202,16 @@ static int apply_classic(struct tr_config *c, const char *value, const char **wh
     return read_switch(value, &c->http_classic);
 }
 
+static int apply_background(struct tr_config *c, const char *value, const char **why)
+{
+    (void)why;
+    return read_bytes(value, 0, RATE_MAX, &c->background_rate);
+}
+
 static int apply_scrub_rate(struct tr_config *c, const char *value, const char **why)
 {
     (void)why;
-    return read_bytes(value, 0, SCRUB_RATE_MAX, &c->scrub_rate);
+    return read_bytes(value, 0, RATE_MAX, &c->scrub_rate);
 }
 
 static int apply_scrub_every(struct tr_config *c, const char *value, const char **why)
@@ -341,6 +347,9 @@ const struct tr_key_row tr_key_rows[TR_KEY_COUNT] = {
     [TR_KEY_MEMORY_NEAR] = {NAME("memory", "near"), .fallback = "2500000",
                             .allowed = "a number of jobs from 1000 to 999999999",
                             .apply = apply_near},
+    [TR_KEY_IO_BACKGROUND] = {NAME("io", "background"), .fallback = "100M",
+                              .allowed = "bytes a second up to 1GiB, as in 100M; 0: any",
+                              .apply = apply_background},
     [TR_KEY_SCRUB_RATE] = {NAME("scrub", "rate"), .fallback = "10M",
                            .allowed = "bytes a second, as in 10M; 0: never",
                            .apply = apply_scrub_rate},

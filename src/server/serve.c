@@ -407,6 +407,7 @@ static int open_engine(struct server *s)
     c.history_bytes = s->config->history_bytes;
     c.test_clock = s->config->test_clock;
     c.clock_start_us = s->config->clock_start_us;
+    c.background_rate = s->config->background_rate;
     c.scrub_rate = s->config->scrub_rate;
     c.scrub_every_us = s->config->scrub_every_us;
     c.read_only = s->config->read_only;

@@ -80,6 +80,7 @@ void rig_init(struct rig *rig)
     rig->config.rid_block = 1024;
     rig->config.checkpoint_slack = 65536;
     rig->config.near_us = RIG_NO_FAR_US;
+    rig->config.scrub_every_us = 0;
     rig->config.ctx = rig;
     rig->config.durable = on_durable;
     rig->config.closed = on_closed;
