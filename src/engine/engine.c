@@ -500,49 +500,6 @@ static void commit(struct tr_engine *e)
     }
 }
 
-enum {
-    TRIM_UNITS = 16,   /* of work, to give a chunk of jobs back */
-    CALM_US = 2000000, /* the world may take its time with what it is told */
-};
-
-/* When the next job or lease is due, as far as memory knows; boot time. */
-static uint64_t next_due(const struct tr_engine *e)
-{
-    uint64_t t_us = min(tr_wheel_next(&e->due), tr_wheel_next(&e->crowd));
-
-    return min(tr_clock_boot_at(&e->clock, t_us),
-               tr_clock_span_boot(&e->clock, tr_wheel_next(&e->leases)));
-}
-
-void tr_engine_tell_idle(struct tr_engine *e)
-{
-    e->trimming = e->space.idle;
-    e->trim = e->state.jobs.chunk_count;
-}
-
-/* Gives back what a load has left behind, before the world is told, which may then be busy with
- * that for a while. A read may remember a job. */
-static void trim(struct tr_engine *e)
-{
-    if (!e->trimming) {
-        return;
-    }
-    while (e->trim > 0 && e->space.idle && e->read_count == 0) {
-        if (!tr_engine_spend(e)) {
-            return;
-        }
-        if (tr_jobs_trim(&e->state.jobs, --e->trim)) {
-            (void)tr_engine_charge(e, TRIM_UNITS);
-        }
-    }
-    e->trimming = false;
-    if (e->space.idle && next_due(e) < e->now.boot_us + CALM_US) {
-        e->calm_at = e->now.boot_us + CALM_US; /* or that one would be late */
-    } else if (e->space.idle && e->config.idle != NULL) {
-        e->config.idle(e->config.ctx);
-    }
-}
-
 /* ---- turns ---- */
 
 /* Nothing of this is for a store that is only looked at. */
@@ -556,7 +513,7 @@ static void write_on(struct tr_engine *e, struct tr_now now)
         e->idle_at = TR_NEVER;
         e->space.idle = true;
         e->merge.looked = 0;
-        tr_engine_tell_idle(e);
+        tr_rest_begin(e);
     }
     if (e->calm_at <= now.boot_us) {
         e->calm_at = TR_NEVER;
@@ -570,7 +527,7 @@ static void write_on(struct tr_engine *e, struct tr_now now)
     tr_backup_step(e);
     tr_scrub_step(e);
     tr_damage_step(e);
-    trim(e);
+    tr_rest_step(e);
     commit(e);
     tr_meta_step(e);
 }

@@ -33,6 +33,7 @@
  *     merge*.c    groups in which much has died, or too many of them
  *     retire.c    groups of run files in which nothing is alive
  *     meta.c      checkpoints and manifests
+ *     rest.c      what is done when there is nothing to do
  *     space.c     the ring: growing, freeing, writing live records again
  *     recover.c   opening and closing; regroup.c the groups, replay.c the log
  *
@@ -151,7 +152,6 @@ struct tr_base tr_engine_base(const struct tr_engine *e);
 void tr_engine_touch_log(struct tr_engine *e); /* something was appended: arm the deadlines */
 bool tr_engine_spend(struct tr_engine *e);     /* one unit of work; false: none is left */
 bool tr_engine_charge(struct tr_engine *e, unsigned units); /* something longer; the same */
-void tr_engine_tell_idle(struct tr_engine *e);              /* if it is */
 void tr_engine_place(struct tr_engine *e);                  /* a slice of it */
 
 /* change.c */
@@ -524,6 +524,10 @@ bool tr_meta_busy(const struct tr_engine *e);
 bool tr_meta_wants_batch(const struct tr_engine *e); /* the open one is to be closed, for the next
                                                         checkpoint */
 void tr_meta_freeze(struct tr_engine *e);            /* a slice of the next checkpoint */
+
+/* rest.c */
+void tr_rest_begin(struct tr_engine *e); /* if it is idle */
+void tr_rest_step(struct tr_engine *e);  /* a slice */
 
 /* space.c */
 void tr_space_step(struct tr_engine *e);

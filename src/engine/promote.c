@@ -587,7 +587,7 @@ static void switch_some(struct tr_engine *e)
     leave_rest(e); /* what was left behind is written again */
     e->merge.looked = 0;
     tr_promote_clear(e);
-    tr_engine_tell_idle(e);
+    tr_rest_begin(e);
 }
 
 /* ---- giving up ---- */

@@ -249,8 +249,9 @@ static void give_up(struct tr_engine *e, const struct tr_manifest_group *is)
 {
     struct tr_group *g = e->groups.order[e->groups.count - 1];
     struct tr_finding f = {.fate = TR_FATE_LOST,
-                           .what = "A group of run files cannot be used as it is; --repair saves what "
-                                   "it can."};
+                           .what =
+                               "A group of run files cannot be used as it is; --repair saves what "
+                               "it can."};
     int files[] = {g->runs[TR_GROUP_LIVE].file, g->runs[TR_GROUP_DEAD].file, g->side_file};
 
     tr_group_name(f.file, is->no, TR_GROUP_SIDE);
