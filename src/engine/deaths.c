@@ -153,10 +153,13 @@ static int bring_all(struct tr_engine *e)
     for (unsigned i = d->here; i < d->count; i++) {
         int err;
 
-        if (!tr_engine_spend(e)) {
+        if (e->work == 0) {
             return TARRY_EFULL;
         }
         err = bring(e, &d->found[i]);
+        if (err != TARRY_OK) { /* those that are here cost nothing, or the last are never reached */
+            (void)tr_engine_spend(e);
+        }
         if (err != TARRY_OK && err != TARRY_EFULL) {
             return err;
         }
