@@ -8,6 +8,7 @@
     X(ACK_BEFORE_SYNC, "R1", "every other batch is answered without its sync", "log.c:write_rest", "generic", 200) \
     X(BLOCK_NOT_TOLD, "R47", "a check does not tell of a damaged block", "survey.c:survey_block", "runs", 2000) \
     X(SALVAGE_NO_KILLS, "R47", "a salvage passes over deaths in the log", "salvage.c:collect_kills", "rot", 2000) \
+    X(SALVAGE_KEEPS_POLICY, "R47", "a topic that was purged keeps its policy in a salvage", "salvage.c:apply_purge", "manifest", 2000) \
     X(SHARED_SECTOR, "R2", "a batch begins in the block where the one before ends", "log.c:written", "crash", 2000) \
     X(SYNC_CLAIMS_LATER, "R3", "a sync counts for what was written while it ran", "log.c:sync_done", "weak", 2000) \
     X(NO_SEGMENT_CHECK, "R4", "any good frame is taken for the next one", "scan.c:tr_scan_frame", "generic", 2000) \

@@ -224,6 +224,9 @@ static void apply_purge(const struct tr_salvage *s, uint32_t number)
     struct tr_topic *t = tr_topics_by_number(&s->e->state.topics, number);
 
     if (t != NULL && !t->purged) {
+        if (!TR_MUTANT(SALVAGE_KEEPS_POLICY)) { /* no checkpoint may have one of a purged topic */
+            tr_topic_set_policy(t, NULL, 0);
+        }
         tr_topics_purge(&s->e->state.topics, t);
     }
 }
