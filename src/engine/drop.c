@@ -156,6 +156,9 @@ void tr_drop_step(struct tr_engine *e)
 
 uint64_t tr_drop_next(const struct tr_engine *e)
 {
+    if (e->config.read_only) {
+        return TR_NEVER; /* nor is there a step */
+    }
     if (tr_list_empty(&e->state.topics.drops)) {
         return tr_clock_boot_at(&e->clock, tr_wheel_next(&e->drops));
     }

@@ -558,7 +558,7 @@ static uint64_t next_turn(const struct tr_engine *e)
     at = min(at, tr_clock_span_boot(&e->clock, tr_wheel_next(&e->warns)));
     at = min(at, tr_clock_span_boot(&e->clock, tr_wheel_next(&e->pauses)));
     at = min(at, tr_clock_span_boot(&e->clock, tr_wheel_next(&e->tokens)));
-    at = min(at, e->config.read_only ? TR_NEVER : tr_expiry_next(e));
+    at = min(at, tr_expiry_next(e));
     at = min(at, tr_drop_next(e));
     at = min(at, tr_clock_boot_at(&e->clock, tr_wheel_next(&e->edges)));
     at = min(at, tr_clock_boot_at(&e->clock, tr_wheel_next(&e->resumes)));
@@ -624,7 +624,9 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
     half(e, tr_forecast_step);
     half(e, tr_deaths_step);
     half(e, tr_nearest_step);
-    half(e, tr_drop_step);
+    if (!e->config.read_only) {
+        half(e, tr_drop_step);
+    }
     run_stalled(e);
     tr_handout_serve(e);
     half(e, tr_advance_step);

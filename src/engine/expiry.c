@@ -15,6 +15,8 @@
  * room for the next.
  *
  * When a topic's ttl changes, all its ready jobs are looked at once more, in slices.
+ *
+ * In a store that is only looked at nobody dies: there such jobs stay ready.
  */
 
 #include "base/err.h"
@@ -56,7 +58,7 @@ int tr_expiry_settle(struct tr_engine *e, struct tr_job *job)
     struct tr_record rec = {0};
 
     if (job->state != TR_READY || end_of(job) > e->clock.t_us || job->topic->purged ||
-        TR_MUTANT(NEVER_EXPIRES)) {
+        e->config.read_only || TR_MUTANT(NEVER_EXPIRES)) {
         return TARRY_OK;
     }
     tr_retry_die(e, job, TR_WHY_EXPIRED, &rec);
@@ -120,11 +122,15 @@ void tr_expiry_step(struct tr_engine *e)
 /* Is something to be done that a count should contain? */
 bool tr_expiry_waits(const struct tr_engine *e)
 {
-    return !tr_list_empty(&e->state.topics.ageing) || tr_wheel_next(&e->expiries) <= e->clock.t_us;
+    return !e->config.read_only && (!tr_list_empty(&e->state.topics.ageing) ||
+                                    tr_wheel_next(&e->expiries) <= e->clock.t_us);
 }
 
 uint64_t tr_expiry_next(const struct tr_engine *e)
 {
+    if (e->config.read_only) {
+        return TR_NEVER;
+    }
     if (!tr_list_empty(&e->state.topics.ageing)) {
         return e->now.boot_us;
     }

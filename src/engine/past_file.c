@@ -135,8 +135,9 @@ void tr_past_load(struct tr_engine *e, bool clean)
             if (run(e, &io) != TARRY_OK || io.got != FRAME || !is_good(e, frame, number, &epoch)) {
                 break;
             }
-            since_us =
-                number == 0 && clean && epoch + 1 == e->epoch ? tr_get_le(frame + 24, 8) : since_us;
+            since_us = number == 0 && clean && epoch + !e->config.read_only == e->epoch
+                           ? tr_get_le(frame + 24, 8)
+                           : since_us;
             tr_histories_read(&e->histories, frame + HEAD, (uint32_t)tr_get_le(frame + 16, 4));
         }
         (void)run(e, &end);

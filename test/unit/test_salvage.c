@@ -7,6 +7,7 @@
 #include "engine/inner.h"
 #include "engine/survey.h"
 #include "engine/verify.h"
+#include "rules/policy.h"
 #include "test/unit/rig.h"
 
 #include <setjmp.h>
@@ -296,6 +297,41 @@ static void test_look_only(void **state)
     rig_fini(&rig);
 }
 
+/* What is over stays as it is: nobody waits for its end, and nothing wakes us to look again. */
+static void test_look_at_what_is_over(void **state)
+{
+    struct tr_policy p = tr_policy_default();
+    struct rig rig;
+    uint64_t late;
+    uint64_t dead;
+    uint32_t t;
+
+    (void)state;
+    rig_init(&rig);
+    rig_open(&rig);
+    t = rig_hold(&rig, "mail");
+    p.ttl_us = 10 * RIG_SECOND;
+    p.dead_keep_us = 10 * RIG_SECOND;
+    rig_policy(&rig, t, &p, TR_POLICY_BIT(TTL) | TR_POLICY_BIT(DEAD_KEEP));
+    dead = rig_push(&rig, t, 0);
+    assert_int_equal(rig_reserve(&rig, t, ME), dead);
+    assert_int_equal(rig_with(&rig, TR_OP_BURY, dead, ME), TARRY_OK);
+    late = rig_push(&rig, t, 0);
+    rig_close(&rig);
+    rig.now.wall_us += HOUR;
+    rig.now.boot_us += HOUR;
+    rig.config.read_only = true;
+    rig_open(&rig);
+    t = rig_hold(&rig, "mail");
+    assert_int_equal(rig_state(&rig, late), TR_READY);
+    assert_int_equal(rig_state(&rig, dead), TR_DEAD);
+    assert_int_equal(rig_stat(&rig, t).ready, 1);
+    assert_int_equal(rig_stat(&rig, 0).dead, 1);
+    assert_true(rig_settle(&rig) > rig.now.boot_us + 10 * RIG_SECOND);
+    rig_close(&rig);
+    rig_fini(&rig);
+}
+
 static void test_look_where_nothing_is(void **state)
 {
     struct rig rig;
@@ -326,6 +362,41 @@ static void test_good_store(void **state)
     assert_memory_equal(before.sums, after.sums, sizeof before.sums);
     rig_open(&rig);
     rig_pass(&rig, 3 * HOUR);
+    rig_fini(&rig);
+}
+
+/* A topic that was purged after the checkpoint, policy and all: its heir has the policy. */
+static void test_repair_purged(void **state)
+{
+    struct tr_policy p = tr_policy_default();
+    struct ask purge = rig_ask(TR_OP_PURGE);
+    static struct seen now;
+    struct rig rig;
+    uint32_t t;
+
+    (void)state;
+    rig_init(&rig);
+    rig_open(&rig);
+    t = rig_hold(&rig, "mail");
+    p.max_jobs = 50;
+    rig_policy(&rig, t, &p, TR_POLICY_BIT(MAX_JOBS));
+    for (unsigned i = 0; i < 5; i++) {
+        (void)rig_push(&rig, t, HOUR);
+    }
+    rig_pass(&rig, 40 * RIG_SECOND); /* a checkpoint */
+    purge.req.topic = t;
+    assert_int_equal(rig_do(&rig, &purge), TARRY_OK);
+    (void)rig_push(&rig, t, HOUR);
+    rig_kill(&rig);
+    repair(&rig);
+    assert_int_equal(look(&rig, &now), TARRY_OK);
+    assert_int_equal(now.findings, 0);
+    assert_int_equal(now.jobs, 1);
+    rig_open(&rig);
+    t = rig_hold(&rig, "mail");
+    assert_int_equal(rig_stat(&rig, t).delayed, 1);
+    assert_int_equal(rig.policy.max_jobs, 50);
+    rig_close(&rig);
     rig_fini(&rig);
 }
 
@@ -490,8 +561,12 @@ static void test_repair_killed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_look_only),     cmocka_unit_test(test_look_where_nothing_is),
-        cmocka_unit_test(test_good_store),    cmocka_unit_test(test_harm),
+        cmocka_unit_test(test_look_only),
+        cmocka_unit_test(test_look_at_what_is_over),
+        cmocka_unit_test(test_look_where_nothing_is),
+        cmocka_unit_test(test_good_store),
+        cmocka_unit_test(test_repair_purged),
+        cmocka_unit_test(test_harm),
         cmocka_unit_test(test_repair_killed),
     };
 
