@@ -651,7 +651,8 @@ static bool excused(const struct sim_oracle *o, const struct sim_ask *a)
         return o->params->mem_small && (op != TR_OP_DELETE || a->key != 0);
     case TARRY_ENOSPC:
     case TARRY_EFULL:
-        return op == TR_OP_PUSH || op == TR_OP_EDIT || op == TR_OP_POLICY || needs_record(op);
+        return op == TR_OP_PUSH || op == TR_OP_EDIT || op == TR_OP_POLICY || needs_record(op) ||
+               (op == TR_OP_BULK && (o->params->full || o->params->enospc_ppm != 0));
     case TARRY_EPAUSED:
         return op == TR_OP_PUSH &&
                (o->model.topics[a->topic].policy.p.paused & TR_PAUSED_IN) != 0 &&

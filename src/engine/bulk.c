@@ -10,7 +10,9 @@
  * was not met is kept there (tr_bulk_keeps). So each job is met, and changed once at most.
  *
  * A job that is counted but stays what it is, by a dry run or because this change means nothing to
- * it, may be met again when it comes into memory or its group is merged: those are noted (`met`).
+ * it, may be met again when it comes into memory or its group is merged: those are noted (`met`),
+ * and so are those with a mark, since they lose that with their place in memory. The mark is for a
+ * bulk that goes on where another one ended.
  *
  * A far job is cancelled where it is: topic, due and cell, which the KILLSET wants, are in the
  * table or in the index. For a shift or a kick it is brought back, LOADS at a time, so that memory
@@ -159,6 +161,23 @@ static int change_due(struct tr_engine *e, struct tr_job *job)
     return err;
 }
 
+/* The same, and notes it: a small change leaves its rid, and when its record is written again it may
+ * leave memory, and its mark, before the bulk has ended. */
+static int change_once(struct tr_engine *e, struct tr_job *job)
+{
+    uint64_t rid = job->rid;
+    int err = tr_bitmap_set(&e->bulk.met, rid);
+
+    if (err != TARRY_OK) {
+        return err;
+    }
+    err = change_due(e, job);
+    if (err != TARRY_OK || TR_MUTANT(BULK_FORGETS)) {
+        (void)tr_bitmap_clear(&e->bulk.met, rid);
+    }
+    return err;
+}
+
 /* A job in memory. TARRY_EFULL: not now, or no more. */
 static int change(struct tr_engine *e, struct tr_job *job)
 {
@@ -193,7 +212,7 @@ static int change(struct tr_engine *e, struct tr_job *job)
         tr_change_kill(e, &kill, TR_WHY_CANCELLED);
         return TARRY_OK;
     }
-    err = change_due(e, job);
+    err = change_once(e, job);
     if (err != TARRY_OK) {
         b->done--;
         return err;
