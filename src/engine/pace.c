@@ -6,16 +6,16 @@
  *
  *     beside > 2 x alone: half the rate;  else: twice the rate, up to what the config allows
  *
- * Old figures fade: when there are many, all counts are halved. After a change of the rate the
- * commits beside it are counted anew, since those before it say nothing about it. With few commits
- * nobody suffers, and the rate goes up.
+ * Old figures fade: when there are many, all counts are halved. After the rate was halved the
+ * commits beside it are counted anew, since those before it say nothing about it; until enough of
+ * them are known it stays, but not for longer than some pieces: with so few commits nobody suffers.
  */
 
 #include "engine/pace.h"
 
 #include <string.h>
 
-enum { ENOUGH = 32, MANY = 4096, LEAST_SHARE = 64 };
+enum { ENOUGH = 32, MANY = 4096, LEAST_SHARE = 64, PATIENCE = 8 };
 
 static const uint64_t LEAST_RATE = 1000000;
 
@@ -89,9 +89,11 @@ uint64_t tr_pace_rate(struct tr_pace *p, uint64_t most)
         p->rate = most;
     } else if (alone != 0 && beside > 2 * alone) {
         p->rate = p->rate / 2;
+        p->pieces = 0;
         memset(&p->beside, 0, sizeof p->beside);
-    } else {
+    } else if (p->beside.total >= ENOUGH || ++p->pieces >= PATIENCE) {
         p->rate = 2 * p->rate;
+        p->pieces = 0;
     }
     p->rate = p->rate > most ? most : p->rate < least ? least : p->rate;
     p->rate = p->rate > most ? most : p->rate; /* if that is less than the least */

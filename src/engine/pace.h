@@ -21,6 +21,7 @@ struct tr_pace {
     struct tr_pace_times alone;  /* while nothing is written in the background, */
     struct tr_pace_times beside; /* and while something is */
     uint64_t rate;               /* bytes a second that are allowed now; 0: not said yet */
+    unsigned pieces;             /* written since, while too few commits were known to judge it */
 };
 
 /* A commit took so long. */

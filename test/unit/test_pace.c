@@ -64,6 +64,10 @@ static void test_pace_follows_commits(void **state)
     commits(&p, 100, 500, false);
     commits(&p, 100, 5000, true);
     assert_int_equal(tr_pace_rate(&p, 100 * MB), 50 * MB);
+    for (unsigned i = 0; i < 7; i++) { /* a few commits do not tell yet */
+        commits(&p, 3, 500, true);
+        assert_int_equal(tr_pace_rate(&p, 100 * MB), 50 * MB);
+    }
     assert_int_equal(tr_pace_rate(&p, 100 * MB), 100 * MB); /* nobody has suffered since */
     for (unsigned i = 0; i < 20; i++) {
         commits(&p, 100, 5000, true);
