@@ -25,9 +25,10 @@ struct offline {
     struct tr_mem mem;
     struct tr_engine *e;
     unsigned findings;
-    unsigned lost;  /* of those, jobs that are lost, */
-    unsigned twice; /* or may be there again */
-    unsigned harm;  /* of those, in the file that was harmed */
+    unsigned lost;   /* of those, jobs that are lost, */
+    unsigned twice;  /* or may be there again */
+    unsigned harm;   /* of those, in the file that was harmed, */
+    unsigned copies; /* or in a manifest */
     char last[128];
     struct sim_faults faults; /* of the disk, put aside */
     uint64_t ops;
@@ -43,6 +44,7 @@ static void found(void *ctx, const struct tr_finding *f)
     o->lost += f->fate == TR_FATE_LOST;
     o->twice += f->fate == TR_FATE_TWICE || (f->fate == TR_FATE_LOST && f->id_last != 0) ||
                 (f->fate == TR_FATE_LOST && f->id == 0);
+    o->copies += strncmp(f->file, "man.", 4) == 0;
     o->harm += strcmp(f->file, o->r->oracle.prefix.harm.name) == 0;
     (void)snprintf(o->last, sizeof o->last, "%s %s at %" PRIu64, f->what, f->file, f->off);
 }
@@ -129,7 +131,8 @@ static void judge_look(struct offline *o, int err)
 {
     struct sim_run *r = o->r;
 
-    if (err == TARRY_OK && o->findings != 0 && !r->oracle.rotten) {
+    /* One copy of the last manifest may be whole and the other not: its close was cut short. */
+    if (err == TARRY_OK && o->findings > (r->oracle.sealed ? 0 : o->copies) && !r->oracle.rotten) {
         FAIL("I15", "nothing is damaged, but a check found: %s", o->last);
     }
     if (err == TARRY_OK && o->named && o->harm == 0 && harm_counts(r)) {

@@ -161,8 +161,8 @@ static int change_due(struct tr_engine *e, struct tr_job *job)
     return err;
 }
 
-/* The same, and notes it: a small change leaves its rid, and when its record is written again it may
- * leave memory, and its mark, before the bulk has ended. */
+/* The same, and notes it: a small change leaves its rid, and when its record is written again it
+ * may leave memory, and its mark, before the bulk has ended. */
 static int change_once(struct tr_engine *e, struct tr_job *job)
 {
     uint64_t rid = job->rid;

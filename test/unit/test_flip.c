@@ -7,8 +7,8 @@
  * The store is small, but has all there is: slots, checkpoints, manifests, groups with live and
  * dead runs, keys, moved and altered jobs. It is in memory as plain arrays; see struct disk.
  *
- * By default every 499th byte is changed, and each third of the first 48 of each page that has more
- * than zeros in it, which takes some seconds. FLIP_STEP=1 changes all of them: half an hour.
+ * By default every 1499th byte is changed, and each sixth of the first 48 of each page that has
+ * more than zeros in it, which takes some seconds. FLIP_STEP=1 changes all of them: half an hour.
  */
 
 #include "base/crc.h"
@@ -37,7 +37,7 @@ enum {
     BODY_MAX = 3000,
     PAGE = 4096,
     HEAD = 48, /* bytes of each page of which more are changed */
-    STEP = 499,
+    STEP = 1499,
     TURNS_MAX = 200000
 };
 
@@ -698,7 +698,7 @@ static void flip_all(bool clean)
             continue;
         }
         for (size_t off = 0; off < f->len; off++) {
-            bool more = step == STEP && off % PAGE < HEAD && (off + off / PAGE) % 3 == 0;
+            bool more = step == STEP && off % PAGE < HEAD && (off + off / PAGE) % 6 == 0;
 
             if (off % step == 0 || (more && !is_blank(f, off))) {
                 flip(&w, &good, f->name, off);
