@@ -213,7 +213,7 @@ static uint32_t make_sidecar(struct tr_mem *mem, uint8_t *pages)
                                        .place = tr_place_of(0, 4096 + i * UINT64_C(100), 90),
                                        .key_hi = i * UINT64_C(0x9e3779b97f4a7c15),
                                        .topic = 1 + i % 5,
-                                       .tag = (uint16_t)(i % 2),
+                                       .head = (uint16_t)(i % 2),
                                        .keyed = i % 4 == 0};
     }
     must(tr_side_build_init(&b, mem, &in) == TARRY_OK);

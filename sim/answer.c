@@ -645,6 +645,7 @@ static void answer_edit(struct sim_oracle *o, struct sim_ask *a)
         j->extra.tag = sim_extra_of_push(&a->req).tag;
     }
     if (a->req.edit & TR_EDIT_BODY) {
+        sim_answer_fits(o, a, j);
         j->body = (struct sim_body){.seed = a->body_seed, .len = (uint32_t)a->req.body_len};
         j->body.hash = sim_body_hash(a->req.body, j->body.len);
     }

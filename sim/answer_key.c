@@ -96,7 +96,27 @@ bool sim_answer_over_quota(struct sim_oracle *o, const struct sim_ask *a)
     return (a->req.op == TR_OP_PUSH && old == NULL &&
             sim_topic_jobs(&o->model, topic) >= t->policy.p.max_jobs) ||
            (t->policy.p.max_bytes != UINT64_MAX &&
-            (!t->bytes_exact || bytes_after(o, a, topic, old) > t->policy.p.max_bytes));
+            bytes_after(o, a, topic, old) > t->policy.p.max_bytes);
+}
+
+void sim_answer_fits(struct sim_oracle *o, const struct sim_ask *a, const struct sim_job *old)
+{
+    unsigned topic = old != NULL ? old->topic : a->topic;
+    uint64_t bytes = a->req.body_len;
+
+    for (size_t i = 0; i < o->model.job_count; i++) {
+        const struct sim_job *j = &o->model.jobs[i];
+
+        bytes += j->where != SIM_GONE && j->topic == topic && j != old &&
+                         !sim_drop_may(&o->model, j) /* else it may be gone, unseen */
+                     ? j->body.len
+                     : 0;
+    }
+    if (bytes > o->model.topics[topic].policy.p.max_bytes &&
+        a->req.body_len > (old != NULL ? old->body.len : 0)) {
+        FAIL("I13", "%s succeeds, but topic %s has enough bytes", sim_op_name(a->req.op),
+             o->model.topics[topic].name);
+    }
 }
 
 /* May it come into the topic? */
@@ -112,10 +132,8 @@ static void check_admitted(struct sim_oracle *o, const struct sim_ask *a)
             t->policy.p.max_jobs) {
         FAIL("I13", "push succeeds, but topic %s has enough", t->name);
     }
-    if (t->bytes_exact && !a->req.out.existed &&
-        bytes_after(o, a, a->topic, NULL) > t->policy.p.max_bytes && a->req.body_len != 0) {
-        FAIL("I13", "push succeeds, but topic %s has enough bytes", t->name);
-    }
+    sim_answer_fits(o, a,
+                    a->req.out.existed ? sim_model_find_key(&o->model, a->topic, a->key) : NULL);
 }
 
 void sim_answer_push(struct sim_oracle *o, struct sim_ask *a)

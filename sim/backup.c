@@ -51,6 +51,7 @@ static void forget(struct sim_backup *b)
     b->rows.count = 0;
     for (unsigned i = 0; i < SIM_TOPICS_MAX; i++) {
         b->rows.policies[i] = sim_policy_none();
+        b->rows.bytes[i] = 0;
     }
 }
 

@@ -107,7 +107,6 @@ struct sim_policy {
 struct sim_topic {
     char name[24];
     struct sim_policy policy;
-    bool bytes_exact;        /* the engine knows the bytes of its jobs */
     uint64_t stop_call;      /* when that changed last; */
     bool stop_over;          /* its pause of hand-outs has ended */
     uint64_t policy_call;    /* when it last changed */

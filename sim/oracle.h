@@ -257,6 +257,8 @@ void sim_answer_policy_told(struct sim_oracle *o, const struct sim_ask *a);
 void sim_check_policies(struct sim_oracle *o);
 /* answer_key.c: has the topic as much as its policy allows? */
 bool sim_answer_over_quota(struct sim_oracle *o, const struct sim_ask *a);
+/* Was there room for its body, in the place of that of `old`? */
+void sim_answer_fits(struct sim_oracle *o, const struct sim_ask *a, const struct sim_job *old);
 /* past.c: inside `done`; then; is it rightly not found? */
 void sim_check_history(struct sim_oracle *o, struct sim_ask *a);
 void sim_answer_history(struct sim_oracle *o, struct sim_ask *a);

@@ -76,6 +76,17 @@ uint64_t sim_topic_jobs(const struct sim_model *m, unsigned topic)
     return jobs;
 }
 
+uint64_t sim_topic_bytes(const struct sim_model *m, unsigned topic)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < m->job_count; i++) {
+        bytes +=
+            m->jobs[i].where != SIM_GONE && m->jobs[i].topic == topic ? m->jobs[i].body.len : 0;
+    }
+    return bytes;
+}
+
 void sim_policy_draw(struct sim_ask *a, struct tr_rng *rng, uint64_t wall_us, uint8_t text[])
 {
     unsigned drawn = always | a->oracle->params->limits;
@@ -167,10 +178,6 @@ void sim_answer_policy(struct sim_oracle *o, struct sim_ask *a)
         t->policy.text_len = a->to.text_len;
         t->policy.text_hash = a->to.text_hash;
     }
-    if (sim_topic_jobs(&o->model, a->topic) != 0 &&
-        (was.p.max_bytes == UINT64_MAX || t->policy.p.max_bytes == UINT64_MAX)) {
-        t->bytes_exact = false;
-    }
     if (!sim_policy_same(&was, &t->policy)) {
         t->stop_over = false;
         t->stop_call = o->model.call;
@@ -183,45 +190,9 @@ void sim_answer_policy(struct sim_oracle *o, struct sim_ask *a)
     sim_answer_policy_told(o, a);
 }
 
-uint64_t sim_topic_bytes(const struct sim_model *m, unsigned topic)
-{
-    uint64_t bytes = 0;
-
-    for (size_t i = 0; i < m->job_count; i++) {
-        bytes +=
-            m->jobs[i].where != SIM_GONE && m->jobs[i].topic == topic ? m->jobs[i].body.len : 0;
-    }
-    return bytes;
-}
-
-/* Is there a reason to guess how long a body was? For now always: what expires, is dropped or
- * copied is not counted to the byte. See doc/progress.md. */
-static bool may_guess(const struct sim_oracle *o)
-{
-    (void)o;
-    return true;
-}
-
-static void check_bytes(struct sim_oracle *o, unsigned topic)
-{
-    struct sim_topic *t = &o->model.topics[topic];
-    uint64_t bytes = sim_topic_bytes(&o->model, topic);
-
-    if (sim_topic_jobs(&o->model, topic) == 0) {
-        t->bytes_exact = !may_guess(o);
-    } else if (t->policy.p.max_bytes == UINT64_MAX || may_guess(o)) {
-        t->bytes_exact = false;
-    }
-    if (t->bytes_exact && o->prefix.now.bytes[topic] != bytes) {
-        FAIL("I16", "topic %s has %" PRIu64 " bytes, not %" PRIu64, t->name,
-             o->prefix.now.bytes[topic], bytes);
-    }
-}
-
 void sim_check_policies(struct sim_oracle *o)
 {
     for (unsigned i = 0; i < o->model.topic_count; i++) {
-        check_bytes(o, i);
         if (!sim_policy_same(&o->prefix.now.policies[i], &o->model.topics[i].policy)) {
             FAIL("I16", "in memory topic %s has another policy (%x, not %x)",
                  o->model.topics[i].name, o->prefix.now.policies[i].p.given,

@@ -38,8 +38,8 @@ struct sim_rows {
     uint64_t batch;
     bool sorted; /* they came in order of rid */
     struct sim_policy policies[SIM_TOPICS_MAX];
-    uint64_t bytes[SIM_TOPICS_MAX]; /* as the engine counts them, */
-    bool exact[SIM_TOPICS_MAX];     /* and it must be right */
+    uint64_t bytes[SIM_TOPICS_MAX];   /* of bodies, as the engine counts them */
+    uint32_t numbers[SIM_TOPICS_MAX]; /* 0: there is no such topic */
 };
 
 struct sim_prefix {

@@ -110,6 +110,8 @@
     X(STOPPED_FOR_EVER, "I27", "a pause of a topic's policy that has an end does not end", "policies.c:tr_policies_step", "policy", 500) \
     X(PAUSED_IN_IGNORED, "I13", "a topic that takes no jobs takes them", "policies.c:tr_policies_admit", "policy", 200) \
     X(JITTER_EARLY, "I2", "jitter makes a job due earlier", "policies.c:tr_policies_jitter", "policy", 500) \
+    X(BYTES_GUESSED, "R48", "how long the body of a far job is that dies is guessed", "state.c:tr_state_weigh", "policy", 2000) \
+    X(BYTES_GUESSED_LATER, "R48", "a replay guesses it, whatever the log says", "state.c:tr_state_weigh", "policy", 5000) \
     X(TAG_NOT_IN_ROW, "R25", "a checkpoint does not say that the tag or ttl of a job has changed", "extra.c:tr_extra_describe_changes", "policy", 2000) \
     X(TAG_NOT_IN_RUN, "R25", "a promotion writes the old tag and ttl of a job that has changed", "promote_make.c:read_chosen", "far", 2000) \
     X(ENDLESS_RETRIES, "R39", "no attempt is the last one", "retry.c:tr_retry_was_last", "retry", 500) \

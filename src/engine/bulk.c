@@ -259,7 +259,7 @@ static int change_far(struct tr_engine *e, uint64_t rid, const struct tr_far_ent
     if (!unsure && !can(b, v.state)) {
         return pass_over(b, rid);
     }
-    if (unsure || (!b->dry_run && (b->what != TR_BULK_CANCEL || tr_topic_limits_bytes(t)))) {
+    if (unsure || (!b->dry_run && b->what != TR_BULK_CANCEL)) {
         b->load[b->loads++] = rid; /* counted when it has come */
         return TARRY_OK;
     }

@@ -147,6 +147,8 @@ static int move(struct tr_engine *e, struct tr_job *job, const struct tr_record 
     mv.rid = e->state.next_rid;
     mv.id = job->id;
     mv.old = tr_tally_kill(job);
+    mv.old.weighed = job->body_len != body.len; /* else it is as long as that */
+    mv.old.body_len = mv.old.weighed ? job->body_len : 0;
     mv.body = body;
     err = tr_state_apply(&e->state, &mv, e->log.open.no, &same);
     if (err == TARRY_OK) {
@@ -516,10 +518,12 @@ static enum tr_verdict find(struct tr_engine *e, struct tr_req *r, bool held_onl
 void tr_change_kill(struct tr_engine *e, const struct tr_kill *kill, enum tr_why why)
 {
     struct tr_topic *t = tr_topics_by_number(&e->state.topics, kill->topic);
+    struct tr_kill weighed = *kill;
 
     tr_past_gone(e, kill, why);
-    tr_log_kill(&e->log, *kill, (uint8_t)why, tr_engine_base(e), !t->purged);
-    TR_CHECK(tr_state_kill(&e->state, kill, e->log.open.no));
+    tr_state_weigh(&e->state, &weighed);
+    tr_log_kill(&e->log, weighed, (uint8_t)why, tr_engine_base(e), !t->purged);
+    TR_CHECK(tr_state_kill(&e->state, &weighed, e->log.open.no));
     if (why == TR_WHY_DROPPED) {
         t->dropped++;
         t->totals->dropped++;
@@ -529,21 +533,6 @@ void tr_change_kill(struct tr_engine *e, const struct tr_kill *kill, enum tr_why
     }
     tr_engine_touch_log(e);
     tr_change_drop_topic(e, t);
-}
-
-/* A far job need not come back to die, unless its bytes are counted. TARRY_EFULL: it is on its way.
- */
-static int weigh(struct tr_engine *e, uint64_t rid, struct tr_job **job)
-{
-    const struct tr_far_entry *entry = tr_far_find(&e->state.jobs.far, rid);
-    int err;
-
-    *job = NULL;
-    if (!tr_topic_limits_bytes(tr_topics_by_number(&e->state.topics, entry->topic))) {
-        return TARRY_OK;
-    }
-    err = tr_load_by_rid(e, rid, job);
-    return err == TARRY_EFULL ? err : TARRY_OK; /* cannot be had: then it is a guess */
 }
 
 static enum tr_verdict delete_far(struct tr_engine *e, struct tr_req *r, uint64_t rid)
@@ -570,10 +559,7 @@ static enum tr_verdict delete_job(struct tr_engine *e, struct tr_req *r)
         return end(e, r, err);
     }
     if (far != 0 && (r->lease == 0 || r->force)) {
-        err = weigh(e, far, &job);
-        if (err != TARRY_OK || job == NULL) {
-            return err != TARRY_OK ? end(e, r, err) : delete_far(e, r, far);
-        }
+        return delete_far(e, r, far);
     }
     if (tr_load_show_far(e, r)) { /* an ack by a lease that was lost */
         return tr_engine_finish(e, r, TARRY_ESTATE);

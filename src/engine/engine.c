@@ -895,6 +895,7 @@ void tr_engine_topics(const struct tr_engine *e, tr_topic_fn *fn, void *ctx)
                                      .name_len = t->name_len,
                                      .jobs = t->jobs,
                                      .bytes = t->bytes,
+                                     .number = t->number,
                                      .policy = t->policy};
 
         if (!t->purged && tr_topics_find(&e->state.topics, t->name, t->name_len) == t) {

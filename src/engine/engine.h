@@ -252,8 +252,9 @@ void tr_engine_facts(const struct tr_engine *e, tr_fact_fn *fn, void *ctx);
 struct tr_topic_fact {
     const char *name;
     size_t name_len;
-    uint64_t jobs;                  /* live ones, */
-    uint64_t bytes;                 /* and about how long their bodies are */
+    uint64_t jobs;  /* live ones, */
+    uint64_t bytes; /* and how long their bodies are */
+    uint32_t number;
     const struct tr_policy *policy; /* NULL: it has none */
 };
 typedef void tr_topic_fn(void *ctx, const struct tr_topic_fact *fact);

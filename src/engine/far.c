@@ -24,7 +24,10 @@
 
 #include "base/err.h"
 
+#include <assert.h>
 #include <string.h>
+
+static_assert(sizeof(struct tr_far_entry) == 24, "what each far job of a slot costs");
 
 enum { ROOM_MIN = 4 };
 

@@ -18,7 +18,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { TR_FAR_PAGE = 64 };
+enum {
+    TR_FAR_PAGE = 64,
+    TR_FAR_HEAD = 1023, /* the longest head that an entry can tell */
+};
 
 struct tr_far_entry {
     uint64_t due_us;
@@ -30,8 +33,15 @@ struct tr_far_entry {
     bool bad : 1;     /* it cannot be read: reported, and left alone */
     bool located : 1; /* its record is in a run: it is here only because somebody asked */
     unsigned cell : 2;
-    bool dead : 1; /* located, in a dead run; when it was due is not known, so never */
+    bool dead : 1;      /* located, in a dead run; when it was due is not known, so never */
+    unsigned head : 10; /* bytes of its record before the body; 0: not known */
 };
+
+/* A head as an entry tells it. */
+static inline unsigned tr_far_head(uint32_t head)
+{
+    return head <= TR_FAR_HEAD ? head : 0;
+}
 
 /* Neighbours, in the order of their rids. */
 struct tr_far_page {

@@ -62,6 +62,7 @@ struct tr_far_entry tr_fetch_entry(const struct tr_group *g, const struct tr_sid
         .off = (uint32_t)tr_place_off(job->place),
         .len = tr_place_len(job->place),
         .cell = (unsigned)job->cell & TR_RF_CELL,
+        .head = tr_far_head(job->head) & TR_FAR_HEAD,
         .slot = (uint16_t)g->runs[tr_place_piece(job->place)].number,
         .located = true,
     };
@@ -369,6 +370,7 @@ static int take_record(struct tr_engine *e, const struct tr_record *rec, uint64_
     struct tr_side_job side = {.due_us = rec->due_us,
                                .topic = rec->topic,
                                .place = place,
+                               .head = tr_place_head(place, rec->body.len),
                                .cell = rec->flags & TR_RF_CELL};
     struct tr_edge at = {.due_us = rec->due_us};
     int err = TARRY_OK;
@@ -776,6 +778,7 @@ static int search_block(struct tr_engine *e, const struct tr_fetch_read *r, unsi
         struct tr_side_job job = {.due_us = rec.due_us,
                                   .dead_seq = rec.mask & TR_FIELD(DEAD) ? rec.dead.seq : 0,
                                   .place = place,
+                                  .head = tr_place_head(place, rec.body.len),
                                   .topic = rec.topic,
                                   .cell = rec.flags & TR_RF_CELL};
 

@@ -21,7 +21,9 @@ enum {
 
 #define TR_FRAME_MAGIC UINT32_C(0x72665254) /* "TRfr" */
 #define TR_FEATURE_RUNS UINT32_C(1)         /* manifest: some jobs are in run files */
-#define TR_FEATURES_KNOWN TR_FEATURE_RUNS   /* incompatible feature bits that this version reads */
+#define TR_FEATURE_LENGTHS UINT32_C(2)      /* manifest: kills may tell how long bodies were */
+/* Incompatible feature bits that this version reads. */
+#define TR_FEATURES_KNOWN (TR_FEATURE_RUNS | TR_FEATURE_LENGTHS)
 
 struct tr_segment {
     uint32_t incompatible; /* feature bits */

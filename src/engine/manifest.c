@@ -12,7 +12,8 @@
  *          then a group: u64 number, u64 first rid, u64 last rid, thrice u32 bytes of a file,
  *          u32 mean bytes of a live record when this was written, or 0
  *
- * A manifest with groups has the incompatible feature 1.
+ * A manifest with groups has the incompatible feature 1, and each one the feature 2, since kills in
+ * the log may tell how long bodies were; those of older builds have it not.
  *
  * Two files, each with two copies; a generation is written to one file only, in turn (R12), so the
  * other still has the one before when the power goes.
@@ -54,7 +55,7 @@ void tr_manifest_encode(uint8_t out[TR_MANIFEST_COPY], const struct tr_manifest 
     tr_put_le(out, MAGIC, 4);
     tr_put_le(out + 8, TR_FORMAT_VERSION, 2);
     tr_put_le(out + 12, SLOTS_AT + m->slot_count * SLOT_LEN + m->group_count * GROUP_LEN, 4);
-    tr_put_le(out + 16, m->group_count != 0 ? TR_FEATURE_RUNS : 0, 4);
+    tr_put_le(out + 16, TR_FEATURE_LENGTHS | (m->group_count != 0 ? TR_FEATURE_RUNS : 0), 4);
     tr_put_le(out + 24, m->gen, 8);
     tr_put_le(out + 32, m->flags, 4);
     tr_put_le(out + 36, m->ckpt_now, 4);

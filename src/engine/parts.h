@@ -432,6 +432,7 @@ struct tr_refill_item {
     uint32_t group;  /* low half of the number of the group that its run is of */
     uint32_t place;  /* in the heap */
     uint16_t number; /* of the slot or run */
+    uint16_t head;
     uint8_t cell;
 };
 

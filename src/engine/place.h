@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum {
@@ -44,6 +45,13 @@ static inline uint64_t tr_place_off(uint64_t place)
 static inline uint32_t tr_place_len(uint64_t place)
 {
     return (uint32_t)(place & TR_PLACE_LEN_MAX);
+}
+
+/* Bytes of the record there before its body, which is its last. */
+static inline uint16_t tr_place_head(uint64_t place, size_t body_len)
+{
+    TR_CHECK(body_len < tr_place_len(place));
+    return (uint16_t)(tr_place_len(place) - body_len);
 }
 
 #endif

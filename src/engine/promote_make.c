@@ -97,6 +97,7 @@ struct tr_side_job tr_promote_index(const struct tr_keyer *keyer, const struct t
         .due_us = rec->due_us,
         .dead_seq = rec->mask & TR_FIELD(DEAD) ? rec->dead.seq : 0,
         .place = place,
+        .head = tr_place_head(place, rec->body.len),
         .topic = rec->topic,
         .cell = rec->flags & TR_RF_CELL,
     };

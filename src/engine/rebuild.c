@@ -210,7 +210,8 @@ static int write_pages(struct tr_engine *e, const struct tr_group *g, struct tr_
     return err;
 }
 
-static int write_side(struct tr_engine *e, const struct tr_group *g, const struct tr_promote *p)
+/* TARRY_EDAMAGED: it was made of other records. */
+static int make_side(struct tr_engine *e, const struct tr_group *g, const struct tr_promote *p)
 {
     struct tr_side_input in = {.of = tr_group_side_of(g, e->log.uuid),
                                .rid_first = g->is.rid_first,
@@ -228,8 +229,20 @@ static int write_side(struct tr_engine *e, const struct tr_group *g, const struc
     tr_side_build_prepare(&b);
     err = (uint64_t)b.page_count * TR_SIDE_PAGE == g->is.bytes[TR_GROUP_SIDE]
               ? write_pages(e, g, &b)
-              : TARRY_EDAMAGED; /* it was made of other records */
+              : TARRY_EDAMAGED;
     tr_side_build_fini(&b);
+    return err;
+}
+
+/* What an older build wrote does not tell where bodies begin. */
+static int write_side(struct tr_engine *e, const struct tr_group *g, const struct tr_promote *p)
+{
+    int err = make_side(e, g, p);
+
+    if (err == TARRY_EDAMAGED) {
+        tr_side_forget_heads(p->side_jobs, p->side_count);
+        err = make_side(e, g, p);
+    }
     return err;
 }
 

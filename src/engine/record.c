@@ -48,7 +48,8 @@
  * POLICY, PURGE, SCHED, CLOCK, SEAL, NOTE:
  *           varint topic (u32), varint number, bytes name, the body to the end
  *
- * `marks` is the cell kind (bits 0-1) and was-dead (bit 2); the other bits are 0.
+ * `marks` is the cell kind (bits 0-1), was-dead (bit 2), and whether the length of its body follows
+ * as a varint (bit 3); the other bits are 0. Logs of older builds have no such lengths.
  *
  * An unknown type below 128 is of a newer version; from 128 on it is passed over. The crc of both
  * begins with the base rid: whoever adds a type keeps to that.
@@ -75,10 +76,11 @@ enum {
     LENGTH_SIZE_MAX = 5, /* of a varint below 2^32 */
     KILL_SIZE_MIN = 4,   /* rid, topic, due, marks: a byte each */
     WIDE_COUNT = 18,     /* numbers of 64 bits in a job record, mask and rid among them */
-    NARROW_COUNT = 13,   /* numbers of 32 bits */
+    NARROW_COUNT = 14,   /* numbers of 32 bits */
     SMALL_SIZE = 7,      /* lengths of key, tag and backoff; reason and marks */
     CELL_MAX = 3,        /* of two bits */
     DEAD_MARK = 4,
+    LENGTH_MARK = 8,
 };
 
 static_assert(TR_F_BODY == 20, "the fields above are numbered by the header");
@@ -89,7 +91,7 @@ static_assert(CRC_SIZE + LENGTH_SIZE_MAX + 1 + WIDE_COUNT * TR_VARINT_MAX + NARR
 static_assert(CRC_SIZE + LENGTH_SIZE_MAX + 1 + 5 + TR_VARINT_MAX + 2 + TR_NAME_MAX <=
                   TR_RECORD_HEAD_MAX,
               "a name fits");
-static_assert(2 * TR_VARINT_MAX + 5 + 1 <= TR_KILL_MAX, "a kill fits");
+static_assert(2 * TR_VARINT_MAX + 5 + 1 + 5 <= TR_KILL_MAX, "a kill fits");
 
 /* Fields that this version can write. */
 #define FIELDS_KNOWN ((UINT64_C(1) << (TR_F_BODY + 1)) - 1)
@@ -151,7 +153,11 @@ static void put_marks(uint8_t **at, const struct tr_kill *kill)
 {
     TR_CHECK(kill->cell <= CELL_MAX);
     TR_CHECK(kill->was_dead <= 1);
-    *(*at)++ = (uint8_t)(kill->cell | (kill->was_dead != 0 ? DEAD_MARK : 0));
+    *(*at)++ = (uint8_t)(kill->cell | (kill->was_dead != 0 ? DEAD_MARK : 0) |
+                         (kill->weighed ? LENGTH_MARK : 0));
+    if (kill->weighed) {
+        put(at, kill->body_len);
+    }
 }
 
 /* Fields 0 to 9: what a put has. */
@@ -393,9 +399,11 @@ static void get_marks(struct tr_reader *r, struct tr_kill *kill)
 {
     uint8_t marks = (uint8_t)tr_read_le(r, 1);
 
-    r->bad |= marks > (CELL_MAX | DEAD_MARK);
+    r->bad |= marks > (CELL_MAX | DEAD_MARK | LENGTH_MARK);
     kill->cell = marks & CELL_MAX;
     kill->was_dead = (marks & DEAD_MARK) != 0;
+    kill->weighed = (marks & LENGTH_MARK) != 0;
+    kill->body_len = kill->weighed ? (uint32_t)get_upto(r, TR_BODY_MAX) : 0;
 }
 
 static void get_first_fields(struct tr_reader *r, struct tr_record *rec, struct tr_base base)

@@ -81,8 +81,10 @@ struct tr_kill {
     uint64_t rid;
     uint64_t due_us;
     uint32_t topic;
+    uint32_t body_len; /* if it is known: */
     uint8_t cell;
     uint8_t was_dead;
+    bool weighed;
 };
 
 struct tr_counters {

@@ -237,6 +237,7 @@ static void table_page(struct tr_engine *e, const struct tr_far_page *page)
                                                 .rid = rid,
                                                 .off = entry->off,
                                                 .len = entry->len,
+                                                .head = entry->head,
                                                 .number = entry->slot,
                                                 .cell = entry->cell});
     }
@@ -287,6 +288,7 @@ static bool runs_page(struct tr_engine *e, const struct tr_side_view *v)
                                                .rid = row.job.rid,
                                                .off = entry.off,
                                                .len = entry.len,
+                                               .head = entry.head,
                                                .group = (uint32_t)g->is.no,
                                                .number = entry.slot,
                                                .cell = entry.cell}) &&
@@ -507,6 +509,7 @@ static int locate(struct tr_engine *e, const struct tr_refill_item *item)
                                  .len = item->len,
                                  .slot = item->number,
                                  .cell = item->cell & 3u,
+                                 .head = (unsigned)item->head & TR_FAR_HEAD,
                                  .located = true};
 
     return tr_far_find(&e->state.jobs.far, item->rid) == NULL

@@ -436,6 +436,8 @@ static int take_dead(struct tr_engine *e, const struct tr_group *g, const struct
                                  .off = (uint32_t)tr_place_off(place),
                                  .len = tr_place_len(place),
                                  .cell = rec->flags & TR_RF_CELL,
+                                 .head =
+                                     tr_far_head(tr_place_head(place, rec->body.len)) & TR_FAR_HEAD,
                                  .slot = (uint16_t)g->runs[TR_GROUP_DEAD].number,
                                  .located = true};
     struct tr_job *job;

@@ -36,14 +36,15 @@
  *              columns): per column so many bits, low bits first, the number less the base
  *              zeros, at least 8 bytes
  *
- * A column whose numbers are all the same takes no bits: a store without tags pays nothing for
- * them. And since all rows of a page are equally long, a search in it is by halves.
+ * A column whose numbers are all the same takes no bits: an index of older builds, in which heads
+ * are 0, pays nothing for them. And since all rows of a page are equally long, a search in it is by
+ * halves.
  *
  *     section    columns (their bits at most); the key is what stands before the bar
  *     0 FRAMES   offset (40) | base rid (48), base clock (64)
  *     1 TOPICS   topic (32) | live (32), dead (32), page (20) and index (12) of its first in T
  *     2 T        topic * 2 + dead (33), due or dead_seq (64), rid (48) |
- *                piece and offset (40), length (24), cell (2), tag (16)
+ *                piece and offset (40), length (24), cell (2), head (16)
  *     3 R        rid (48) | page (20), index (12) in T
  *     4 K        key, upper bits (64), lower bits (16), rid (48) |
  *     5 I        id (48), rid (48) |
@@ -551,7 +552,7 @@ static void fill(enum tr_side_section section, const uint64_t *col, struct tr_si
         job->rid = col[2];
         job->place = col[3] << TR_PLACE_LEN_BITS | col[4];
         job->cell = (uint8_t)col[5];
-        job->tag = (uint16_t)col[6];
+        job->head = (uint16_t)col[6];
         break;
     case TR_SIDE_R:
         job->rid = col[0];

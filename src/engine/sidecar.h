@@ -48,7 +48,7 @@ enum tr_side_section {
     TR_SIDE_FRAMES, /* place                            rid, due_us: the base of a frame of the slot
                                                         that begins there */
     TR_SIDE_TOPICS, /* topic                            live, dead: counts; t: its first entry */
-    TR_SIDE_T,      /* topic, live before dead,         place, cell, tag
+    TR_SIDE_T,      /* topic, live before dead,         place, cell, head
                        due_us or dead_seq, rid */
     TR_SIDE_R,      /* rid                              t: its entry */
     TR_SIDE_K,      /* key_hi, key_lo, rid              (keyed jobs only) */
@@ -75,7 +75,7 @@ struct tr_side_job {
     uint64_t place;    /* see place.h; FRAMES: of piece 0, length 0 */
     uint64_t key_hi;   /* 80 bits of the hash of (topic, key) */
     uint16_t key_lo;
-    uint16_t tag; /* hash of the tag, 0: none */
+    uint16_t head; /* bytes of its record before the body; 0: not known */
     uint32_t topic;
     uint8_t cell; /* 0 to 3 */
     bool keyed;
@@ -137,6 +137,9 @@ struct tr_side_build {
     uint32_t page_count; /* of the file; 0 until prepared */
     uint32_t next;       /* page that tr_side_build_pages makes next */
 };
+
+/* As if an older build had made the index: it does not tell how long heads are. */
+void tr_side_forget_heads(struct tr_side_job *jobs, size_t count);
 
 /* Takes all memory that the rest needs, about 50 bytes a job: nothing after it can fail. */
 TR_MUST_USE int tr_side_build_init(struct tr_side_build *b, struct tr_mem *mem,

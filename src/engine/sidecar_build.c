@@ -44,6 +44,13 @@ enum {
 static_assert(sizeof(struct tr_side_count) <= sizeof(struct tr_side_item), "topics go there");
 static_assert(sizeof(struct tr_side_job) == 64, "what callers reckon with");
 
+void tr_side_forget_heads(struct tr_side_job *jobs, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        jobs[i].head = 0;
+    }
+}
+
 /* ---- memory ---- */
 
 static void *take(struct tr_side_build *b, size_t count, size_t size)
@@ -368,7 +375,7 @@ static void fetch(const struct tr_side_build *b, enum tr_side_section section, u
         col[3] = job->place >> TR_PLACE_LEN_BITS;
         col[4] = tr_place_len(job->place);
         col[5] = job->cell;
-        col[6] = job->tag;
+        col[6] = job->head;
         return;
     case TR_SIDE_D:
         job = job_at(b, section, entry);
@@ -449,7 +456,7 @@ static void cut(struct tr_side_build *b, enum tr_side_section section)
 /* A number for all jobs together, whatever their order; other jobs give another one. */
 static uint64_t mix(const struct tr_side_job *job)
 {
-    uint64_t small = (uint64_t)job->topic << 32 | (uint64_t)job->tag << 16 | job->key_lo;
+    uint64_t small = (uint64_t)job->topic << 32 | (uint64_t)job->head << 16 | job->key_lo;
     uint64_t v = job->rid * 0x9e3779b97f4a7c15u ^ job->id * 0xbf58476d1ce4e5b9u ^
                  job->due_us * 0x94d049bb133111ebu ^ job->dead_seq * 0xd6e8feb86659fd93u ^
                  job->place * 0xa0761d6478bd642fu ^ job->key_hi * 0xe7037ed1a0b428dbu ^

@@ -18,9 +18,11 @@
  * passed over. At the end of the replay every rid in L must have been met, but for those that
  * groups of run files cover; regroup.c checks it.
  *
- * Bytes of bodies are counted by topic. A far job dies without a look at its record, so how long
- * its body was is a guess by the length of that, but for topics whose policy limits them: then
- * whoever kills one brings it back first (change.c, bulk.c), and so does the replay.
+ * Bytes of bodies are counted by topic, to the byte. A far job dies without a look at its record:
+ * the table of far jobs and T say how long that is before its body. And the record of the death
+ * says how long the body was, since in a replay nothing else may: what has died may be gone from
+ * slots and runs before a checkpoint knows of it. Indexes and logs of older builds do not tell;
+ * what they leave open is guessed, until the topic has been empty once.
  */
 
 #include "engine/state.h"
@@ -39,7 +41,7 @@
      TR_FIELD(PRIORITY) | TR_FIELD(TTR) | TR_FIELD(DEAD) | TR_FIELD(COUNTERS) | TR_FIELD(OLD) |    \
      TR_FIELD(FLAGS) | TR_FIELD(LEASE) | TR_FIELD(BODY) | TR_EXTRA_FIELDS)
 
-enum { RECORD_HEAD = 40 }; /* about what a record has besides the body */
+enum { RECORD_HEAD = 40 }; /* about what a record has besides the body, if it is not known */
 
 void tr_state_init(struct tr_state *s, struct tr_mem *mem)
 {
@@ -180,26 +182,36 @@ static void count_bytes(struct tr_state *s, struct tr_topic *t, uint64_t more, u
     }
 }
 
-/* About how long the body of a far job is; NULL: nothing is known of it. */
-static uint64_t guess_bytes(const struct tr_topic *t, const struct tr_far_entry *entry)
+/* How long the body of a job is; a guess if an older build wrote what is known of it. */
+static uint64_t weigh(const struct tr_state *s, uint64_t rid, const struct tr_topic *t)
 {
+    const struct tr_job *job = tr_jobs_by_rid(&s->jobs, rid);
+    const struct tr_far_entry *entry = job == NULL ? tr_far_find(&s->jobs.far, rid) : NULL;
+    uint64_t mean = t->jobs != 0 ? t->bytes / t->jobs : 0;
+
+    if (job != NULL) {
+        return job->body_len;
+    }
+    if (entry != NULL && entry->head != 0 && !TR_MUTANT(BYTES_GUESSED)) {
+        return entry->head <= entry->len ? entry->len - entry->head : 0;
+    }
     if (entry != NULL) {
         return entry->len > RECORD_HEAD ? entry->len - RECORD_HEAD : 0;
     }
-    return t->jobs != 0 ? t->bytes / t->jobs : 0;
+    return mean < TR_BODY_MAX ? mean : TR_BODY_MAX;
 }
 
-/* Replay: a job that is to go comes into memory first, if the length of its body matters. */
-static struct tr_job *weigh(struct tr_state *s, uint64_t rid, const struct tr_topic *t)
+void tr_state_weigh(const struct tr_state *s, struct tr_kill *kill)
 {
-    struct tr_job *job = tr_jobs_by_rid(&s->jobs, rid);
+    const struct tr_topic *t = tr_topics_by_number(&s->topics, kill->topic);
 
-    if (job == NULL && s->recall != NULL && t != NULL && tr_topic_limits_bytes(t) &&
-        tr_bitmap_test(&s->jobs.alive, rid)) {
-        (void)s->recall(s->recall_ctx, rid); /* in vain: then it is a guess */
-        job = tr_jobs_by_rid(&s->jobs, rid);
+    if (t == NULL || t->purged) { /* nobody asks */
+        kill->weighed = false;
+        kill->body_len = 0;
+    } else if (!kill->weighed || (TR_MUTANT(BYTES_GUESSED_LATER) && s->replaying)) {
+        kill->weighed = true;
+        kill->body_len = (uint32_t)weigh(s, kill->rid, t);
     }
-    return job;
 }
 
 struct tr_slot *tr_state_slot(const struct tr_state *s, uint32_t number)
@@ -279,6 +291,7 @@ int tr_state_send_far(struct tr_state *s, struct tr_job *job)
                                  .off = (uint32_t)job->record_off,
                                  .len = job->record_len,
                                  .cell = job->flags & TR_RF_CELL,
+                                 .head = tr_far_head(job->record_len - job->body_len) & TR_FAR_HEAD,
                                  .slot = (uint16_t)job->slot->number};
     struct tr_topic *t = job->topic;
     struct tr_slot *slot = job->slot;
@@ -446,10 +459,11 @@ static int apply_move(struct tr_state *s, const struct tr_record *rec, uint64_t 
 {
     struct tr_tally from = tr_tally_old(s, &rec->old);
     struct tr_tally to = tr_tally_record(s, rec);
-    const struct tr_job *old = weigh(s, rec->old.rid, from.topic);
-    uint64_t was = old != NULL ? old->body_len : rec->body.len; /* as a rule it is the same */
+    const struct tr_job *old = tr_jobs_by_rid(&s->jobs, rec->old.rid);
+    uint64_t was = old != NULL ? old->body_len : rec->body.len; /* it is the same, if not told: */
     int err = tr_tally_check(s, &from, &to);
 
+    was = rec->old.weighed && !TR_MUTANT(BYTES_GUESSED_LATER) ? rec->old.body_len : was;
     if (err == TARRY_OK) {
         err = rename_job(s, rec, batch, out);
     }
@@ -726,7 +740,6 @@ static bool kill_far(struct tr_state *s, const struct tr_kill *kill, uint64_t ba
 {
     const struct tr_far_entry *entry = tr_far_find(&s->jobs.far, kill->rid);
     struct tr_topic *t = tr_topics_by_number(&s->topics, kill->topic);
-    uint64_t bytes = t != NULL ? guess_bytes(t, entry) : 0;
 
     if (t == NULL || (entry == NULL && !s->replaying) ||
         !tr_bitmap_test(&s->jobs.alive, kill->rid)) {
@@ -744,14 +757,14 @@ static bool kill_far(struct tr_state *s, const struct tr_kill *kill, uint64_t ba
     if (!s->recount) {
         count(s, t, UINT64_MAX);
     }
-    count_bytes(s, t, 0, bytes);
     return tr_bitmap_clear(&s->jobs.alive, kill->rid);
 }
 
 bool tr_state_kill(struct tr_state *s, const struct tr_kill *kill, uint64_t batch)
 {
     struct tr_tally from = tr_tally_old(s, kill);
-    struct tr_job *job = weigh(s, kill->rid, from.topic);
+    struct tr_job *job = tr_jobs_by_rid(&s->jobs, kill->rid);
+    struct tr_kill weighed = *kill;
 
     if (TR_MUTANT(KILL_ANY_CELL) && from.topic != NULL && from.kind != TR_RF_CELL_HOUR &&
         tr_cells_count(&s->cells, from.topic->row,
@@ -761,18 +774,20 @@ bool tr_state_kill(struct tr_state *s, const struct tr_kill *kill, uint64_t batc
     if (tr_tally_check(s, &from, NULL) != TARRY_OK) {
         return false;
     }
+    tr_state_weigh(s, &weighed);
     if (job == NULL) {
         bool killed = kill_far(s, kill, batch);
 
         if (killed) {
             tr_tally_shift(s, &from, NULL);
+            count_bytes(s, from.topic, 0, weighed.body_len);
         }
         return killed;
     }
     tr_tally_shift(s, &from, NULL);
     before_change(s, job, true);
     count(s, job->topic, UINT64_MAX);
-    count_bytes(s, job->topic, 0, job->body_len);
+    count_bytes(s, job->topic, 0, weighed.body_len);
     s->freed_bytes += job->record_len;
     forget_key(s, job);
     tr_job_unplace(job, batch);

@@ -108,6 +108,10 @@ void tr_state_absorb(struct tr_state *s, struct tr_job *job, const struct tr_rec
 /* A far job that only its run knows is found there. TARRY_ENOMEM: nothing changed. */
 TR_MUST_USE int tr_state_locate(struct tr_state *s, uint64_t rid, const struct tr_far_entry *entry);
 
+/* What the record of a death says of the body, if it does not say it yet: how long it is. Of purged
+ * jobs nothing. */
+void tr_state_weigh(const struct tr_state *s, struct tr_kill *kill);
+
 /* Applies one kill. The job must be in no list. False: there was none. */
 bool tr_state_kill(struct tr_state *s, const struct tr_kill *kill, uint64_t batch);
 

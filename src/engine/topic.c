@@ -68,11 +68,6 @@ const struct tr_policy *tr_topic_policy(const struct tr_topic *t)
     return t->policy != NULL ? t->policy : &t->of->none;
 }
 
-bool tr_topic_limits_bytes(const struct tr_topic *t)
-{
-    return tr_topic_policy(t)->max_bytes != UINT64_MAX;
-}
-
 bool tr_topic_paused(const struct tr_topic *t)
 {
     return t->pause.armed || t->stopped;

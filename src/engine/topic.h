@@ -61,7 +61,7 @@ struct tr_topic {
     uint32_t policy_no;       /* checkpoint in the making that has dealt with it */
     uint64_t jobs;            /* alive, dead and far ones too */
     uint64_t dead;            /* of those */
-    uint64_t bytes;           /* of their bodies: about so many, unless the policy limits them */
+    uint64_t bytes;           /* of their bodies */
     uint64_t jobs_then;       /* the same when checkpoint `freeze_no` was begun */
     uint64_t dead_then;
     uint64_t bytes_then;
@@ -181,9 +181,6 @@ bool tr_topic_needed(const struct tr_topic *t);
 
 /* Its policy, never NULL. */
 const struct tr_policy *tr_topic_policy(const struct tr_topic *t);
-
-/* Its policy limits the bytes of its jobs, so they are counted exactly. */
-bool tr_topic_limits_bytes(const struct tr_topic *t);
 
 /* Nothing of it is handed out, for whatever reason. */
 bool tr_topic_paused(const struct tr_topic *t);

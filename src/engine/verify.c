@@ -373,8 +373,8 @@ static bool pages_good(struct verify *v, const struct tr_group *g, const char *f
     return good;
 }
 
-/* What is built from the records must be what is there. */
-static int compare_side(struct verify *v, const struct tr_group *g, const char *file)
+/* Is what is built from the records what is there? `off`: up to where. */
+static int compare_side(struct verify *v, const struct tr_group *g, bool *same, uint64_t *off)
 {
     struct tr_side_input in = {.of = tr_group_side_of(g, v->e->log.uuid),
                                .rid_first = g->is.rid_first,
@@ -384,26 +384,41 @@ static int compare_side(struct verify *v, const struct tr_group *g, const char *
                                .keyed_max = v->keyed,
                                .moved_max = (uint32_t)v->job_count};
     struct tr_side_build b;
-    uint64_t off = 0;
     uint32_t count;
     int err = tr_side_build_init(&b, v->e->mem, &in);
 
+    *same = err == TARRY_OK;
+    *off = 0;
     if (err != TARRY_OK) {
         return err;
     }
     tr_side_build_prepare(&b);
-    while (err == TARRY_OK && (count = tr_side_build_pages(&b, v->built, PAGES)) != 0) {
+    while (*same && (count = tr_side_build_pages(&b, v->built, PAGES)) != 0) {
         uint64_t len = (uint64_t)count * TR_SIDE_PAGE;
 
-        if (read_at(v, g->side_file, off, v->pages, len) != TARRY_OK ||
-            memcmp(v->pages, v->built, len) != 0) {
-            tell(v, "An index does not agree with the records; it can be made again from them.",
-                 file, off, 0);
-            break;
-        }
-        off += len;
+        *same = read_at(v, g->side_file, *off, v->pages, len) == TARRY_OK &&
+                memcmp(v->pages, v->built, len) == 0;
+        *off += *same ? len : 0;
     }
     tr_side_build_fini(&b);
+    return TARRY_OK;
+}
+
+/* That of an older build does not tell how long heads are. */
+static int verify_side(struct verify *v, const struct tr_group *g, const char *file)
+{
+    uint64_t off;
+    bool same;
+    int err = compare_side(v, g, &same, &off);
+
+    if (err == TARRY_OK && !same) {
+        tr_side_forget_heads(v->jobs, v->job_count);
+        err = compare_side(v, g, &same, &off);
+    }
+    if (err == TARRY_OK && !same) {
+        tell(v, "An index does not agree with the records; it can be made again from them.", file,
+             off, 0);
+    }
     return err;
 }
 
@@ -417,7 +432,7 @@ static int verify_group(void *ctx, struct tr_group *g)
     tr_group_name(file, g->is.no, TR_GROUP_SIDE);
     v->sum->groups++;
     if (pages_good(v, g, file) && whole) {
-        err = compare_side(v, g, file);
+        err = verify_side(v, g, file);
     }
     if (whole) { /* else what is missing was told with its block */
         for (uint64_t rid = tr_bitmap_next(&v->e->state.jobs.alive, g->is.rid_first);

@@ -221,6 +221,7 @@ static int next_record(struct tr_engine *e, struct tr_walk *w, struct tr_side_jo
                                 .dead_seq = rec.dead.seq,
                                 .rid = rec.rid,
                                 .place = place,
+                                .head = tr_place_head(place, rec.body.len),
                                 .cell = (uint8_t)(rec.flags & TR_RF_CELL)};
     w->tag = rec.tag;
     w->dead_at_us = rec.dead.at_us;

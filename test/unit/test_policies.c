@@ -497,6 +497,62 @@ static void test_policies_max_bytes(void **state)
     rig_fini(&rig);
 }
 
+/* Bytes of the only topic. */
+static void take_bytes(void *ctx, const struct tr_topic_fact *fact)
+{
+    *(uint64_t *)ctx = fact->bytes;
+}
+
+static uint64_t bytes_now(const struct rig *rig)
+{
+    uint64_t bytes = 0;
+
+    tr_engine_topics(rig->e, take_bytes, &bytes);
+    return bytes;
+}
+
+/* They are counted before anybody limits them, and none of those that go is guessed: neither far
+ * ones, in slots and runs, nor dead ones; nor when the replay has only the record of their death.
+ */
+static void test_policies_bytes_are_never_guessed(void **state)
+{
+    enum { COUNT = 40 };
+    struct rig rig;
+    struct ask a = rig_ask(TR_OP_BULK);
+    uint32_t t;
+    uint64_t ids[COUNT];
+    uint64_t sum = 0;
+
+    (void)state;
+    rig_init(&rig);
+    rig.config.far_max = 10;
+    rig.config.promote_slots = 1;
+    rig_open(&rig);
+    t = rig_hold(&rig, "t");
+    for (unsigned i = 0; i < COUNT; i++) {
+        size_t len = 1000 + i * 41 % 700;
+
+        assert_int_equal(push_bytes(&rig, t, HOUR + i * RIG_SECOND, len, &ids[i]), TARRY_OK);
+        sum += i < COUNT / 2 ? 0 : len;
+        rig_pass(&rig, i % 10 == 0 ? 15 * RIG_SECOND : 1000); /* some are promoted */
+    }
+    a.req.topic = t;
+    a.req.bulk = TR_BULK_CANCEL;
+    a.req.filter.due_to_us = rig_view(&rig, ids[COUNT / 2]).due_us;
+    assert_int_equal(rig_do(&rig, &a), TARRY_OK);
+    assert_int_equal(a.req.out.number, COUNT / 2);
+    assert_int_equal(bytes_now(&rig), sum);
+    rig_pass(&rig, RIG_SECOND); /* what has nobody left goes */
+    rig_power_cut(&rig);
+    rig_open(&rig);
+    assert_int_equal(bytes_now(&rig), sum);
+    t = rig_hold(&rig, "t");
+    limit_bytes(&rig, t, sum + 10);
+    assert_int_equal(push_bytes(&rig, t, HOUR, 11, &ids[0]), TARRY_EQUOTA);
+    assert_int_equal(push_bytes(&rig, t, HOUR, 10, &ids[0]), TARRY_OK);
+    rig_fini(&rig);
+}
+
 static void test_policies_max_bytes_of_changes(void **state)
 {
     static const uint8_t body[200];
@@ -596,6 +652,7 @@ int main(void)
         cmocka_unit_test(test_policies_pause_outlives_a_purge),
         cmocka_unit_test(test_policies_max_jobs),
         cmocka_unit_test(test_policies_max_bytes),
+        cmocka_unit_test(test_policies_bytes_are_never_guessed),
         cmocka_unit_test(test_policies_max_bytes_of_changes),
         cmocka_unit_test(test_policies_max_topics),
         cmocka_unit_test(test_policies_beanstalk_does_not_list),

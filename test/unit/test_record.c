@@ -191,16 +191,18 @@ static void test_record_counts_are_not_believed(void **state)
         const char *bytes; /* from the type on */
         uint8_t len;
     } bad[] = {
-        {"\x03\x01\x00\xff\xff\xff\xff\x0f", 8},                      /* KILLSET of 4 G kills */
-        {"\x03\x01\x00\x01\x00\x00\x00\x08", 8},                      /* a mark that is not one */
-        {"\x03\x01\x00\x01\x00\x01\x00\x00", 8},                      /* topic -1 */
-        {"\x03\x01\x00\x01\x00\x00\x00\x00\x00", 9},                  /* one byte too many */
-        {"\x06\x01\x05ok", 5},                                        /* TOPIC with half a name */
-        {"\x06\x01\x02ok!", 6},                                       /* and with too much */
-        {"\x01\x80\x80\x40\x00\x05hello!", 12},                       /* body longer than said */
-        {"\x01\x80\x80\x40\x00\x05hell", 10},                         /* body shorter than said */
-        {"\x01\x10\x00\xff\xff\xff\xff\x1f", 8},                      /* topic of 33 bits */
-        {"\x01\x80\x04\x00\x41", 5},                                  /* tag of 65 bytes */
+        {"\x03\x01\x00\xff\xff\xff\xff\x0f", 8},                  /* KILLSET of 4 G kills */
+        {"\x03\x01\x00\x01\x00\x00\x00\x10", 8},                  /* a mark that is not one */
+        {"\x03\x01\x00\x01\x00\x00\x00\x08", 8},                  /* a length that is not there */
+        {"\x03\x01\x00\x01\x00\x00\x00\x08\x81\x80\x80\x04", 12}, /* and one that is too long */
+        {"\x03\x01\x00\x01\x00\x01\x00\x00", 8},                  /* topic -1 */
+        {"\x03\x01\x00\x01\x00\x00\x00\x00\x00", 9},              /* one byte too many */
+        {"\x06\x01\x05ok", 5},                                    /* TOPIC with half a name */
+        {"\x06\x01\x02ok!", 6},                                   /* and with too much */
+        {"\x01\x80\x80\x40\x00\x05hello!", 12},                   /* body longer than said */
+        {"\x01\x80\x80\x40\x00\x05hell", 10},                     /* body shorter than said */
+        {"\x01\x10\x00\xff\xff\xff\xff\x1f", 8},                  /* topic of 33 bits */
+        {"\x01\x80\x04\x00\x41", 5},                              /* tag of 65 bytes */
         {"\x07\x01\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 13}, /* POLICY, endless name */
     };
 
@@ -314,12 +316,16 @@ static struct tr_bytes any_bytes(struct tr_rng *rng, size_t max)
 
 static struct tr_kill any_kill(struct tr_rng *rng)
 {
+    bool weighed = tr_rng_below(rng, 2) != 0;
+
     return (struct tr_kill){
         .rid = any(rng),
         .due_us = any_time(rng),
         .topic = (uint32_t)any(rng),
         .cell = (uint8_t)tr_rng_below(rng, 4),
         .was_dead = (uint8_t)tr_rng_below(rng, 2),
+        .weighed = weighed,
+        .body_len = weighed ? (uint32_t)tr_rng_below(rng, TR_BODY_MAX + 1) : 0,
     };
 }
 
@@ -436,6 +442,8 @@ static void assert_kill_equal(const struct tr_kill *a, const struct tr_kill *b)
     assert_true(a->topic == b->topic);
     assert_true(a->cell == b->cell);
     assert_true(a->was_dead == b->was_dead);
+    assert_true(a->weighed == b->weighed);
+    assert_true(a->body_len == b->body_len);
 }
 
 static void assert_record_equal(const struct tr_record *a, const struct tr_record *b)

@@ -65,7 +65,7 @@ static struct tr_side_job make_job(struct tr_rng *rng, enum look look, uint32_t 
         job.dead_seq = tr_rng_below(rng, 2) == 0 ? 1 + (tr_rng_next(rng) >> 1) : 0;
         job.place = tr_rng_next(rng);
         job.cell = (uint8_t)tr_rng_below(rng, 4);
-        job.tag = (uint16_t)tr_rng_next(rng);
+        job.head = (uint16_t)tr_rng_next(rng);
         job.keyed = true;
     }
     job.id = job.rid;
@@ -264,7 +264,7 @@ static void assert_entry(const struct file *f, enum tr_side_section section,
         assert_true(row->job.place == job->place);
         assert_int_equal(row->job.topic, job->topic);
         assert_int_equal(row->job.cell, job->cell);
-        assert_int_equal(row->job.tag, job->tag);
+        assert_int_equal(row->job.head, job->head);
         break;
     case TR_SIDE_R:
         assert_int_equal(see(f, TR_SIDE_T, row->t.page, &v), TARRY_OK);
@@ -533,7 +533,7 @@ static void test_sidecar_rows_of_a_page(void **state)
     assert_int_equal(see(&f, TR_SIDE_T, 0, &v), TARRY_OK);
     assert_int_equal(v.bits[0], 0); /* one topic */
     assert_int_equal(v.bits[1], 0); /* one due */
-    assert_int_equal(v.bits[5], 0); /* no cells, no tags */
+    assert_int_equal(v.bits[5], 0); /* no cells, no heads */
     assert_int_equal(v.bits[6], 0);
     discard(&f);
 }
@@ -642,7 +642,7 @@ static void test_sidecar_pages_of_an_earlier_one_are_refused(void **state)
     (void)state;
     make(&f, 2000, PLAIN, &slot);
     memset(&g, 0, sizeof g);
-    f.jobs[77].tag = 1; /* all else is the same */
+    f.jobs[77].head = 1; /* all else is the same */
     in = input_of(&f, &slot);
     build(&g, &in, 50);
     assert_int_equal(f.pages, g.pages);
