@@ -505,7 +505,13 @@ void sim_run_settle(struct sim_run *r)
     }
     for (unsigned i = 0; i < SETTLE_MAX; i++) {
         sim_run_turn(r);
-        if (sim_run_stopped(r) || tr_engine_failed(r->engine) || r->oracle.quiet) {
+        if (sim_run_stopped(r) || tr_engine_failed(r->engine)) {
+            return;
+        }
+        if (r->oracle.quiet) {
+            if (!tr_engine_ok(r->engine)) {
+                FAIL("I16", "the engine's own check fails");
+            }
             return;
         }
         while (sim_disk_step(r->disk) && sim_dice(&r->rng, 50)) {

@@ -54,6 +54,8 @@ struct tr_group {
     uint64_t scrub_at;    /* boot: when it is to be read through; 0: not said yet */
     bool spoiled;         /* a page of its sidecar cannot be read: it is to be made again */
     bool stuck;           /* a live record in it cannot be read, so it is not merged */
+    bool vain;            /* a merge made it that was to clear much away, and did not, */
+    uint64_t vain_live;   /* with so many live jobs by its counters */
     bool broken;          /* salvage: some bytes of it are bad, repair writes it again */
 };
 

@@ -20,7 +20,9 @@
  *
  * It does not go round and round: what is written again is less than what goes, or there are fewer
  * groups after it. When nothing happens, all groups are looked at once more, and after each merge;
- * then it rests.
+ * then it rests. That holds while the counters are right; so a merge that left nearly all of what
+ * it was to clear away is seen as the mistake of a counter, and the group that it made is left
+ * alone until more has died in it (`vain`).
  *
  * Memory: side_jobs and the sidecar's builder, about 115 bytes a job of the new group; the streams
  * 256 KiB each. Hence JOBS_MAX.
@@ -47,13 +49,20 @@ static bool can_be_taken(const struct tr_group *g)
     return !g->leaving && !g->hollow && !g->stuck;
 }
 
+/* It was written again, and hardly became smaller; has so much died since that it might now? */
+static bool rests(const struct tr_group *g)
+{
+    return g->vain && 4 * tr_group_live(g) >= 3 * g->vain_live;
+}
+
 /* Less than half of its bytes is of use. */
 static bool is_low(const struct tr_engine *e, const struct tr_group *g)
 {
     uint64_t bytes = tr_group_bytes(g);
     uint64_t live = tr_group_live_bytes(g);
 
-    return can_be_taken(g) && 2 * live < bytes && tr_group_live(g) < tr_group_jobs(g) &&
+    return can_be_taken(g) && !rests(g) && 2 * live < bytes &&
+           tr_group_live(g) < tr_group_jobs(g) &&
            (e->space.idle || bytes - live >= e->config.merge_waste);
 }
 
@@ -111,6 +120,7 @@ static bool choose_low(struct tr_engine *e)
     for (uint32_t i = from; i < to; i++) {
         p->inputs[p->input_count++] = gs->order[i];
     }
+    p->low = true;
     return true;
 }
 
@@ -470,6 +480,18 @@ static void switch_counts(struct tr_promote *p)
     }
 }
 
+/* At least half was to go. What is left is reckoned in files, which no counter can get wrong. */
+static void judge(struct tr_promote *p)
+{
+    uint64_t before = 0;
+
+    for (unsigned i = 0; i < p->input_count; i++) {
+        before += tr_group_bytes(p->inputs[i]);
+    }
+    p->group->vain = p->low && 10 * tr_group_bytes(p->group) > 9 * before;
+    p->group->vain_live = tr_group_live(p->group);
+}
+
 bool tr_merge_switch(struct tr_engine *e)
 {
     struct tr_promote *p = &e->promote;
@@ -489,6 +511,7 @@ bool tr_merge_switch(struct tr_engine *e)
         return false;
     }
     switch_counts(p);
+    judge(p);
     return true;
 }
 

@@ -119,6 +119,7 @@ struct tr_promote {
     struct tr_group *group;
 
     bool merge;                               /* of these groups: */
+    bool low;                                 /* of whose bytes less than half is alive; */
     struct tr_group *inputs[TR_MERGE_INPUTS]; /* neighbours */
     unsigned input_count;
     struct tr_bitmap taken; /* rids that are to be copied */

@@ -116,6 +116,38 @@ static void test_merge_not_round_and_round(void **state)
     rig_fini(&rig);
 }
 
+/* Nor when a counter is wrong: what was written again in vain is left alone, until more dies. */
+static void test_merge_in_vain_once(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    uint64_t merges;
+
+    (void)state;
+    fill(&rig, t, 400);
+    assert_int_equal(rig_with(&rig, TR_OP_DELETE, 5, 0), TARRY_OK);
+    rig_pass(&rig, 100 * RIG_SECOND);
+    assert_int_equal(stat(&rig).merges, 0);
+    assert_true(rig.e->groups.count >= 2); /* "they all live over there" */
+    rig.e->groups.order[1]->runs[TR_GROUP_LIVE].live += tr_group_live(rig.e->groups.order[0]);
+    rig.e->groups.order[0]->runs[TR_GROUP_LIVE].live = 0;
+    (void)rig_push_body(&rig, t, HOUR, 1000); /* something happens, so all are looked at */
+    rig_pass(&rig, 100 * RIG_SECOND);
+    merges = stat(&rig).merges;
+    assert_true(merges >= 1 && merges <= 3);
+    (void)rig_push_body(&rig, t, HOUR, 1000);
+    rig_pass(&rig, 100 * RIG_SECOND);
+    assert_int_equal(stat(&rig).merges, merges);
+    rig_power_cut(&rig); /* counts are made anew */
+    rig_open(&rig);
+    for (unsigned id = 20; id <= 400; id++) {
+        assert_int_equal(rig_with(&rig, TR_OP_DELETE, id, 0), TARRY_OK);
+    }
+    rig_pass(&rig, 100 * RIG_SECOND);
+    assert_true(group_bytes(&rig) < 100 * 1000);
+    rig_fini(&rig);
+}
+
 /* There are never many more groups than are wanted, and everybody comes out in order. */
 static void test_merge_few_groups(void **state)
 {
@@ -275,6 +307,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_merge_space_follows_liveness),
         cmocka_unit_test(test_merge_not_round_and_round),
+        cmocka_unit_test(test_merge_in_vain_once),
         cmocka_unit_test(test_merge_few_groups),
         cmocka_unit_test(test_merge_crash_anywhere),
         cmocka_unit_test(test_merge_read_error),
