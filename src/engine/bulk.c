@@ -19,6 +19,10 @@
  * is bounded. Reserved jobs are passed over.
  *
  * It goes on when its maker leaves. A crash leaves a part of it done. One at a time; others wait.
+ *
+ * One that ended at its limit can be gone on with: its cursor has R and its mark. Marks are in
+ * memory only, so a mark has the epoch in its upper half, and after a restart the cursor is
+ * refused: some jobs would be changed twice.
  */
 
 #include "base/err.h"
@@ -27,7 +31,7 @@
 
 #include <string.h>
 
-enum { CHANGE_UNITS = 3 };
+enum { CHANGE_UNITS = 3, EPOCH_SHIFT = 32 };
 
 static uint64_t limit_of(const struct tr_bulk *b)
 {
@@ -531,10 +535,17 @@ void tr_bulk_fini(struct tr_engine *e)
     tr_walk_fini(e, &e->bulk.walk);
 }
 
+/* Has this engine given it, since its start? */
+static bool is_ours(const struct tr_engine *e, const struct tr_cursor *c)
+{
+    return c->id >> EPOCH_SHIFT == e->epoch && c->id <= e->bulk.marks && c->at <= e->state.next_rid;
+}
+
 enum tr_verdict tr_bulk_execute(struct tr_engine *e, struct tr_req *r)
 {
     struct tr_bulk *b = &e->bulk;
     const struct tr_topic *t = tr_topics_by_handle(&e->state.topics, r->topic);
+    bool goes_on = r->cursor.at != 0;
     int err;
 
     if (r->filter.states >= 2U << TR_DEAD || (r->filter.states & 1) != 0 ||
@@ -545,6 +556,9 @@ enum tr_verdict tr_bulk_execute(struct tr_engine *e, struct tr_req *r)
     }
     if (t == NULL && r->topic != 0) {
         return tr_engine_finish(e, r, TARRY_ENOTFOUND);
+    }
+    if (goes_on && !is_ours(e, &r->cursor)) {
+        return tr_engine_finish(e, r, TARRY_ESTATE);
     }
     if (b->on) {
         return TR_STALL;
@@ -560,8 +574,7 @@ enum tr_verdict tr_bulk_execute(struct tr_engine *e, struct tr_req *r)
     b->walk.with_dead = r->filter.states == 0 || (r->filter.states & 1U << TR_DEAD) != 0;
 
     struct tr_walk walk = b->walk;
-    uint64_t marks = b->marks;
-    bool goes_on = r->cursor.at != 0;
+    uint64_t marks = b->marks != 0 ? b->marks : e->epoch << EPOCH_SHIFT;
 
     *b = (struct tr_bulk){.on = true,
                           .req = r,

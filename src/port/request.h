@@ -288,7 +288,8 @@ struct tr_req {
     size_t body_len;
     uint64_t count;
     struct tr_filter filter;
-    struct tr_cursor cursor; /* LIST, BULK: to go on, as the last answer said */
+    struct tr_cursor cursor; /* LIST, BULK: to go on, as the last answer said. That of a BULK is
+                                TARRY_ESTATE after a restart */
     enum tr_bulk_what bulk;
     int64_t shift_us;     /* BULK; or at_us: the due time of all */
     bool dry_run;         /* BULK: only counts */

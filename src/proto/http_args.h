@@ -62,7 +62,7 @@ enum tr_arg_kind {
     X(DUE_TO, "due_to", MOMENT, TR_ARGS_PAST, TR_ARGS_EVER, NULL, "due before")                    \
     X(PAGE, "limit", NUMBER, 1, 1000, NULL, "so many at most; default 100")                        \
     X(MOST, "limit", NUMBER, 1, 1000000, NULL, "so many at most; default 1000000")                 \
-    X(CURSOR, "cursor", LABEL, 1, 255, NULL, "from the page before")                               \
+    X(CURSOR, "cursor", LABEL, 1, 255, NULL, "from the answer before")                             \
     X(BY, "by", MOVE, -TR_ARGS_LONG, TR_ARGS_LONG, NULL, "how far to move due times")              \
     X(TO, "to", MOMENT, TR_ARGS_PAST, TR_ARGS_EVER, NULL, "the moment to move to")                 \
     X(DRY_RUN, "dry_run", BOOL, 0, 0, NULL, "only count")                                          \

@@ -178,6 +178,9 @@ static void tell_bulk(struct tr_hs *s, uint64_t matched, uint64_t done, bool mor
     tr_json_number(&r.json, done);
     tr_json_name(&r.json, "more");
     tr_json_bool(&r.json, more);
+    if (more && s->match.route == TR_ROUTE_SHIFT_MANY) { /* others do not meet what they did */
+        tell_cursor(&r.json, &s->req.out.cursor);
+    }
     tr_hs_close(s, &r);
 }
 
@@ -201,6 +204,11 @@ static void bulk_done(struct tr_hs *s)
 {
     uint64_t done = s->req.dry_run ? 0 : s->req.out.number;
 
+    if (s->req.out.status == TARRY_ESTATE) {
+        tr_hs_bad(s, TR_ARG_CURSOR,
+                  "is not valid: it is of another call, or from before a restart");
+        return;
+    }
     if (s->req.out.status != TARRY_OK) {
         tr_hs_no_topic(s);
         return;
@@ -248,6 +256,9 @@ void tr_hs_bulk(struct tr_hs *s)
     } else if (kick &&
                tr_hs_number(s, TR_ARG_STATE, TR_DEAD - TR_DELAYED) != TR_DEAD - TR_DELAYED) {
         tr_hs_bad(s, TR_ARG_STATE, "can only be dead: those are brought back");
+    } else if (tr_hs_given(s, TR_ARG_CURSOR) &&
+               !read_cursor(s->args.values[TR_ARG_CURSOR].text, &s->req.cursor)) {
+        tr_hs_bad(s, TR_ARG_CURSOR, "is not from an answer of this route");
     } else {
         for_topic(s, bulk);
     }

@@ -91,8 +91,9 @@ enum tr_route_status {
       S(200), "list jobs by due time")                                                             \
     X(CANCEL_MANY, POST, "v1/jobs/cancel", TR_ARGS_BULK, 0, PRODUCE, NONE, S(200),                 \
       "cancel all jobs that match")                                                                \
-    X(SHIFT_MANY, POST, "v1/jobs/shift", TR_ARGS_BULK | TR_ARG_BIT(BY) | TR_ARG_BIT(TO), 0,        \
-      PRODUCE, NONE, S(200), "move the due times of all jobs that match")                          \
+    X(SHIFT_MANY, POST, "v1/jobs/shift",                                                           \
+      TR_ARGS_BULK | TR_ARG_BIT(BY) | TR_ARG_BIT(TO) | TR_ARG_BIT(CURSOR), 0, PRODUCE, NONE,       \
+      S(200), "move the due times of all jobs that match")                                         \
     X(KICK_MANY, POST, "v1/jobs/kick", TR_ARGS_BULK, 0, ADMIN, NONE, S(200),                       \
       "bring all dead jobs back that match")                                                       \
     X(SHOW, GET, "v1/jobs/{id}", 0, 0, READ, NONE, S(200) | S(404), "look a job up")               \

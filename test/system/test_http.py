@@ -651,6 +651,21 @@ def test_list_and_bulk(web):
     assert web.post("/v1/jobs/cancel", **filters).json == {"matched": 6, "done": 6, "more": False}
     moved = web.post("/v1/jobs/shift", topic="t", by="-1h", due_to=base + 12_000).json
     assert moved["done"] == 2
+    dues = {job["id"]: job["due_ms"] for job in
+            [web.push("later", b"x", delay=f"{hours}h") for hours in (2, 4, 6, 8, 10)]}
+    seen, cursor = 0, None
+    while seen < 5:  # by parts, and each job once
+        part = web.post("/v1/jobs/shift", topic="later", by="1h", limit=2,
+                        **({"cursor": cursor} if cursor else {})).json
+        seen += part["done"]
+        cursor = part.get("cursor")
+        assert part["more"] == (seen < 5) == (cursor is not None)
+    for job in web.get("/v1/jobs", topic="later").json["jobs"]:
+        assert job["due_ms"] == dues[job["id"]] + 3_600_000
+    for bad in ["x", "j1.1", "jffffffffffff.100000001"]:
+        is_error(web.post("/v1/jobs/shift", topic="later", by="1h", cursor=bad), 400, field="cursor")
+    is_error(web.post("/v1/jobs/cancel", topic="later", cursor="j1.1"), 400, field="cursor")
+    assert web.post("/v1/jobs/cancel", topic="later").json["done"] == 5
     assert len(web.get("/v1/jobs", topic="t", state="ready").json["jobs"]) >= 0
     web.push("t", b"x", delay="1h", tag="red")
     tagged = web.get("/v1/jobs", topic="t", tag="red").json["jobs"]

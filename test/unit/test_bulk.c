@@ -141,6 +141,9 @@ static void test_bulk_cancels(void **state)
     assert_int_equal(rig_do(&rig, &a), TARRY_OK);
     assert_false(a.req.out.cursor.more);
     assert_in_range(a.req.out.number, 88, 92);
+    a.req.cursor.id++; /* nobody gave this one */
+    a.done = 0;
+    assert_int_equal(rig_do(&rig, &a), TARRY_ESTATE);
     assert_int_equal(rig_engine_stat(&rig).loaded, loaded); /* they die where they are */
     a = bulk(t, TR_BULK_CANCEL);
     assert_int_equal(rig_do(&rig, &a), TARRY_OK);
