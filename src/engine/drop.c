@@ -39,7 +39,9 @@ static uint64_t end_of(const struct tr_job *job)
 {
     uint64_t keep_us = tr_topic_policy(job->topic)->dead_keep_us;
 
-    return keep_us < TR_NEVER - job->dead_at_us ? job->dead_at_us + keep_us : TR_NEVER;
+    return keep_us < TR_NEVER - job->dead_at_us && !TR_MUTANT(NO_DEAD_KEEP)
+               ? job->dead_at_us + keep_us
+               : TR_NEVER;
 }
 
 static bool too_many(const struct tr_topic *t)
@@ -124,7 +126,7 @@ static int drop_first(struct tr_engine *e, struct tr_topic *t)
         }
         return TARRY_ENOTFOUND;
     }
-    if (!too_many(t) && (end_of(job) > e->clock.t_us || TR_MUTANT(NO_DEAD_KEEP))) {
+    if (!too_many(t) && end_of(job) > e->clock.t_us) {
         arm(e, t, end_of(job));
         return TARRY_ENOTFOUND;
     }
