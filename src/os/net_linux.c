@@ -17,6 +17,7 @@
 #include "os/errno_linux.h"
 #include "os/loop_linux_uv.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -121,6 +122,42 @@ long tr_sock_write(struct tr_sock *s, const uint8_t *bytes, size_t len)
         return errno == EAGAIN || errno == EWOULDBLOCK ? TR_SOCK_AGAIN : TR_SOCK_BROKEN;
     }
     return n;
+}
+
+/* An address of IPv4, also in the clothes of IPv6. */
+static void tell_ip4(struct tr_sock_peer *peer, const void *address)
+{
+    uint32_t number;
+
+    memcpy(&number, address, sizeof number);
+    peer->number = number;
+    (void)inet_ntop(AF_INET, address, peer->text, sizeof peer->text);
+}
+
+void tr_sock_peer(const struct tr_sock *s, struct tr_sock_peer *peer)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_in ip4;
+        struct sockaddr_in6 ip6;
+        struct sockaddr_un local;
+    } name = {.any.sa_family = AF_UNSPEC};
+    socklen_t len = sizeof name;
+
+    *peer = (struct tr_sock_peer){.text = "unknown"};
+    if (getpeername(s->fd, &name.any, &len) != 0) {
+        return;
+    }
+    if (name.any.sa_family == AF_INET) {
+        tell_ip4(peer, &name.ip4.sin_addr);
+    } else if (name.any.sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&name.ip6.sin6_addr)) {
+        tell_ip4(peer, &name.ip6.sin6_addr.s6_addr[12]);
+    } else if (name.any.sa_family == AF_INET6) {
+        memcpy(&peer->number, &name.ip6.sin6_addr, sizeof peer->number);
+        (void)inet_ntop(AF_INET6, &name.ip6.sin6_addr, peer->text, sizeof peer->text);
+    } else {
+        memcpy(peer->text, "unix", 5);
+    }
 }
 
 void tr_sock_end(struct tr_sock *s)

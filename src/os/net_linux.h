@@ -64,6 +64,14 @@ void tr_sock_watch(struct tr_sock *s, unsigned events, tr_sock_event_fn *call, v
 long tr_sock_read(struct tr_sock *s, uint8_t *buf, size_t len);
 long tr_sock_write(struct tr_sock *s, const uint8_t *bytes, size_t len);
 
+/* Where the other side is. */
+struct tr_sock_peer {
+    char text[48];   /* "127.0.0.1", "::1", "unix" */
+    uint64_t number; /* the same for all of one address; of IPv6, for all of one network of 2^64 */
+};
+
+void tr_sock_peer(const struct tr_sock *s, struct tr_sock_peer *peer);
+
 /* We send no more; the other side may. */
 void tr_sock_end(struct tr_sock *s);
 

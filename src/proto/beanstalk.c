@@ -211,12 +211,29 @@ static void begin_put(struct tr_bs_session *s)
     s->input = TR_BS_BODY;
 }
 
+/* Not allowed: passes over what belongs to the line. */
+static void refuse(struct tr_bs_session *s, enum tr_bs_verdict verdict, const char *why)
+{
+    if (verdict == TR_BS_FINE && s->line.command == TR_BS_PUT && !s->line.garbage) {
+        skip(s, (uint64_t)s->line.body_len + 2, why);
+    } else {
+        say_plain(s, why);
+    }
+}
+
 static void take_line(struct tr_bs_session *s, const char *text, size_t len)
 {
     enum tr_bs_verdict verdict = tr_bs_line_read(&s->line, text, len);
+    const char *why;
 
     s->req.out.gate = 0;
-    if (verdict == TR_BS_UNKNOWN) {
+    if (s->line.command == TR_BS_AUTH && !tr_auth_on(s->port->auth)) {
+        verdict = TR_BS_UNKNOWN; /* as for beanstalkd */
+    }
+    why = tr_bs_guard(s, verdict, text, len);
+    if (why != NULL) {
+        refuse(s, verdict, why);
+    } else if (verdict == TR_BS_UNKNOWN) {
         say_plain(s, "UNKNOWN_COMMAND\r\n");
     } else if (verdict == TR_BS_BAD_FORMAT) {
         say_plain(s, "BAD_FORMAT\r\n");
@@ -266,7 +283,7 @@ static size_t feed_long_line(struct tr_bs_session *s, const uint8_t *bytes, size
         return len > 0 && bytes[len - 1] == '\r' ? len - 1 : len;
     }
     s->input = TR_BS_LINE;
-    say_plain(s, "BAD_FORMAT\r\n");
+    say_plain(s, s->pass.who != &tr_auth_nobody ? "BAD_FORMAT\r\n" : "UNAUTHORIZED\r\n");
     return (size_t)(end - bytes) + 2;
 }
 
@@ -403,6 +420,9 @@ size_t tr_bs_feed(struct tr_bs_session *s, const uint8_t *bytes, size_t len, str
 
             s->next = NULL;
             next(s);
+        } else if (want == TR_WANT_INPUT && s->look_again && !s->closing) {
+            s->look_again = false;
+            s->next = tr_bs_look_again;
         } else if (want == TR_WANT_INPUT && at < len && !s->closing) {
             enum tr_bs_input input = s->input;
             size_t taken = take(s, bytes + at, len - at);
@@ -424,6 +444,8 @@ void tr_bs_open(struct tr_bs_session *s, struct tr_bs_port *port, uint64_t numbe
                 struct tr_now now)
 {
     *s = (struct tr_bs_session){.port = port, .number = number, .next = tr_bs_do_open};
+    s->pass =
+        (struct tr_auth_pass){.session = s, .who = tr_auth_on(port->auth) ? &tr_auth_nobody : NULL};
     tr_output_init(&s->out, port->mem);
     port->sessions++;
     port->sessions_ever++;
@@ -444,6 +466,23 @@ void tr_bs_half_close(struct tr_bs_session *s, struct tr_now now)
     s->req.wait_us = 0; /* what is there it still gets */
     s->req.topics = s->watched;
     tr_bs_ask(s, TR_OP_RESERVE, then); /* its `done` wakes us: more commands may be pending */
+}
+
+/* Other tokens: whose is not good any more waits no longer. */
+static void reauth(void *session, struct tr_now now)
+{
+    struct tr_bs_session *s = session;
+
+    if (tr_auth_again(s->port->auth, &s->pass) || s->closing) {
+        return;
+    }
+    s->look_again = s->pass.who != &tr_auth_nobody;
+    if (s->asked && s->req.op == TR_OP_RESERVE && s->req.wait_us > 0) {
+        s->port->queue.abandon(s->port->queue.ctx, &s->req, now);
+        s->asked = false;
+        say_plain(s, "UNAUTHORIZED\r\n");
+        s->port->woken(s->port->ctx, s);
+    }
 }
 
 void tr_bs_close(struct tr_bs_session *s, struct tr_now now)
@@ -527,6 +566,7 @@ const struct tr_proto tr_bs_proto = {
     .want = table_want,
     .out = table_out,
     .half_close = table_half_close,
+    .reauth = reauth,
     .stop = table_stop,
     .close = table_close,
     .gone = table_gone,

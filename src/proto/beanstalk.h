@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "port/queue.h"
+#include "proto/auth.h"
 #include "proto/beanstalk_line.h"
 #include "proto/output.h"
 #include "proto/session.h"
@@ -41,6 +42,7 @@ struct tr_bs_usage {
 struct tr_bs_port {
     struct tr_mem *mem;
     struct tr_queue queue;
+    struct tr_auth *auth; /* the tokens; NULL: there are none */
     uint32_t body_max;
     size_t output_max; /* a session with so much to send reads no further command */
     void *ctx;
@@ -100,6 +102,12 @@ struct tr_bs_session {
     const char *success; /* what is said when the queue did it, for commands that say a line */
     tr_bs_step_fn *then; /* when req is answered, inside its `done` */
     tr_bs_step_fn *next; /* the next step of the command */
+    tr_bs_step_fn *act;  /* the step that comes when the job may be touched */
+
+    struct tr_auth_pass pass; /* who it is */
+    bool used_foreign;        /* the topic in use is not for this token */
+    bool look_again;          /* the token may be for other topics now */
+    bool authing;             /* AUTHENTICATED is to be said when that was done */
 
     uint32_t used;
     uint32_t *watched;

@@ -204,6 +204,7 @@ static void use_done(struct tr_bs_session *s)
     say_topic(s);
     s->req.topic = s->used;
     s->used = s->req.out.topic;
+    s->used_foreign = false;
     s->next = drop_topic;
 }
 
@@ -380,7 +381,8 @@ static void list_all(struct tr_bs_session *s)
 static void list_all_done(struct tr_bs_session *s)
 {
     if (s->req.out.status == TARRY_OK) {
-        if (s->req.out.stat.listed) {
+        if (s->req.out.stat.listed &&
+            tr_auth_topic(s->pass.who, s->req.out.name, s->req.out.name_len)) {
             add_to_list(s);
         }
         s->req.topic = s->req.out.topic;
@@ -423,7 +425,9 @@ static void do_list(struct tr_bs_session *s)
     } else if (begin_list(s)) {
         s->req.topic = 0;
         s->index = 0;
-        s->next = s->line.command == TR_BS_LIST_TUBES ? list_all : list_watched;
+        s->next = s->line.command == TR_BS_LIST_TUBES ? list_all
+                  : s->watched_count > 0              ? list_watched
+                                                      : say_list;
     }
 }
 
@@ -531,8 +535,11 @@ void tr_bs_do(struct tr_bs_session *s)
     case TR_BS_QUIT:
         s->quitting = true;
         break;
+    case TR_BS_AUTH:
+        tr_bs_do_auth(s);
+        break;
     default:
-        do_job(s);
+        tr_bs_name_job(s, do_job);
         break;
     }
 }

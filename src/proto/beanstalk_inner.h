@@ -35,6 +35,17 @@ void tr_bs_do_put(struct tr_bs_session *s, const uint8_t *body, size_t len);
 tr_bs_step_fn tr_bs_do_open;  /* the first step of a session */
 tr_bs_step_fn tr_bs_do_close; /* the last ones; sets gone */
 
+/* beanstalk_auth.c */
+
+/* May this line be executed? NULL, or what is said instead. */
+const char *tr_bs_guard(struct tr_bs_session *s, enum tr_bs_verdict verdict, const char *text,
+                        size_t len);
+tr_bs_step_fn tr_bs_do_auth;
+tr_bs_step_fn tr_bs_look_again; /* drops the topics that are not for this token */
+
+/* Commands about a job by its id: first whether its topic is for this token; then comes `act`. */
+void tr_bs_name_job(struct tr_bs_session *s, tr_bs_step_fn *act);
+
 /* beanstalk_text.c */
 tr_bs_step_fn tr_bs_text_stats;
 tr_bs_step_fn tr_bs_text_stats_job;

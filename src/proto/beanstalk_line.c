@@ -149,6 +149,10 @@ static bool read_args(struct text *t, enum tr_bs_args args, struct tr_bs_line *l
         return read_name(t, line);
     case TR_BS_NAME_DELAY:
         return read_name_delay(t, line);
+    case TR_BS_WORD:
+        line->name = t->at;
+        line->name_len = (size_t)(t->end - t->at);
+        return line->name_len > 0;
     }
     return false;
 }

@@ -40,7 +40,8 @@ enum { TR_BS_LINE_MAX = 224 }; /* bytes of a line, CR and LF included */
     X(LIST_TUBE_USED, "list-tube-used", TR_BS_ALONE)                                               \
     X(LIST_TUBES, "list-tubes", TR_BS_ALONE)                                                       \
     X(QUIT, "quit", TR_BS_WHATEVER)                                                                \
-    X(PAUSE_TUBE, "pause-tube", TR_BS_NAME_DELAY)
+    X(PAUSE_TUBE, "pause-tube", TR_BS_NAME_DELAY)                                                  \
+    X(AUTH, "auth ", TR_BS_WORD) /* ours: unknown as long as there are no tokens */
 
 /* What follows the word. */
 enum tr_bs_args {
@@ -54,6 +55,7 @@ enum tr_bs_args {
     TR_BS_BOUND,
     TR_BS_NAME,
     TR_BS_NAME_DELAY,
+    TR_BS_WORD,
 };
 
 enum tr_bs_command {
@@ -79,7 +81,7 @@ struct tr_bs_line {
     uint32_t timeout_s;
     uint64_t bound;
     bool garbage;     /* PUT: something stands behind the numbers */
-    const char *name; /* points into the text */
+    const char *name; /* points into the text; of AUTH the token */
     size_t name_len;
 };
 

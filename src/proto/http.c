@@ -170,14 +170,32 @@ static int judge_args(struct tr_hs *s)
     return err;
 }
 
+/* Without a good token nothing is told, not even what there is; but for what everybody may ask. */
+static int judge_who(struct tr_hs *s)
+{
+    int err = judge_route(s);
+    struct tr_http_error e = s->error;
+
+    if (s->match.route != TR_ROUTE_COUNT && tr_route_table[s->match.route].role == TR_ROLE_NONE) {
+        s->pass.who = NULL;
+        return err;
+    }
+    if (tr_hs_guard_token(s) != TARRY_OK) {
+        return TARRY_EINVAL;
+    }
+    s->error = e;
+    return err == TARRY_OK ? tr_hs_guard_role(s) : err;
+}
+
 /* May it, what is it, and with what? The first thing that is wrong is what the client hears. */
 static void judge(struct tr_hs *s)
 {
     int err = tr_hs_guard_host(s);
 
     s->judged = true;
+    s->match.route = TR_ROUTE_COUNT;
     if (err == TARRY_OK) {
-        err = judge_route(s);
+        err = judge_who(s);
     }
     if (err == TARRY_OK) {
         err = tr_hs_guard_origin(s);
@@ -328,11 +346,13 @@ static void take_request(struct tr_hs *s)
 /* All that the request had is given back; the next one may come. */
 static void finish(struct tr_hs *s)
 {
+    tr_hs_audit(s);
     tr_hs_drop_text(s);
     s->judged = false;
     s->refused = false;
     s->begun = false;
     s->answered = false;
+    s->status = 0;
     if (s->parse.state == TR_HTTP_REQUEST) {
         tr_http_next(&s->parse);
     }
@@ -443,6 +463,7 @@ static void open_session(void *session, void *port, uint64_t number, struct tr_n
     (void)number;
     (void)now;
     s->port = port;
+    s->pass.session = s;
     s->port->sessions++;
     tr_output_init(&s->out, s->port->mem);
     tr_http_init(&s->parse, s->port->mem, &s->port->limits);
@@ -480,16 +501,16 @@ static void late(void *session, struct tr_now now)
     s->ending = true;
 }
 
-static void stop_waiting(struct tr_hs *s, struct tr_now now)
+/* A wait for a job ends; `next` says so. */
+static void stop_waiting(struct tr_hs *s, struct tr_now now, tr_hs_step_fn *next)
 {
-    s->half_closed = true;
     if (!s->asked || s->req.op != TR_OP_RESERVE || s->req.wait_us == 0) {
         return;
     }
     s->now = now;
     s->port->queue.abandon(s->port->queue.ctx, &s->req, now);
     s->asked = false;
-    s->next = tr_hs_reserve_none;
+    s->next = next;
     if (!s->running) {
         s->port->woken(s->port->ctx, s);
     }
@@ -497,14 +518,34 @@ static void stop_waiting(struct tr_hs *s, struct tr_now now)
 
 static void half_close(void *session, struct tr_now now)
 {
-    stop_waiting(session, now);
+    struct tr_hs *s = session;
+
+    s->half_closed = true;
+    stop_waiting(s, now, tr_hs_reserve_none);
+}
+
+/* Other tokens: whose is not good any more waits no longer. What it asks for else is nearly done,
+ * and from its next step on it may touch no topic. A request whose body is still to come is judged
+ * anew. */
+static void reauth(void *session, struct tr_now now)
+{
+    struct tr_hs *s = session;
+    bool open = s->begun && !s->refused && tr_route_table[s->match.route].role == TR_ROLE_NONE;
+
+    if (!s->begun) {
+        s->judged = false;
+        s->pass.who = &tr_auth_nobody;
+    } else if (!open && !tr_auth_again(s->port->auth, &s->pass) && !s->closing) {
+        stop_waiting(s, now, tr_hs_reserve_unauthorized);
+    }
 }
 
 static bool stop(void *session, struct tr_now now)
 {
     struct tr_hs *s = session;
 
-    stop_waiting(s, now);
+    s->half_closed = true;
+    stop_waiting(s, now, tr_hs_reserve_none);
     (void)feed(s, NULL, 0, now);
     return false;
 }
@@ -564,6 +605,7 @@ static void close_session(void *session, struct tr_now now)
         s->port->queue.abandon(s->port->queue.ctx, &s->req, now);
         s->asked = false;
     }
+    tr_hs_audit(s);
     s->closing = true;
     s->answered = false;
     s->next = close_step;
@@ -587,6 +629,7 @@ const struct tr_proto tr_http_proto = {
     .patience = patience,
     .late = late,
     .half_close = half_close,
+    .reauth = reauth,
     .stop = stop,
     .close = close_session,
     .gone = gone,

@@ -11,6 +11,7 @@
 
 #include "base/siphash.h"
 #include "port/queue.h"
+#include "proto/auth.h"
 #include "proto/http_args.h"
 #include "proto/http_parse.h"
 #include "proto/http_reply.h"
@@ -36,6 +37,7 @@ enum {
 struct tr_hs_port {
     struct tr_mem *mem;
     struct tr_queue queue;
+    struct tr_auth *auth; /* the tokens; NULL: there are none */
     struct tr_http_limits limits;
     uint32_t body_max; /* of a job */
     size_t output_max; /* a session with so much to send reads no further request */
@@ -96,6 +98,8 @@ struct tr_hs {
     uint64_t requests; /* so far */
 
     /* The request that is being served. */
+    struct tr_auth_pass pass; /* who asks */
+    unsigned status;          /* of its reply */
     struct tr_route_match match;
     struct tr_args args;
     struct tr_policy policy; /* of the arguments; a push has only the backoff */

@@ -173,6 +173,7 @@ void tr_hs_classic_push(struct tr_hs *s)
     struct tr_json_value name;
     struct tr_json_value v;
     struct tr_http_text body = {"", 0};
+    struct tr_http_text topic;
 
     if (object.kind != TR_JSON_OBJECT_KIND) {
         refuse(s, (struct tr_http_text){"body", 4}, "is no JSON object");
@@ -194,8 +195,13 @@ void tr_hs_classic_push(struct tr_hs *s)
     if (tr_hs_given(s, TR_ARG_BODY)) {
         body = s->args.values[TR_ARG_BODY].text;
     }
-    if (tr_hs_body_fits(s)) {
-        tr_hs_push_job(s, s->args.values[TR_ARG_TOPIC].text, body, pushed);
+    topic = s->args.values[TR_ARG_TOPIC].text;
+    if (!tr_hs_may(s, topic.at, topic.len)) {
+        struct tr_http_error e = tr_hs_foreign_topic();
+
+        tr_hs_refuse(s, &e);
+    } else if (tr_hs_body_fits(s)) {
+        tr_hs_push_job(s, topic, body, pushed);
     }
 }
 

@@ -275,6 +275,22 @@ static void describe_id(struct tr_json *j, enum tr_route route)
     member(j, "operationId", small);
 }
 
+/* Which token it takes. */
+static void describe_role(struct tr_json *j, enum tr_route route)
+{
+    char role[TR_TOKEN_ROLES_TEXT];
+
+    if (tr_route_table[route].role == TR_ROLE_NONE) {
+        raw(j, "security", "[]");
+        member(j, "x-tarry-role", "none");
+        return;
+    }
+    tr_token_print_roles(role, tr_route_table[route].role);
+    member(j, "x-tarry-role", role);
+    tr_json_name(j, "x-tarry-all-topics");
+    tr_json_bool(j, tr_route_is_whole(route));
+}
+
 static void describe_route(struct tr_json *j, enum tr_route route)
 {
     static const char *const small[TR_HTTP_METHOD_COUNT] = {
@@ -290,6 +306,7 @@ static void describe_route(struct tr_json *j, enum tr_route route)
     describe_params(j, r);
     describe_body(j, route);
     describe_answers(j, r->statuses);
+    describe_role(j, route);
     tr_json_close(j, '}');
 }
 
@@ -330,8 +347,10 @@ static void describe_components(struct tr_json *j)
         "\"#/components/schemas/Error\"}}}}},\"schemas\":{\"Error\":{\"type\":\"object\","
         "\"required\":[\"error\"],\"properties\":{\"error\":{\"type\":\"object\",\"required\":["
         "\"code\",\"message\"],\"properties\":{\"code\":{\"type\":\"string\"},\"message\":{"
-        "\"type\":\"string\"},\"field\":{\"type\":\"string\"},\"state\":{\"type\":\"string\"}}}}}}"
-        "}");
+        "\"type\":\"string\"},\"field\":{\"type\":\"string\"},\"state\":{\"type\":\"string\"}}}}}},"
+        "\"securitySchemes\":{\"token\":{\"type\":\"http\",\"scheme\":\"bearer\","
+        "\"description\":\"needed once the server has tokens: x-tarry-role says with which role, "
+        "x-tarry-all-topics that it has to be for all topics\"}}}");
 }
 
 void tr_route_describe(struct tr_output *out, const char *version)
@@ -355,5 +374,6 @@ void tr_route_describe(struct tr_output *out, const char *version)
     }
     tr_json_close(&j, '}');
     describe_components(&j);
+    raw(&j, "security", "[{\"token\":[]}]");
     tr_json_close(&j, '}');
 }

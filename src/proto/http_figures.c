@@ -80,6 +80,7 @@ static uint64_t moment(const struct tr_hs *s, enum tr_arg arg, uint64_t otherwis
 static void now_known(struct tr_hs *s)
 {
     struct tr_req *r = &s->req;
+    struct tr_http_text name;
     uint64_t now_us = s->number;
     uint64_t from_us = moment(s, TR_ARG_FROM, now_us);
 
@@ -94,10 +95,13 @@ static void now_known(struct tr_hs *s)
         tr_hs_bad(s, TR_ARG_STEP, "is too short: that would be more than 2000 steps");
         return;
     }
-    s->next = forecast;
-    if (tr_hs_given(s, TR_ARG_TOPIC)) {
-        s->next = NULL;
-        tr_hs_find_topic(s, s->args.values[TR_ARG_TOPIC].text, topic_found);
+    if (!tr_hs_topic_arg(s, &name)) {
+        return;
+    }
+    if (name.at != NULL) {
+        tr_hs_find_topic(s, name, topic_found);
+    } else {
+        forecast(s);
     }
 }
 

@@ -32,7 +32,17 @@ void tr_hs_bad_json(struct tr_hs *s);
 /* ---- http_guard.c: who may ask; TARRY_OK, or s->error says why not ---- */
 
 TR_MUST_USE int tr_hs_guard_host(struct tr_hs *s);
-TR_MUST_USE int tr_hs_guard_origin(struct tr_hs *s); /* the route is known */
+TR_MUST_USE int tr_hs_guard_token(struct tr_hs *s);
+TR_MUST_USE int tr_hs_guard_role(struct tr_hs *s); /* from here on the route is known */
+TR_MUST_USE int tr_hs_guard_origin(struct tr_hs *s);
+
+/* May this request touch, or tell of, this topic? */
+bool tr_hs_may(const struct tr_hs *s, const char *name, size_t len);
+struct tr_http_error tr_hs_foreign_topic(void); /* 403 */
+struct tr_http_error tr_hs_unauthorized(void);  /* 401 */
+
+/* The request is over: tells the operator of it if it was one for admins. */
+void tr_hs_audit(struct tr_hs *s);
 
 /* ---- http_say.c: replies ---- */
 
@@ -82,8 +92,13 @@ tr_hs_step_fn tr_hs_let_go; /* then comes s->after */
  */
 void tr_hs_ask_now(struct tr_hs *s, tr_hs_step_fn *act);
 
-/* The job that the path names, by id or by key: `act` asks for what is to be done with it. */
+/* The job that the path names, by id or by key: `act` asks for what is to be done with it. One of a
+ * topic that this client may not touch is not there. */
 void tr_hs_name_job(struct tr_hs *s, tr_hs_step_fn *act);
+
+/* The topic that an argument names; none: all, or that of a token which is for one only. False: it
+ * may not be, and was refused. */
+bool tr_hs_topic_arg(struct tr_hs *s, struct tr_http_text *name);
 
 /* ---- the routes ---- */
 
@@ -140,8 +155,9 @@ tr_hs_step_fn tr_hs_healthz;
 tr_hs_step_fn tr_hs_readyz;
 tr_hs_step_fn tr_hs_openapi;
 
-tr_hs_step_fn tr_hs_reserve;      /* http_reserve.c */
-tr_hs_step_fn tr_hs_reserve_none; /* the wait is over */
+tr_hs_step_fn tr_hs_reserve;              /* http_reserve.c */
+tr_hs_step_fn tr_hs_reserve_none;         /* the wait is over */
+tr_hs_step_fn tr_hs_reserve_unauthorized; /* the same: 401 */
 void tr_hs_drop_topics(struct tr_hs *s);
 
 /* Room for one more hand-out, so that it can be noted; it is; all that were are in the reply now.

@@ -34,16 +34,11 @@ static void fail(struct tr_hs *s)
     tr_hs_refuse(s, &e);
 }
 
-/* Names the job and the lease. False: there is no such job. */
-static bool begin(struct tr_hs *s)
+/* Names the lease, and asks. */
+static void ask(struct tr_hs *s, enum tr_op op, tr_hs_step_fn *then)
 {
-    s->req.id = s->match.id;
     s->req.lease = tr_hs_lease(s, s->args.values[TR_ARG_LEASE].text, s->match.id);
-    if (s->req.id == 0) {
-        s->req.out.status = TARRY_ENOTFOUND;
-        fail(s);
-    }
-    return s->req.id != 0;
+    tr_hs_ask(s, op, then);
 }
 
 static void acked(struct tr_hs *s)
@@ -62,11 +57,14 @@ static void acked(struct tr_hs *s)
     tr_hs_close(s, &r);
 }
 
+static void ack(struct tr_hs *s)
+{
+    ask(s, TR_OP_DELETE, acked);
+}
+
 void tr_hs_ack(struct tr_hs *s)
 {
-    if (begin(s)) {
-        tr_hs_ask(s, TR_OP_DELETE, acked);
-    }
+    tr_hs_name_job(s, ack);
 }
 
 static void changed(struct tr_hs *s)
@@ -78,23 +76,29 @@ static void changed(struct tr_hs *s)
     }
 }
 
+static void release(struct tr_hs *s)
+{
+    s->req.by_backoff = !tr_hs_given(s, TR_ARG_DELAY);
+    s->req.delay_us = tr_hs_number(s, TR_ARG_DELAY, 0);
+    s->req.keep_priority = !tr_hs_given(s, TR_ARG_PRIORITY);
+    s->req.priority = (uint32_t)tr_hs_number(s, TR_ARG_PRIORITY, 0);
+    ask(s, TR_OP_RELEASE, changed);
+}
+
 void tr_hs_release(struct tr_hs *s)
 {
-    if (begin(s)) {
-        s->req.by_backoff = !tr_hs_given(s, TR_ARG_DELAY);
-        s->req.delay_us = tr_hs_number(s, TR_ARG_DELAY, 0);
-        s->req.keep_priority = !tr_hs_given(s, TR_ARG_PRIORITY);
-        s->req.priority = (uint32_t)tr_hs_number(s, TR_ARG_PRIORITY, 0);
-        tr_hs_ask(s, TR_OP_RELEASE, changed);
-    }
+    tr_hs_name_job(s, release);
+}
+
+static void bury(struct tr_hs *s)
+{
+    s->req.keep_priority = true;
+    ask(s, TR_OP_BURY, changed);
 }
 
 void tr_hs_bury(struct tr_hs *s)
 {
-    if (begin(s)) {
-        s->req.keep_priority = true;
-        tr_hs_ask(s, TR_OP_BURY, changed);
-    }
+    tr_hs_name_job(s, bury);
 }
 
 static void touched(struct tr_hs *s)
@@ -106,9 +110,12 @@ static void touched(struct tr_hs *s)
     }
 }
 
+static void touch(struct tr_hs *s)
+{
+    ask(s, TR_OP_TOUCH, touched);
+}
+
 void tr_hs_touch(struct tr_hs *s)
 {
-    if (begin(s)) {
-        tr_hs_ask(s, TR_OP_TOUCH, touched);
-    }
+    tr_hs_name_job(s, touch);
 }

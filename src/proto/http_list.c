@@ -101,11 +101,14 @@ static void topic_found(struct tr_hs *s)
 
 static void for_topic(struct tr_hs *s, tr_hs_step_fn *act)
 {
+    struct tr_http_text name = s->match.topic;
+
     s->act = act;
-    if (s->match.topic.at != NULL) {
-        tr_hs_find_topic(s, s->match.topic, topic_found);
-    } else if (tr_hs_given(s, TR_ARG_TOPIC)) {
-        tr_hs_find_topic(s, s->args.values[TR_ARG_TOPIC].text, topic_found);
+    if (name.at == NULL && !tr_hs_topic_arg(s, &name)) {
+        return;
+    }
+    if (name.at != NULL) {
+        tr_hs_find_topic(s, name, topic_found);
     } else {
         act(s);
     }

@@ -143,9 +143,17 @@ static void pushed(struct tr_hs *s)
 static void push(struct tr_hs *s)
 {
     struct tr_http_text body = {"", 0};
+    struct tr_http_text topic;
     enum tr_arg arg;
 
     if (!read_args(s)) {
+        return;
+    }
+    topic = s->args.values[TR_ARG_TOPIC].text;
+    if (!tr_hs_may(s, topic.at, topic.len)) {
+        struct tr_http_error e = tr_hs_foreign_topic();
+
+        tell_error(s, 0, &e);
         return;
     }
     arg = tr_hs_given(s, TR_ARG_BODY) ? TR_ARG_BODY : TR_ARG_BODY_BASE64;
@@ -158,7 +166,7 @@ static void push(struct tr_hs *s)
         tell_error(s, 0, &e);
         return;
     }
-    tr_hs_push_job(s, s->args.values[TR_ARG_TOPIC].text, body, pushed);
+    tr_hs_push_job(s, topic, body, pushed);
 }
 
 void tr_hs_push_many(struct tr_hs *s)
@@ -185,6 +193,26 @@ static void acked(struct tr_hs *s)
     s->next = item;
 }
 
+static void ask_ack(struct tr_hs *s)
+{
+    tr_hs_ask(s, TR_OP_DELETE, acked);
+}
+
+/* One of a topic that the token is not for is not there. */
+static void looked(struct tr_hs *s)
+{
+    const struct tr_job_view *job = &s->req.out.job;
+
+    if (s->req.out.status == TARRY_OK && !tr_hs_may(s, job->topic_name, job->topic_name_len)) {
+        s->req.out.status = TARRY_ENOTFOUND;
+    }
+    if (s->req.out.status == TARRY_OK) {
+        s->next = ask_ack;
+    } else {
+        acked(s);
+    }
+}
+
 static void ack(struct tr_hs *s)
 {
     if (!read_args(s)) {
@@ -196,9 +224,11 @@ static void ack(struct tr_hs *s)
         struct tr_http_error e = tr_hs_lease_error(TARRY_ENOTFOUND, 0);
 
         tell_error(s, 0, &e);
-        return;
+    } else if (tr_auth_narrow(s->pass.who)) {
+        tr_hs_ask(s, TR_OP_STAT_JOB, looked);
+    } else {
+        ask_ack(s);
     }
-    tr_hs_ask(s, TR_OP_DELETE, acked);
 }
 
 void tr_hs_ack_many(struct tr_hs *s)

@@ -66,6 +66,21 @@ static void topic_found(struct tr_hs *s)
     s->next = s->act;
 }
 
+/* Whose topic is it? */
+static void topic_known(struct tr_hs *s)
+{
+    const struct tr_job_view *job = &s->req.out.job;
+
+    if (s->req.out.status == TARRY_OK && !tr_hs_may(s, job->topic_name, job->topic_name_len)) {
+        s->req.out.status = TARRY_ENOTFOUND;
+    }
+    if (s->req.out.status == TARRY_OK) {
+        s->next = s->act;
+    } else {
+        tr_hs_fail(s);
+    }
+}
+
 void tr_hs_name_job(struct tr_hs *s, tr_hs_step_fn *act)
 {
     s->act = act;
@@ -77,7 +92,9 @@ void tr_hs_name_job(struct tr_hs *s, tr_hs_step_fn *act)
     if (s->req.id == 0) { /* no job ever had such a number */
         s->req.out.status = TARRY_ENOTFOUND;
         tr_hs_fail(s);
-        return;
+    } else if (tr_auth_narrow(s->pass.who)) {
+        tr_hs_ask(s, TR_OP_STAT_JOB, topic_known);
+    } else {
+        act(s);
     }
-    act(s);
 }

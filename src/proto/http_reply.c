@@ -177,6 +177,15 @@ void tr_http_reply_error(struct tr_output *out, const struct tr_http_how *how,
     if (error->allow != NULL) {
         tr_http_reply_header(&r, "Allow", error->allow, strlen(error->allow));
     }
+    if (error->status == 401) {
+        put(&r, "WWW-Authenticate: Bearer realm=\"tarry\"\r\n");
+    }
+    if (error->retry_s > 0) {
+        char seconds[LENGTH_ROOM + 1];
+
+        tr_text(seconds, sizeof seconds, "%u", error->retry_s);
+        tr_http_reply_header(&r, "Retry-After", seconds, strlen(seconds));
+    }
     tr_http_reply_body(&r, "application/json");
     tr_json_init(&j, out);
     tr_json_open(&j, '{');

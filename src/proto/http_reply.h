@@ -45,6 +45,7 @@ struct tr_http_error {
     const char *field;   /* or NULL */
     const char *allow;   /* 405: the methods; or NULL */
     const char *state;   /* 409: of the job; or NULL */
+    unsigned retry_s;    /* 429: after so long it may be tried again; 0: not known */
 };
 
 struct tr_http_how tr_http_how_of(const struct tr_http_request *request);

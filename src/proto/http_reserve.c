@@ -148,6 +148,14 @@ void tr_hs_reserve_none(struct tr_hs *s)
     s->next = s->holding ? tr_hs_let_go : let_go;
 }
 
+void tr_hs_reserve_unauthorized(struct tr_hs *s)
+{
+    struct tr_http_error e = tr_hs_unauthorized();
+
+    tr_hs_refuse(s, &e);
+    s->next = s->holding ? tr_hs_let_go : let_go;
+}
+
 static void fail(struct tr_hs *s)
 {
     tr_hs_fail(s);
@@ -247,6 +255,13 @@ static void name_topic(struct tr_hs *s)
     struct tr_http_text name = next_name(s);
     bool waits = tr_hs_number(s, TR_ARG_WAIT, 0) > 0 && !s->half_closed;
 
+    if (!tr_hs_may(s, name.at, name.len)) {
+        struct tr_http_error e = tr_hs_foreign_topic();
+
+        tr_hs_refuse(s, &e);
+        s->next = let_go;
+        return;
+    }
     if (!room_for_topic(s)) {
         no_memory(s);
         return;

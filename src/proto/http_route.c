@@ -37,6 +37,11 @@ static const char *const method_names[TR_HTTP_METHOD_COUNT] = {
     [TR_HTTP_OPTIONS] = "?", [TR_HTTP_OTHER] = "?",
 };
 
+const char *tr_http_method_name(enum tr_http_method method)
+{
+    return method_names[method];
+}
+
 /* ---- paths ---- */
 
 /* The part of a path that begins here, without what follows. */
@@ -212,6 +217,43 @@ uint64_t tr_route_body_args(enum tr_route route, uint64_t *needed)
     default:
         *needed = tr_route_table[route].needed;
         return tr_route_table[route].args;
+    }
+}
+
+bool tr_route_is_whole(enum tr_route route)
+{
+    switch (route) {
+    case TR_ROUTE_ACK: /* by id */
+    case TR_ROUTE_RELEASE:
+    case TR_ROUTE_BURY:
+    case TR_ROUTE_TOUCH:
+    case TR_ROUTE_ACK_MANY:
+    case TR_ROUTE_SHOW:
+    case TR_ROUTE_CANCEL:
+    case TR_ROUTE_EDIT:
+    case TR_ROUTE_FIRE:
+    case TR_ROUTE_KICK:
+    case TR_ROUTE_JOB_HISTORY:
+    case TR_ROUTE_CLASSIC_DELETE:
+    case TR_ROUTE_CLASSIC_RESTORE_JOB:
+    case TR_ROUTE_RESERVE_MANY: /* with names of topics in the request */
+    case TR_ROUTE_PUSH_MANY:
+    case TR_ROUTE_CLASSIC_PUSH:
+    case TR_ROUTE_LIST: /* the same, or of all: they look */
+    case TR_ROUTE_CANCEL_MANY:
+    case TR_ROUTE_SHIFT_MANY:
+    case TR_ROUTE_KICK_MANY:
+    case TR_ROUTE_FORECAST:
+    case TR_ROUTE_TOPICS:
+    case TR_ROUTE_CLOCK: /* of no topic */
+    case TR_ROUTE_OPENAPI:
+    case TR_ROUTE_HEALTHZ:
+    case TR_ROUTE_READYZ:
+    case TR_ROUTE_DASHBOARD:
+        return false;
+    default:
+        return strncmp(tr_route_table[route].path, "v1/topics/{", 11) != 0 &&
+               route != TR_ROUTE_CLASSIC_GET;
     }
 }
 

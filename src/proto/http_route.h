@@ -9,14 +9,12 @@
 #include "proto/http_args.h"
 #include "proto/http_parse.h"
 #include "proto/http_reply.h"
+#include "rules/token.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 enum { TR_ROUTE_SEGMENTS_MAX = 6 };
-
-/* What a token must allow. */
-enum tr_role { TR_ROLE_NONE, TR_ROLE_READ, TR_ROLE_PRODUCE, TR_ROLE_CONSUME, TR_ROLE_ADMIN };
 
 enum tr_route_body {
     TR_BODY_NONE,   /* a body is an error */
@@ -162,7 +160,7 @@ enum tr_route_status {
     X(HEALTHZ, GET, "healthz", 0, 0, NONE, NONE, S(200), "it is alive")                            \
     X(READYZ, GET, "readyz", 0, 0, NONE, NONE, S(200) | S(503), "it is ready")                     \
     X(OPENAPI, GET, "openapi.json", 0, 0, READ, NONE, S(200), "this description")                  \
-    X(DASHBOARD, GET, "", 0, 0, READ, NONE, S(501), "the dashboard")                               \
+    X(DASHBOARD, GET, "", 0, 0, NONE, NONE, S(501), "the dashboard")                               \
     X(CLASSIC_PUSH, POST, "push", 0, 0, PRODUCE, OBJECT, S(200) | S(409) | S(413),                 \
       "classic: push a job")                                                                       \
     X(CLASSIC_DELETE, GET, "delete", TR_ARG_BIT(ID), TR_ARG_BIT(ID), PRODUCE, NONE,                \
@@ -185,9 +183,9 @@ enum tr_route {
 struct tr_route_about {
     enum tr_http_method method;
     const char *path;
-    uint64_t args;   /* of the query; with TR_BODY_EITHER and OBJECT, of the object */
-    uint64_t needed; /* of these */
-    enum tr_role role;
+    uint64_t args;     /* of the query; with TR_BODY_EITHER and OBJECT, of the object */
+    uint64_t needed;   /* of these */
+    enum tr_role role; /* that a token must have */
     enum tr_route_body body;
     unsigned statuses; /* bits 1 << enum tr_route_status; 400 always is one */
     const char *about;
@@ -215,8 +213,15 @@ uint64_t tr_route_query_args(enum tr_route route, const struct tr_http_request *
 /* What the JSON in its body may have, and must: of the whole, or of each item. */
 uint64_t tr_route_body_args(enum tr_route route, uint64_t *needed);
 
+/* GET and so on. */
+const char *tr_http_method_name(enum tr_http_method method);
+
 /* True for the routes of the queues of old, which are off unless the config says otherwise. */
 bool tr_route_is_classic(enum tr_route route);
+
+/* True for what concerns all topics: a token must be for all of them. (Other routes name one, or
+ * look themselves which ones they may touch or tell of.) */
+bool tr_route_is_whole(enum tr_route route);
 
 /* http_describe.c: all of this as OpenAPI 3.1, one JSON object. */
 void tr_route_describe(struct tr_output *out, const char *version);

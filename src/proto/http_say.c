@@ -50,6 +50,7 @@ void tr_hs_open(struct tr_hs *s, struct tr_hs_reply *r, unsigned status)
 {
     struct tr_http_how h = how(s);
 
+    s->status = status;
     tr_output_gate(&s->out, s->gate);
     tr_http_reply_open(&r->http, &s->out, &h, status);
     tr_http_reply_body(&r->http, "application/json");
@@ -68,6 +69,7 @@ void tr_hs_refuse(struct tr_hs *s, const struct tr_http_error *e)
 {
     struct tr_http_how h = how(s);
 
+    s->status = e->status;
     tr_output_gate(&s->out, s->gate);
     tr_http_reply_error(&s->out, &h, e);
     s->answered = true;
@@ -106,6 +108,7 @@ void tr_hs_none(struct tr_hs *s)
     struct tr_http_how h = how(s);
     struct tr_http_reply r;
 
+    s->status = 204;
     tr_output_gate(&s->out, s->gate);
     tr_http_reply_open(&r, &s->out, &h, 204);
     tr_http_reply_none(&r);
@@ -116,6 +119,7 @@ void tr_hs_open_bytes(struct tr_hs *s, struct tr_http_reply *r)
 {
     struct tr_http_how h = how(s);
 
+    s->status = 200;
     tr_output_gate(&s->out, s->gate);
     tr_http_reply_open(r, &s->out, &h, 200);
 }

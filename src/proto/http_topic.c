@@ -118,7 +118,7 @@ static void came(struct tr_hs *s)
 
     if (s->req.out.status == TARRY_OK) {
         s->req.topic = s->req.out.topic;
-        s->next = stat_one;
+        s->next = tr_hs_may(s, s->req.out.name, s->req.out.name_len) ? stat_one : next_topic;
         return;
     }
     if (s->req.out.status != TARRY_ENOTFOUND) {

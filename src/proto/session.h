@@ -53,6 +53,9 @@ struct tr_proto {
     /* The client sends no more: a wait for a job is over. What came before is still executed. */
     void (*half_close)(void *session, struct tr_now now);
 
+    /* There are other tokens: whoever's is not good any more learns it at once. */
+    void (*reauth)(void *session, struct tr_now now);
+
     /* The server stops: a wait is over. True: close it at once. */
     bool (*stop)(void *session, struct tr_now now);
 

@@ -89,6 +89,28 @@ static bool is_env_key(const struct tr_key_row *row, const char *name, size_t le
     return true;
 }
 
+/* TOKENS_NAME, unless Kubernetes has a service of that name. */
+static bool is_env_token(const char *name, size_t len, const char *value)
+{
+    return len > 7 && memcmp(name, "TOKENS_", 7) == 0 &&
+           (!is_kubernetes(name, len) || strstr(value, "sha256:") != NULL);
+}
+
+static int read_env_token(struct tr_reading *r, const char *variable, const char *equals)
+{
+    struct tr_place place = {.from = TR_FROM_ENVIRONMENT};
+    const char *name = variable + strlen("TARRY_TOKENS_");
+    char small[TR_TOKEN_NAME_MAX + 2] = "";
+    char whole[128];
+
+    for (size_t i = 0; name + i < equals && i < sizeof small - 1; i++) {
+        small[i] = (char)tolower((unsigned char)name[i]);
+    }
+    tr_text(whole, sizeof whole, "%.*s", (int)(equals - variable), variable);
+    place.name = whole;
+    return tr_config_set_token(r, small, equals + 1, &place);
+}
+
 static int read_variable(struct tr_reading *r, const char *variable, const char *equals)
 {
     struct tr_place place = {.from = TR_FROM_ENVIRONMENT};
@@ -96,6 +118,9 @@ static int read_variable(struct tr_reading *r, const char *variable, const char 
     size_t len = (size_t)(equals - name);
     char whole[64];
 
+    if (is_env_token(name, len, equals + 1)) {
+        return read_env_token(r, variable, equals);
+    }
     for (unsigned i = 0; i < TR_KEY_COUNT; i++) {
         if (is_env_key(&tr_key_rows[i], name, len)) {
             tr_text(whole, sizeof whole, "%.*s", (int)(equals - variable), variable);
@@ -158,9 +183,27 @@ int tr_config_set_defaults(struct tr_reading *r)
     return err;
 }
 
+/* One of --set, NAME=VALUE. */
+static int set_token(struct tr_reading *r, const char *pair)
+{
+    struct tr_place place = {.from = TR_FROM_FLAG};
+    size_t len = strcspn(pair, "=");
+    char name[TR_TOKEN_NAME_MAX + 2] = "";
+    char whole[128];
+
+    memcpy(name, pair, len < sizeof name - 1 ? len : sizeof name - 1);
+    tr_text(whole, sizeof whole, "--set tokens.%s", name);
+    place.name = whole;
+    return tr_config_set_token(r, name, pair + len + 1, &place);
+}
+
 static int set_flags(struct tr_reading *r, const struct tr_flags *flags)
 {
     int err = TARRY_OK;
+
+    for (unsigned i = 0; err == TARRY_OK && i < flags->token_count; i++) {
+        err = set_token(r, flags->tokens[i]);
+    }
 
     for (unsigned i = 0; err == TARRY_OK && i < TR_KEY_COUNT; i++) {
         struct tr_place place = {.from = TR_FROM_FLAG, .name = flags->name[i]};
@@ -177,7 +220,7 @@ static int check_open(struct tr_reading *r, enum tr_key key, const struct tr_add
     const struct tr_setting *setting = &r->config->settings[key];
     char where[512] = "";
 
-    if (tr_address_is_local(a) || r->config->insecure) {
+    if (tr_address_is_local(a) || r->config->insecure || r->config->token_count > 0) {
         return TARRY_OK;
     }
     if (setting->from == TR_FROM_FILE) {
@@ -185,9 +228,9 @@ static int check_open(struct tr_reading *r, enum tr_key key, const struct tr_add
     }
     return tr_reading_refuse(
         r,
-        "%s%s is %s, which other machines can reach, and this version knows no tokens: whoever "
-        "gets there may take and delete every job. Listen on 127.0.0.1, or if that network can be "
-        "trusted say --insecure (listen.insecure = on).",
+        "%s%s is %s, which other machines can reach, and there are no tokens: whoever gets there "
+        "may take and delete every job. Make a token (tarry token new), listen on 127.0.0.1, or if "
+        "that network can be trusted say --insecure (listen.insecure = on).",
         where, tr_key_rows[key].full, setting->text);
 }
 
@@ -254,6 +297,7 @@ int tr_config_read_all(struct tr_reading *r, struct tr_config *c, int argc, char
     if (err == TARRY_OK && c->command == TR_COMMAND_SERVE && !c->drop_in) {
         err = read_sources(r, &flags);
     }
+    free(flags.tokens);
     return err;
 }
 
@@ -273,12 +317,14 @@ void tr_config_fini(struct tr_config *c)
     for (unsigned i = 0; i < TR_KEY_COUNT; i++) {
         free(c->settings[i].text);
     }
+    tr_config_drop_tokens(c);
     *c = (struct tr_config){.command = TR_COMMAND_HELP};
 }
 
-static void warn_open(const struct tr_address *a, const char *text, struct tr_logger *log)
+static void warn_open(const struct tr_config *c, const struct tr_address *a, const char *text,
+                      struct tr_logger *log)
 {
-    if (!tr_address_is_local(a)) {
+    if (!tr_address_is_local(a) && c->token_count == 0) {
         tr_logger_say(log, TR_LEVEL_WARNING,
                       "%s can be reached from other machines, and whoever gets there may take and "
                       "delete every job",
@@ -297,8 +343,8 @@ void tr_config_warn(const struct tr_config *c, struct tr_logger *log)
                       "are not taken over",
                       c->data_path);
     }
-    warn_open(&c->beanstalk_addr, c->listen_beanstalk, log);
-    warn_open(&c->http_addr, c->listen_http, log);
+    warn_open(c, &c->beanstalk_addr, c->listen_beanstalk, log);
+    warn_open(c, &c->http_addr, c->listen_http, log);
 }
 
 /* ---- reading again ---- */
@@ -356,6 +402,13 @@ static void take_over(struct tr_config *now, struct tr_config *fresh)
     now->http_classic = fresh->http_classic;
     now->header_us = fresh->header_us;
     now->idle_us = fresh->idle_us;
+    tr_config_drop_tokens(now);
+    now->tokens = fresh->tokens;
+    now->token_places = fresh->token_places;
+    now->token_count = fresh->token_count;
+    fresh->tokens = NULL;
+    fresh->token_places = NULL;
+    fresh->token_count = 0;
 }
 
 int tr_config_reload(struct tr_config *c, struct tr_logger *log)
@@ -373,7 +426,7 @@ int tr_config_reload(struct tr_config *c, struct tr_logger *log)
         tr_logger_say(log, TR_LEVEL_ERROR, "the config was not taken over, all stays as it was: %s",
                       r.why);
     } else {
-        if (compare(c, &fresh, log) == 0) {
+        if (compare(c, &fresh, log) + tr_config_compare_tokens(c, &fresh, log) == 0) {
             tr_logger_say(log, TR_LEVEL_INFO, "%s",
                           c->config_path != NULL ? "config read again: nothing has changed"
                                                  : "there is no config file to read again");

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "engine/engine.h"
+#include "rules/token.h"
 #include "server/address.h"
 #include "server/logger.h"
 
@@ -76,6 +77,12 @@ struct tr_setting {
     int line;          /* TR_FROM_FILE: in config_path; else 0 */
 };
 
+/* Where a token stands. */
+struct tr_token_place {
+    enum tr_from from;
+    int line; /* TR_FROM_FILE: in config_path; else 0 */
+};
+
 struct tr_config {
     enum tr_command command;
     bool drop_in;                     /* called as beanstalkd: flags only, no environment or file */
@@ -112,6 +119,10 @@ struct tr_config {
     enum tr_log_level log_level;
     bool log_json;
 
+    struct tr_token *tokens; /* section [tokens]; */
+    struct tr_token_place *token_places;
+    unsigned token_count;
+
     struct tr_setting settings[TR_KEY_COUNT];
     int argc; /* for a reload */
     char **argv;
@@ -133,9 +144,9 @@ void tr_config_warn(const struct tr_config *c, struct tr_logger *log);
 
 /*
  * Reads file and environment again, under the same command line. Takes over what can change while
- * running: log_level and log_json (in `log` too), http_classic and the limits. Says in `log` what
- * has changed, and of other keys that they need a restart. TARRY_EINVAL: something is wrong and was
- * logged, and all is as it was. TARRY_ENOMEM likewise.
+ * running: log_level and log_json (in `log` too), http_classic, the limits and the tokens. Says in
+ * `log` what has changed, and of other keys that they need a restart. TARRY_EINVAL: something is
+ * wrong and was logged, and all is as it was. TARRY_ENOMEM likewise.
  */
 TR_MUST_USE int tr_config_reload(struct tr_config *c, struct tr_logger *log);
 

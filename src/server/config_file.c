@@ -9,7 +9,8 @@
  * into two, an indented line is a second value of the key above, what stands behind a [section] is
  * dropped, a section without keys is not told of, and its handler knows no line numbers. So it gets
  * its lines from next_line, which counts them and refuses all that could be read in another way
- * than it was meant; of comments it sees nothing. For the same reason a value may not begin with a
+ * than it was meant; of comments it sees nothing, nor of the section [tokens], whose keys have no
+ * row in the table. For the same reason a value may not begin with a
  * quote, which would be part of it, nor contain " #", which would be no comment.
  *
  * The first refusal ends the reading: from then on next_line is at the end of the file.
@@ -25,7 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FILE_MAX = 1 << 20 };
+enum { FILE_MAX = 1 << 20, TOKEN_LINE_MAX = 1000 };
 
 struct source {
     struct tr_reading *r;
@@ -33,10 +34,16 @@ struct source {
     const char *text;
     size_t len;
     size_t at;
-    int line; /* the one that libinih has; from 1 */
+    int line;    /* the one that libinih has; from 1 */
+    bool tokens; /* in the section [tokens] */
 };
 
 /* ---- lines ---- */
+
+static bool is_tokens(const char *section, size_t len)
+{
+    return len == 6 && memcmp(section, "tokens", len) == 0;
+}
 
 /* [section], and nothing but a comment behind it. */
 static int check_section(const struct source *s, const char *line, size_t len)
@@ -47,7 +54,8 @@ static int check_section(const struct source *s, const char *line, size_t len)
     if (end == NULL) {
         return tr_reading_refuse(s->r, "%s:%d: the section has no \"]\".", s->path, s->line);
     }
-    if (!tr_config_has_section(line + 1, (size_t)(end - line - 1))) {
+    if (!is_tokens(line + 1, (size_t)(end - line - 1)) &&
+        !tr_config_has_section(line + 1, (size_t)(end - line - 1))) {
         return tr_reading_refuse(s->r, "%s:%d: there is no section \"%.*s\".", s->path, s->line,
                                  (int)(end - line - 1), line + 1);
     }
@@ -92,6 +100,75 @@ static int check_line(const struct source *s, const char *line, size_t len, size
     return TARRY_OK;
 }
 
+/* Cuts spaces off both ends. */
+static char *trim(char *text)
+{
+    size_t len;
+
+    while (*text == ' ' || *text == '\t') {
+        text++;
+    }
+    len = strlen(text);
+    while (len > 0 && (text[len - 1] == ' ' || text[len - 1] == '\t')) {
+        len--;
+    }
+    text[len] = '\0';
+    return text;
+}
+
+/* NAME = VALUE of the section [tokens], which may be longer than libinih can take. */
+static int take_token(const struct source *s, const char *line, size_t len)
+{
+    struct tr_place place = {.from = TR_FROM_FILE, .line = s->line};
+    char text[TOKEN_LINE_MAX + 1];
+    char where[512];
+    char *equals;
+    char *comment = NULL;
+
+    if (len > TOKEN_LINE_MAX) {
+        return tr_reading_refuse(s->r, "%s:%d: the line is longer than %d bytes.", s->path, s->line,
+                                 TOKEN_LINE_MAX);
+    }
+    memcpy(text, line, len);
+    text[len] = '\0';
+    for (size_t i = 1; i < len && comment == NULL; i++) {
+        comment = text[i] == ';' && (text[i - 1] == ' ' || text[i - 1] == '\t') ? text + i : NULL;
+    }
+    if (comment != NULL) {
+        *comment = '\0';
+    }
+    equals = text + strcspn(text, "=:");
+    if (*equals == '\0') {
+        return tr_reading_refuse(s->r, "%s:%d: a token is NAME = ROLE PATTERN sha256:HEX.", s->path,
+                                 s->line);
+    }
+    *equals = '\0';
+    tr_text(where, sizeof where, "%s:%d: the token \"%.64s\"", s->path, s->line, trim(text));
+    place.name = where;
+    return tr_config_set_token(s->r, trim(text), trim(equals + 1), &place);
+}
+
+/* The line itself: a token is taken, and libinih hears nothing of it. */
+static int take_line(struct source *s, const char *line, size_t *len, size_t room)
+{
+    bool token = s->tokens && line[0] != '[';
+    int err = check_line(s, line, *len, token ? SIZE_MAX : room);
+
+    if (err != TARRY_OK) {
+        return err;
+    }
+    if (line[0] == '[') {
+        const char *end = memchr(line, ']', *len); /* it is there, as was checked */
+
+        s->tokens = is_tokens(line + 1, (size_t)(end - line - 1));
+    }
+    if (token) {
+        err = take_token(s, line, *len);
+        *len = 0;
+    }
+    return err;
+}
+
 /* An ini_reader: the next line without its end, or NULL: no more. */
 static char *next_line(char *out, int room, void *stream)
 {
@@ -118,7 +195,7 @@ static char *next_line(char *out, int room, void *stream)
     if (blanks == len || line[blanks] == ';' || line[blanks] == '#') {
         return out;
     }
-    if (check_line(s, line, len, (size_t)room) != TARRY_OK) {
+    if (take_line(s, line, &len, (size_t)room) != TARRY_OK) {
         return NULL;
     }
     len = len < (size_t)room ? len : (size_t)room - 1; /* only a section's comment can be cut */

@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "server/config_inner.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 struct args {
@@ -72,6 +73,20 @@ static int gather(struct args *a, enum tr_key key, const char *flag, const char 
     return TARRY_OK;
 }
 
+/* --set tokens.NAME=VALUE */
+static int gather_token(struct args *a, const char *pair)
+{
+    struct tr_flags *f = a->flags;
+    const char **more = realloc(f->tokens, (f->token_count + 1) * sizeof *more);
+
+    if (more == NULL) {
+        return tr_reading_no_memory(a->r);
+    }
+    f->tokens = more;
+    f->tokens[f->token_count++] = pair;
+    return TARRY_OK;
+}
+
 /* --set section.key=value */
 static int read_set(struct args *a, const char *value)
 {
@@ -85,6 +100,9 @@ static int read_set(struct args *a, const char *value)
     equals = strchr(value, '=');
     if (equals == NULL) {
         return tr_reading_refuse(a->r, "--set takes section.key=value, not \"%s\".", value);
+    }
+    if (strncmp(value, "tokens.", 7) == 0) {
+        return gather_token(a, value + 7);
     }
     key = tr_config_find_full(value, (size_t)(equals - value));
     if (key == TR_KEY_COUNT) {

@@ -27,6 +27,8 @@ struct tr_flags {
     const char *value[TR_KEY_COUNT];
     const char *name[TR_KEY_COUNT]; /* by which flag */
     const char *config_path;
+    const char **tokens; /* those of --set tokens.NAME=VALUE, from "NAME=" on; borrowed from argv */
+    unsigned token_count;
 };
 
 struct tr_key_row {
@@ -71,6 +73,15 @@ TR_MUST_USE int tr_config_read_file(struct tr_reading *r, const char *path);
 TR_MUST_USE int tr_config_read_env(struct tr_reading *r, char **env);
 TR_MUST_USE int tr_config_read_command(struct tr_reading *r, struct tr_flags *flags);
 TR_MUST_USE int tr_config_read_drop_in(struct tr_reading *r, int first);
+
+/* config_tokens.c: a token. `place->name` is where it stands, with its name. */
+TR_MUST_USE int tr_config_set_token(struct tr_reading *r, const char *name, const char *value,
+                                    const struct tr_place *place);
+void tr_config_drop_tokens(struct tr_config *c);
+
+/* Says which tokens are different now; gives how many are. */
+unsigned tr_config_compare_tokens(const struct tr_config *now, const struct tr_config *fresh,
+                                  const struct tr_logger *log);
 
 /* Are there files of beanstalkd in this directory? */
 bool tr_config_has_binlog(const char *dir);

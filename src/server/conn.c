@@ -406,9 +406,33 @@ void tr_conns_work(struct tr_conns *cs, uint64_t most_us)
     put_back(&cs->work, &once);
 }
 
+static struct conn *conn_of(const void *session)
+{
+    return (struct conn *)((uintptr_t)session - offsetof(struct conn, session));
+}
+
 static void woken(void *session)
 {
-    put_to_work((struct conn *)(void *)((unsigned char *)session - offsetof(struct conn, session)));
+    put_to_work(conn_of(session));
+}
+
+void tr_conns_peer(const void *session, struct tr_sock_peer *peer)
+{
+    const struct conn *c = conn_of(session);
+
+    *peer = (struct tr_sock_peer){.text = "unknown"};
+    if (c->sock != NULL) {
+        tr_sock_peer(c->sock, peer);
+    }
+}
+
+void tr_conns_reauth(struct tr_conns *cs, struct tr_now now)
+{
+    for (struct tr_list *n = cs->all.next; n != &cs->all; n = n->next) {
+        struct conn *c = TR_CONTAINER_OF(n, struct conn, all);
+
+        c->proto->reauth(c->session, now); /* who can go on is woken, and nobody is closed here */
+    }
 }
 
 static void on_beanstalk_woken(void *ctx, struct tr_bs_session *s)

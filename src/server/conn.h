@@ -82,6 +82,12 @@ uint64_t tr_conns_time(struct tr_conns *cs, struct tr_now now);
  */
 void tr_conns_stop(struct tr_conns *cs, struct tr_now now);
 
+/* There are other tokens: all sessions look whether theirs is still good. */
+void tr_conns_reauth(struct tr_conns *cs, struct tr_now now);
+
+/* Where the client of a session is. */
+void tr_conns_peer(const void *session, struct tr_sock_peer *peer);
+
 /* Closes all, answered or not. */
 void tr_conns_abort(struct tr_conns *cs, struct tr_now now);
 

@@ -44,8 +44,8 @@ const char tr_help_serve_text[] =
     "                    127.0.0.1:11300. ADDR is IP:PORT, [IPV6]:PORT, :PORT or PORT\n"
     "                    (both on 127.0.0.1), unix:PATH, or off; port 0 is a free one.\n"
     "  --http ADDR       where to listen for HTTP; default 127.0.0.1:11301\n"
-    "  --insecure        allow addresses that other machines can reach: whoever gets\n"
-    "                    there may take and delete every job\n"
+    "  --insecure        allow addresses that other machines can reach although there is\n"
+    "                    no token: whoever gets there may take and delete every job\n"
     "  --engine local    the embedded engine; this version has no other\n"
     "  --read-only       only look: nothing is written, nothing is handed out; for a\n"
     "                    copy, or a store that is damaged. What asks for a change is\n"
@@ -62,8 +62,8 @@ const char tr_help_serve_text[] =
     "  SIGTERM, SIGINT   finish what is being written, close the store, exit 0\n"
     "  SIGUSR1           drain: take no new jobs from now on\n"
     "  SIGHUP            read the file again: log.*, http.classic, limits.body,\n"
-    "                    limits.header and limits.idle change at once, of other keys\n"
-    "                    it says that they need a restart\n"
+    "                    limits.header, limits.idle and tokens change at once, of other\n"
+    "                    keys it says that they need a restart\n"
     "\n";
 
 const char tr_help_keys_text[] =
@@ -97,6 +97,7 @@ const char tr_help_keys_text[] =
     "  scrub.every                      7d                TARRY_SCRUB_EVERY\n"
     "  log.level         --log-level    info              TARRY_LOG_LEVEL\n"
     "  log.json          --log-json     off               TARRY_LOG_JSON\n"
+    "  tokens.NAME                      none              TARRY_TOKENS_NAME\n"
     "\n"
     "store.backup_root: a folder; POST /v1/backup?dir= makes copies of the store below it.\n"
     "clock.start: where the test clock of a new store stands, as 2027-01-01T00:00:00Z.\n"
@@ -114,6 +115,8 @@ const char tr_help_keys_text[] =
     "commits suffer; 0: any.\n"
     "scrub.rate: bytes a second at which run files are looked through for damage, each of\n"
     "them every scrub.every; 0: never.\n"
+    "tokens.NAME: who may do what: ROLE PATTERN[,PATTERN] sha256:HEX, as tarry token new\n"
+    "prints it. With one of them, both ports ask for a token.\n"
     "\n"
     "examples:\n"
     "  tarry serve\n"

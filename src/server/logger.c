@@ -4,6 +4,9 @@
  *     warning: the sentence
  *     {"time":"2027-01-01T00:00:00.000Z","level":"warning","msg":"the sentence"}
  *
+ *     audit: ops from 127.0.0.1: POST /v1/topics/orders/purge: 200
+ *     {"time":…,"level":"info","audit":true,"token":"ops","from":"127.0.0.1","status":200,"msg":…}
+ *
  * Text has the prefixes error, damage, warning, note and debug; JSON has the level (damage is an
  * error there, and its sentence begins with "damage: "). A message may hold bytes from outside,
  * such as a path, so nothing in it can end the line or reach the terminal as a command: control
@@ -21,7 +24,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MESSAGE_MAX = 4096, LINE_MAX_JSON = MESSAGE_MAX * 6 + 128 };
+enum { MESSAGE_MAX = 4096, MORE_MAX = 256, LINE_MAX_JSON = MESSAGE_MAX * 6 + MORE_MAX + 128 };
 
 static const char *const level_names[] = {
     [TR_LEVEL_ERROR] = "error",
@@ -97,7 +100,9 @@ static size_t put_json(char *out, const char *text)
     return len;
 }
 
-static void write_json(const struct tr_logger *l, enum tr_log_level level, const char *text)
+/* more: members that come before the message, each with a comma behind it. */
+static void write_json(const struct tr_logger *l, enum tr_log_level level, const char *more,
+                       const char *text)
 {
     uint64_t now_us = tr_clock_linux_now().wall_us;
     time_t now_s = (time_t)(now_us / 1000000);
@@ -108,8 +113,8 @@ static void write_json(const struct tr_logger *l, enum tr_log_level level, const
 
     (void)gmtime_r(&now_s, &tm);
     (void)strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S", &tm);
-    tr_text(line, sizeof line, "{\"time\":\"%s.%03uZ\",\"level\":\"%s\",\"msg\":\"", when,
-            (unsigned)(now_us / 1000 % 1000), tr_log_level_name(level));
+    tr_text(line, sizeof line, "{\"time\":\"%s.%03uZ\",\"level\":\"%s\",%s\"msg\":\"", when,
+            (unsigned)(now_us / 1000 % 1000), tr_log_level_name(level), more);
     len = strlen(line);
     len += put_json(line + len, text);
     memcpy(line + len, "\"}\n", 3);
@@ -150,10 +155,37 @@ void tr_logger_say(const struct tr_logger *l, enum tr_log_level level, const cha
     tr_text_list(text, sizeof text, format, args);
     va_end(args);
     if (l->json) {
-        write_json(l, level, text);
+        write_json(l, level, "", text);
     } else {
         write_text(l, prefixes[level], text);
     }
+}
+
+void tr_logger_audit(const struct tr_logger *l, const struct tr_audit *a)
+{
+    char text[MESSAGE_MAX / 2];
+    char more[MORE_MAX]; /* a name and an address have nothing that JSON would escape */
+    size_t len;
+
+    if (!tr_logger_has(l, TR_LEVEL_INFO)) {
+        return;
+    }
+    tr_text(text, sizeof text, "%s from %s: %s", a->token, a->from, a->what);
+    if (a->status != 0) {
+        len = strlen(text);
+        tr_text(text + len, sizeof text - len, ": %u", a->status);
+    }
+    if (!l->json) {
+        write_text(l, "audit: ", text);
+        return;
+    }
+    tr_text(more, sizeof more, "\"audit\":true,\"token\":\"%s\",\"from\":\"%s\",", a->token,
+            a->from);
+    if (a->status != 0) {
+        len = strlen(more);
+        tr_text(more + len, sizeof more - len, "\"status\":%u,", a->status);
+    }
+    write_json(l, TR_LEVEL_INFO, more, text);
 }
 
 void tr_logger_notice(void *ctx, enum tr_notice kind, const char *text)

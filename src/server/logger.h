@@ -36,6 +36,17 @@ bool tr_logger_has(const struct tr_logger *l, enum tr_log_level level);
 void tr_logger_say(const struct tr_logger *l, enum tr_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* What an admin did. */
+struct tr_audit {
+    const char *token; /* its name */
+    const char *from;  /* an address */
+    const char *what;
+    unsigned status; /* of HTTP; 0: none */
+};
+
+/* One line of the level info, marked as one of these. */
+void tr_logger_audit(const struct tr_logger *l, const struct tr_audit *a);
+
 /* A tr_notice_fn, with the logger as ctx. */
 void tr_logger_notice(void *ctx, enum tr_notice kind, const char *text);
 

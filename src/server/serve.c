@@ -27,6 +27,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "os/clock_linux.h"
+#include "os/digest_linux.h"
 #include "os/disk_linux.h"
 #include "os/loop_linux.h"
 #include "os/process_linux.h"
@@ -60,6 +61,7 @@ struct server {
     struct tr_disk_linux *disk;
     struct tr_engine *engine;
     struct tr_conns conns;
+    struct tr_auth auth;
     char temp[256]; /* a store that goes when we go, or empty */
     const char *path;
     uint64_t start_us;
@@ -170,6 +172,7 @@ static void tell_stats(void *ctx, struct tr_json *j)
     tr_tell_process(j, tr_clock_linux_now().boot_us - s->start_us, tr_loop_linux_stat(s->loop));
     tr_tell_store(j, &engine);
     tr_tell_conns(j, &s->conns);
+    tr_tell_auth(j, &s->auth);
 }
 
 static const char *unready(void *ctx)
@@ -185,6 +188,35 @@ static const char *unready(void *ctx)
         return "the server is draining: it takes no new jobs";
     }
     return engine.refusing ? "the disk is nearly full: no new jobs are taken" : NULL;
+}
+
+static uint64_t peer(void *ctx, const void *session)
+{
+    struct tr_sock_peer at;
+
+    (void)ctx;
+    tr_conns_peer(session, &at);
+    return at.number;
+}
+
+static void warn(void *ctx, const void *session)
+{
+    const struct server *s = ctx;
+    struct tr_sock_peer at;
+
+    tr_conns_peer(session, &at);
+    tr_logger_say(&s->log, TR_LEVEL_WARNING, "many wrong tokens come from %s", at.text);
+}
+
+static void audit(void *ctx, const struct tr_auth_pass *pass, const char *what, unsigned status)
+{
+    const struct server *s = ctx;
+    struct tr_sock_peer at;
+
+    tr_conns_peer(pass->session, &at);
+    tr_logger_audit(
+        &s->log, &(struct tr_audit){
+                     .token = pass->who->is.name, .from = at.text, .what = what, .status = status});
 }
 
 /* ---- what the loop calls ---- */
@@ -218,6 +250,38 @@ static void set_limits(struct server *s)
     s->conns.patience_us[TR_PATIENCE_IDLE] = c->idle_us;
 }
 
+/* The tokens of the config from now on, also for clients that are there. SHA-256 is asked for only
+ * when there are some. */
+static int set_tokens(struct server *s)
+{
+    const struct tr_config *c = s->config;
+    struct tr_now now = tr_clock_linux_now();
+    int err = TARRY_OK;
+
+    if (c->token_count > 0 && s->auth.digest.ctx == NULL) {
+        err = tr_digest_linux_open(&s->auth.digest);
+    }
+    if (err == TARRY_OK) {
+        err = tr_auth_set(&s->auth, c->tokens, c->token_count, now);
+    }
+    if (err == TARRY_OK) {
+        tr_conns_reauth(&s->conns, now);
+        tr_auth_forget(&s->auth);
+    }
+    return err;
+}
+
+static void reload(struct server *s)
+{
+    if (tr_config_reload(s->config, &s->log) == TARRY_OK) {
+        set_limits(s);
+        if (set_tokens(s) != TARRY_OK) {
+            tr_logger_say(&s->log, TR_LEVEL_ERROR,
+                          "the tokens stay as they were: there is no memory, or no SHA-256");
+        }
+    }
+}
+
 static void signalled(void *ctx, enum tr_loop_signal what)
 {
     struct server *s = ctx;
@@ -235,9 +299,7 @@ static void signalled(void *ctx, enum tr_loop_signal what)
         puts("draining: no new jobs are taken until the next start");
         break;
     case TR_LOOP_RELOAD:
-        if (tr_config_reload(s->config, &s->log) == TARRY_OK) {
-            set_limits(s);
-        }
+        reload(s);
         break;
     }
 }
@@ -354,6 +416,10 @@ static int init_ports(struct server *s)
     s->conns.ctx = s;
     s->conns.full = full;
     s->conns.wall_us = s->config->test_clock ? test_clock : NULL;
+    s->conns.beanstalk.auth = &s->auth;
+    s->conns.http.auth = &s->auth;
+    s->auth =
+        (struct tr_auth){.mem = &s->mem, .ctx = s, .peer = peer, .warn = warn, .audit = audit};
     set_limits(s);
     init_http(s);
     port->queue = (struct tr_queue){.ctx = s, .submit = submit, .abandon = abandon, .work = work};
@@ -367,7 +433,7 @@ static int init_ports(struct server *s)
     memcpy(port->host, names.host, sizeof port->host);
     memcpy(port->os, names.os, sizeof port->os);
     memcpy(port->platform, names.platform, sizeof port->platform);
-    return err;
+    return err == TARRY_OK ? set_tokens(s) : err;
 }
 
 static enum tr_exit listen_and_become(struct server *s)
@@ -562,6 +628,8 @@ static void free_all(struct server *s)
     tr_disk_linux_close(s->disk); /* ends the threads: after it nobody wakes the loop */
     tr_engine_free(s->engine);
     tr_conns_fini(&s->conns);
+    tr_auth_fini(&s->auth);
+    tr_digest_linux_close(&s->auth.digest);
     tr_loop_linux_close(s->loop);
     if (s->temp[0] != '\0') {
         tr_process_remove_dir(s->temp);

@@ -33,6 +33,45 @@ static const char *durability(enum tr_sync sync)
     return NULL;
 }
 
+/* Where a value came from. */
+static void tell_place(struct tr_json *j, const struct tr_config *c, enum tr_from from, int line)
+{
+    tr_json_name(j, "from");
+    tr_json_text(j, tr_config_from_name(from));
+    if (from == TR_FROM_FILE) {
+        tr_json_name(j, "file");
+        tr_json_text(j, c->config_path);
+        number(j, "line", (uint64_t)line);
+    }
+}
+
+/* What is known of tokens, but for their digests. */
+static void tell_tokens(struct tr_json *j, const struct tr_config *c)
+{
+    tr_json_name(j, "tokens");
+    tr_json_open(j, '[');
+    for (unsigned i = 0; i < c->token_count; i++) {
+        const struct tr_token *t = &c->tokens[i];
+        char role[TR_TOKEN_ROLES_TEXT];
+
+        tr_token_print_roles(role, t->roles);
+        tr_json_open(j, '{');
+        tr_json_name(j, "name");
+        tr_json_text(j, t->name);
+        tr_json_name(j, "role");
+        tr_json_text(j, role);
+        tr_json_name(j, "topics");
+        tr_json_text(j, t->topics);
+        if (t->rate_milli > 0) {
+            tr_json_name(j, "rate");
+            tr_json_thousandths(j, t->rate_milli);
+        }
+        tell_place(j, c, c->token_places[i].from, c->token_places[i].line);
+        tr_json_close(j, '}');
+    }
+    tr_json_close(j, ']');
+}
+
 void tr_tell_config(struct tr_json *j, const struct tr_config *c)
 {
     tr_json_name(j, "settings");
@@ -48,16 +87,11 @@ void tr_tell_config(struct tr_json *j, const struct tr_config *c)
         } else {
             tr_json_null(j);
         }
-        tr_json_name(j, "from");
-        tr_json_text(j, tr_config_from_name(s->from));
-        if (s->from == TR_FROM_FILE) {
-            tr_json_name(j, "file");
-            tr_json_text(j, c->config_path);
-            number(j, "line", (uint64_t)s->line);
-        }
+        tell_place(j, c, s->from, s->line);
         tr_json_close(j, '}');
     }
     tr_json_close(j, '}');
+    tell_tokens(j, c);
     tr_json_name(j, "durability");
     tr_json_text(j, durability(c->sync));
 }
@@ -109,4 +143,21 @@ void tr_tell_conns(struct tr_json *j, const struct tr_conns *cs)
     number(j, "most", cs->count_max);
     tr_json_close(j, '}');
     number(j, "http_requests", cs->http.requests);
+}
+
+void tr_tell_auth(struct tr_json *j, const struct tr_auth *a)
+{
+    uint64_t limited = 0;
+
+    for (unsigned i = 0; i < a->count; i++) {
+        limited += a->tokens[i].limited;
+    }
+    tr_json_name(j, "auth");
+    tr_json_open(j, '{');
+    number(j, "tokens", a->count);
+    number(j, "failed", a->failed);
+    number(j, "too_many", a->too_many);
+    number(j, "denied", a->denied);
+    number(j, "limited", limited);
+    tr_json_close(j, '}');
 }

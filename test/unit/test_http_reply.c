@@ -84,18 +84,19 @@ static void test_reply_how(void **state)
 
 static void test_reply_error(void **state)
 {
-    struct tr_http_error e = {400, "bad_delay", "delay \"x\" is no duration", "delay", NULL, NULL};
+    struct tr_http_error e = {400, "bad_delay", "delay \"x\" is no duration", "delay", NULL, NULL,
+                              0};
 
     (void)state;
     tr_http_reply_error(&out, &on, &e);
     wrote("HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: 85\r\n\r\n"
           "{\"error\":{\"code\":\"bad_delay\",\"message\":\"delay \\\"x\\\" is no duration\","
           "\"field\":\"delay\"}}");
-    e = (struct tr_http_error){409, "wrong_state", "no", NULL, NULL, "dead"};
+    e = (struct tr_http_error){409, "wrong_state", "no", NULL, NULL, "dead", 0};
     tr_http_reply_error(&out, &on, &e);
     wrote("HTTP/1.1 409 Conflict\r\nContent-Type: application/json\r\nContent-Length: 62\r\n\r\n"
           "{\"error\":{\"code\":\"wrong_state\",\"message\":\"no\",\"state\":\"dead\"}}");
-    e = (struct tr_http_error){405, "method", "use another", NULL, "GET, HEAD", NULL};
+    e = (struct tr_http_error){405, "method", "use another", NULL, "GET, HEAD", NULL, 0};
     tr_http_reply_error(&out, &on, &e);
     wrote(
         "HTTP/1.1 405 Method Not Allowed\r\nAllow: GET, HEAD\r\nContent-Type: application/json\r\n"
@@ -136,7 +137,7 @@ static void test_reply_behind_a_gate(void **state)
 
 static void test_reply_no_memory(void **state)
 {
-    struct tr_http_error e = {400, "code", "message", "field", "GET", NULL};
+    struct tr_http_error e = {400, "code", "message", "field", "GET", NULL, 0};
     uint64_t n = 0;
 
     (void)state;

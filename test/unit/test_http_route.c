@@ -221,6 +221,9 @@ static void check_described(const uint8_t *bytes, size_t len)
         "\"required\":true,\"schema\":{\"type\":\"string\"}}],\"requestBody\":{"
         "\"content\":{\"application/json\":{\"schema\":{\"type\":\"object\","
         "\"additionalProperties\":false,\"properties\":{\"ttr\":{");
+    has(bytes, len, "\"x-tarry-role\":\"produce\",\"x-tarry-all-topics\":false");
+    has(bytes, len, "\"x-tarry-role\":\"admin\",\"x-tarry-all-topics\":true");
+    has(bytes, len, "\"security\":[],\"x-tarry-role\":\"none\"}");
     has(bytes, len, "\"enum\":[\"replace\",\"keep\",\"error\"]");
     has(bytes, len, "\"body_base64\":{\"type\":\"string\"");
     assert_null(memmem(bytes, len, "\"name\":\"body_base64\"", 20)); /* not of queries */
