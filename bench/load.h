@@ -18,7 +18,7 @@
 
 struct load;
 
-enum { LOAD_SCRIPTS = 4 };
+enum { LOAD_SCRIPTS = 4, LOAD_LEASE = 33, LOAD_BODY_MAX = 8 << 20 };
 
 enum step {
     STEP_PUT,
@@ -52,6 +52,7 @@ struct request {
     const char *word; /* PLAIN: the command; TAKE: NULL */
     uint32_t tube;
     enum ask ask;
+    char lease[LOAD_LEASE]; /* ACK, HTTP */
 };
 
 enum answer { ANSWER_FINE, ANSWER_NONE, ANSWER_WRONG };
@@ -62,6 +63,7 @@ struct reply {
     uint64_t number; /* MOVE: how many were moved */
     const char *body;
     size_t body_len;
+    char lease[LOAD_LEASE];
 };
 
 struct conn {
@@ -88,6 +90,7 @@ struct driver {
     const char *name;
     bool fetches;    /* TAKE does not bring the body */
     bool needs_move; /* a mover must be there for delayed jobs */
+    bool plain;      /* knows neither ASK nor tubes */
 
     /* Before the run, blocking; NULL: nothing to do. False: it cannot work. */
     bool (*prepare)(struct load *l, const struct conn *c);
@@ -100,6 +103,7 @@ struct driver {
 };
 
 extern const struct driver load_beanstalk;
+extern const struct driver load_http;
 extern const struct driver load_redis;
 
 /* The words of --ask; ASK_NOTHING when there is no such. */

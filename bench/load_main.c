@@ -33,7 +33,7 @@ static const char usage[] =
     "         ask       --ask peek, state, cancel or move, about random jobs of the --known that\n"
     "                   are there; or first or count, of each of the --tubes in turn\n"
     "         first     wait for the first answer and the first job of a server that starts\n"
-    "  --proto P        beanstalk (default) or redis\n"
+    "  --proto P        beanstalk (default), redis or http (put, cycle, drain, burst, trickle)\n"
     "  --address IP     default 127.0.0.1\n"
     "  --conns N --depth N --body BYTES --count N --seconds S --limit S\n"
     "  --delay S        far jobs are due between S and 9 S; 0: at once (default 10000)\n"
@@ -190,14 +190,17 @@ static bool read_flags(struct options *o, int argc, char **argv)
     }
     return optind == argc && o->mode != NULL && o->port > 0 && o->port < 65536 && o->conns > 0 &&
            o->conns <= 4000 && o->depth > 0 && o->depth <= 1024 && o->body_bytes >= 8 &&
-           o->body_bytes <= 65535 && o->rate > 0 && o->tubes > 0;
+           o->body_bytes <= LOAD_BODY_MAX && o->rate > 0 && o->tubes > 0;
 }
 
-/* Modes that want to know what is there. */
-static bool says_enough(const struct options *o)
+/* Modes that want to know what is there, or more than this driver can say. */
+static bool says_enough(const struct options *o, const struct driver *driver)
 {
     bool asks = strcmp(o->mode, "ask") == 0;
 
+    if (driver->plain && (asks || strcmp(o->mode, "tubes") == 0)) {
+        return false;
+    }
     return (!asks && strcmp(o->mode, "take") != 0) ||
            (o->known > 0 && o->count <= o->known / 2 && (!asks || o->ask != ASK_NOTHING));
 }
@@ -340,6 +343,18 @@ static int run_first(struct options *o)
     return job > 0 ? 0 : 1;
 }
 
+static const struct driver *find_driver(const char *name)
+{
+    const struct driver *const all[] = {&load_beanstalk, &load_redis, &load_http};
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        if (strcmp(all[i]->name, name) == 0) {
+            return all[i];
+        }
+    }
+    return NULL;
+}
+
 int main(int argc, char **argv)
 {
     static struct load l = {
@@ -367,8 +382,8 @@ int main(int argc, char **argv)
         return run_first(&l.opt);
     }
     l.mode = load_find_mode(l.opt.mode);
-    l.driver = strcmp(l.opt.proto, "redis") == 0 ? &load_redis : &load_beanstalk;
-    if (l.mode == NULL || (l.opt.count == 0 && l.opt.seconds <= 0) || !says_enough(&l.opt)) {
+    l.driver = find_driver(l.opt.proto);
+    if (l.mode == NULL || l.driver == NULL || (l.opt.count == 0 && l.opt.seconds <= 0) || !says_enough(&l.opt, l.driver)) {
         (void)fputs(usage, stderr);
         return 2;
     }

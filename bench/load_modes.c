@@ -37,15 +37,17 @@ static void send_take(struct load *l, struct conn *c, uint64_t begin_ns)
 }
 
 /* A job came: ask for its body where it is not there yet, and say that it is done. */
-static void finish_job(struct load *l, struct conn *c, const struct request *r, uint64_t id,
-                       uint64_t job)
+static void finish_job(struct load *l, struct conn *c, const struct request *r,
+                       const struct reply *a, uint64_t job)
 {
+    struct request ack = {.step = STEP_ACK, .id = a->id, .job = job, .begin_ns = r->begin_ns};
+
     if (l->driver->fetches) {
-        load_send(l, c, (struct request){.step = STEP_FETCH, .id = id, .job = id});
-        job = id;
+        load_send(l, c, (struct request){.step = STEP_FETCH, .id = a->id, .job = a->id});
+        ack.job = a->id;
     }
-    load_send(l, c,
-              (struct request){.step = STEP_ACK, .id = id, .job = job, .begin_ns = r->begin_ns});
+    memcpy(ack.lease, a->lease, sizeof(ack.lease));
+    load_send(l, c, ack);
 }
 
 static void end_when_quiet(struct load *l)
@@ -96,7 +98,7 @@ static void cycle_replied(struct load *l, struct conn *c, const struct request *
     if (r->step == STEP_PUT && a->answer == ANSWER_FINE) {
         send_take(l, c, r->begin_ns);
     } else if (r->step == STEP_TAKE && a->answer == ANSWER_FINE) {
-        finish_job(l, c, r, a->id, job);
+        finish_job(l, c, r, a, job);
     } else if (r->step == STEP_ACK && more_puts(l)) {
         load_put(l, c, far_delay(l));
     }
@@ -174,7 +176,7 @@ static void drain_replied(struct load *l, struct conn *c, const struct request *
         load_put(l, c, drain_delay(l));
     } else if (r->step == STEP_TAKE) {
         if (a->answer == ANSWER_FINE) {
-            finish_job(l, c, r, a->id, job);
+            finish_job(l, c, r, a, job);
         }
         if (l->takes < l->put) {
             send_take(l, c, 0);
@@ -258,7 +260,7 @@ static void trickle_replied(struct load *l, struct conn *c, const struct request
     }
     if (r->step == STEP_TAKE) {
         if (a->answer == ANSWER_FINE) {
-            finish_job(l, c, r, a->id, job);
+            finish_job(l, c, r, a, job);
         }
         if (l->takes < l->opt.count) {
             send_take(l, c, 0);
@@ -371,7 +373,7 @@ static void tubes_replied(struct load *l, struct conn *c, const struct request *
             tubes_command(l, c, "ignore");
         }
     } else if (r->step == STEP_TAKE && a->answer == ANSWER_FINE) {
-        finish_job(l, c, r, a->id, job);
+        finish_job(l, c, r, a, job);
     } else if (r->step == STEP_ACK && more_puts(l)) {
         tubes_put(l, c);
     }

@@ -100,7 +100,7 @@ def load(server, mode, conns, depth, **flags):
             if held is not None and held != (int(got["jobs"]) if mode == "put" else 0):
                 got.setdefault("failed", f"holds {held}")
             if s.name.startswith("tarry"):
-                got["longest_us"] = s.stats().get("tarry-loop-longest-us", "nan")
+                got["longest_us"] = s.longest_us()
             return got
     return case
 
@@ -117,8 +117,8 @@ def put(server, conns, depth):
     return load(server, "put", conns, depth, seconds=by_seconds)
 
 
-def cycle(server):
-    return load(server, "cycle", 64, 16, seconds=by_seconds)
+def cycle(server, conns=64, depth=16):
+    return load(server, "cycle", conns, depth, seconds=by_seconds)
 
 
 def burst_once(bench, server, ahead):
@@ -135,7 +135,7 @@ def burst_once(bench, server, ahead):
             if "failed" in beside:
                 got.setdefault("failed", f"beside: {beside['failed']}")
         if s.name.startswith("tarry"):
-            got["longest_us"] = s.stats().get("tarry-loop-longest-us", "nan")
+            got["longest_us"] = s.longest_us()
         return got
 
 

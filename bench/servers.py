@@ -3,6 +3,7 @@
 A server is started for one run and ended by its process id; its folder goes with it.
 """
 import contextlib
+import json
 import os
 import pathlib
 import shutil
@@ -11,6 +12,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import urllib.request
 
 TOP = pathlib.Path(__file__).resolve().parent.parent
 BUILD = TOP / "build"
@@ -18,9 +20,11 @@ TICK = os.sysconf("SC_CLK_TCK")
 START_S = 60  # a server that does not answer by then has failed
 
 
-def tarry(sync):
+def tarry(sync, port_of="beanstalk"):
+    """On one port only."""
+    off = "http" if port_of == "beanstalk" else "beanstalk"
     return lambda port, data: [BUILD / "tarry", "serve", "--data", data / "store", "--sync", sync,
-                               "--beanstalk", f"127.0.0.1:{port}", "--http", "off"]
+                               f"--{port_of}", f"127.0.0.1:{port}", f"--{off}", "off"]
 
 
 def beanstalkd(*flags):
@@ -47,6 +51,9 @@ SERVERS = {
     "redis everysec": redis("--appendonly", "yes", "--appendfsync", "everysec"),
     "redis always": redis("--appendonly", "yes", "--appendfsync", "always"),
     "echo": lambda port, data: [BUILD / "bench-echo", data / "port"],
+    "tarry always, HTTP": tarry("always", "http"),
+    "tarry never, HTTP": tarry("never", "http"),
+    "echo, HTTP": lambda port, data: [BUILD / "bench-echo-http", data / "port"],
 }
 
 
@@ -61,7 +68,8 @@ class Server:
 
     def __init__(self, name, scratch):
         self.name = name
-        self.proto = "redis" if name.startswith("redis") else "beanstalk"
+        self.proto = "redis" if name.startswith("redis") else \
+            "http" if name.endswith("HTTP") else "beanstalk"
         self.data = pathlib.Path(tempfile.mkdtemp(prefix="run.", dir=scratch))
         self.port = free_port()
         self.process = None
@@ -115,22 +123,43 @@ class Server:
             return ""
 
     def answers(self):
-        if self.name == "echo":
+        if self.name.startswith("echo"):
             port = self.data / "port"
             self.port = int(port.read_text() or 0) if port.exists() else 0
             return self.port > 0
+        if self.proto == "http":
+            return self.get("/healthz") is not None
         return self.ask("PING").startswith("+PONG") if self.proto == "redis" else \
             self.ask("list-tube-used").startswith("USING")
+
+    def get(self, path, method="GET", body=None):
+        """What the HTTP port answers, or None."""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", method=method,
+                                         data=body and body.encode())
+        try:
+            with urllib.request.urlopen(request, timeout=5) as reply:
+                return json.load(reply)
+        except (OSError, ValueError):
+            return None
 
     def stats(self):
         """beanstalk's stats as {key: text}."""
         lines = [line.split(": ", 1) for line in self.ask("stats").splitlines() if ": " in line]
         return dict(lines)
 
+    def longest_us(self):
+        """The longest turn of tarry's loop."""
+        if self.proto == "http":
+            return (self.get("/v1/stats") or {}).get("loop", {}).get("longest_us", "nan")
+        return self.stats().get("tarry-loop-longest-us", "nan")
+
     def pending(self):
         """How many jobs it says it holds, or None."""
-        if self.name == "echo":
+        if self.name.startswith("echo"):
             return None
+        if self.proto == "http":
+            counts = self.get("/v1/topics/default") or {}
+            return counts.get("ready", 0) + counts.get("delayed", 0)
         if self.proto == "redis":
             return int(self.ask("HLEN q:jobs").lstrip(":") or 0)
         stats = self.stats()

@@ -31,13 +31,14 @@ class Bench:
         self.trickle_s = 1.5 if quick else 8
         self.settle_s = 0.5 if quick else 5
         self.idle_s = 60
+        self.polls = 1000 if quick else 10_000
         self.calib_ms = 40 if quick else 150
         self.pids = []
 
     def command(self, server, mode, flags):
         words = [BUILD / "bench-load", "--mode", mode, "--port", server.port, "--pid", server.pid,
                  "--proto", server.proto, "--body", BODY, "--label", "load"]
-        if server.name == "echo":
+        if server.name.startswith("echo"):
             words.append("--echo")
         for name, value in flags.items():
             words += [f"--{name}"] if value is True else [f"--{name}", value]

@@ -7,6 +7,7 @@ a lie the same run must be clean. All runs start together, as most of them only 
 import concurrent.futures
 import contextlib
 import pathlib
+import re
 import shlex
 import shutil
 import socket
@@ -19,6 +20,7 @@ import pytest
 
 from beanstalk import Tarry
 from harness import PATIENCE_S, TARRY
+from web import web_port
 
 BENCH_LOAD = pathlib.Path(TARRY).with_name("bench-load")
 REDIS = shutil.which("redis-server")
@@ -91,6 +93,36 @@ class Resp:
 
     @staticmethod
     def keep_up(words, _):
+        return words
+
+
+class Http:
+    """Method or version, path or status, and the body; the headers do not matter here."""
+    name = "http"
+
+    @staticmethod
+    def read(stream):
+        first = stream.readline().split(b" ")
+        size = 0
+        while (line := stream.readline()) not in (b"\r\n", b""):
+            if line.lower().startswith(b"content-length:"):
+                size = int(line.split(b":")[1])
+        return [first[0], first[1], stream.read(size)] if len(first) > 1 else None
+
+    hear = read
+
+    @staticmethod
+    def write(words):
+        first = b"%s %s said" if words[0].startswith(b"HTTP/") else b"%s %s HTTP/1.1"
+        return (first % (words[0], words[1]) + b"\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s"
+                % (len(words[2]), words[2]))
+
+    @staticmethod
+    def keep_up(words, _):
+        """The job whose id was changed is known under its own."""
+        asked = re.match(rb"/v1/jobs/(\d+)/ack", words[1])
+        if asked and int(asked[1]) > ALIAS:
+            return [words[0], words[1].replace(asked[1], b"%d" % (int(asked[1]) - ALIAS)), words[2]]
         return words
 
 
@@ -270,6 +302,75 @@ def redis_no_body(m):
     return m[0] == b"HGET" and [b"HGET", b"q:none", m[2]]
 
 
+def http_push(m):
+    """Its delay."""
+    found = re.search(rb"/jobs\?delay=(\d+)$", m[1])
+    return found and int(found[1])
+
+
+def http_near(m):
+    return http_push(m) is not None and http_push(m) < FAR_S
+
+
+def http_due(m, delay):
+    return [m[0], re.sub(rb"delay=\d+", b"delay=%d" % delay, m[1]), m[2]]
+
+
+def http_again(m):
+    return b"/ack?" in m[1] and [m[0], m[1].replace(b"/ack?", b"/release?delay=0&"), m[2]]
+
+
+def http_never(m):
+    return http_near(m) and http_due(m, 1000000)
+
+
+def http_soon(m):
+    return http_near(m) and http_push(m) > 0 and http_due(m, 0)
+
+
+def http_last_byte(m):
+    return http_near(m) and [*m[:2], flipped(m[2], -1)]
+
+
+def http_shorter(m):
+    return http_near(m) and [*m[:2], m[2][:-1]]
+
+
+def http_other_id(m):
+    found = re.match(rb'{"jobs":\[{"id":"(\d+)"', m[2])
+    return found and [*m[:2], m[2].replace(b'"%s"' % found[1], b'"%d"' % (int(found[1]) + ALIAS))]
+
+
+def http_other_body(m):
+    found = re.search(rb'"body_base64":"(.)', m[2])
+    return found and [*m[:2], m[2].replace(found[0], found[0][:-1] + (
+        b"B" if found[1] == b"A" else b"A"))]
+
+
+def http_no_lease(m):
+    return b'"lease":"' in m[2] and [*m[:2], m[2].replace(b'"lease":"', b'"lease":"x')]
+
+
+def http_no_put(m):
+    return http_near(m) and [m[0], b"/v1/nonsense", b""]
+
+
+def http_no_take(m):
+    return b"/reserve?" in m[1] and [m[0], b"/v1/nonsense", b""]
+
+
+def http_no_ack(m):
+    return b"/ack?" in m[1] and [m[0], m[1][:-1] + b"x", b""]
+
+
+def http_no_number(m):
+    return m[1] == b"201" and [*m[:2], m[2].replace(b'"id":"', b'"id":"x')]
+
+
+def http_other_status(m):
+    return m[1] == b"201" and [m[0], b"202", m[2]]
+
+
 # ---- What is run.
 
 MODES = {
@@ -343,6 +444,33 @@ REDIS_LIES = [
     (redis_no_delete, {"wrong": 1}, REDIS_TAKING),
     (redis_no_move, {"wrong": 1}, ("burst", "trickle")),
 ]
+
+
+HTTP_LIES = [
+    (None, {}, REDIS_MODES),
+    (http_again, {"twice": 1}, REDIS_TAKING),
+    (http_never, OVER, ("cycle", "drain")),
+    (http_soon, {"early": 1}, ("burst", "trickle")),
+    (http_last_byte, {"bad": 1}, REDIS_TAKING),
+    (http_shorter, {"bad": 1}, ("cycle",)),
+    (http_other_id, {"wrong": 1}, ("cycle", "drain")),
+    (http_other_body, {"bad": 1}, ("cycle", "drain")),
+    (http_no_lease, {"wrong": 1}, ("cycle", "drain")),
+    (http_no_put, {"wrong": 1}, REDIS_MODES),
+    (http_no_take, {"wrong": 1}, REDIS_TAKING),
+    (http_no_ack, {"wrong": 1}, REDIS_TAKING),
+    (http_no_number, {"wrong": 1}, ("put",)),
+    (http_other_status, {"wrong": 1}, ("put",)),
+]
+
+
+class Web(Tarry):
+    """A tarry whose HTTP port counts."""
+
+    def __enter__(self):
+        super().__enter__()
+        self.address = "127.0.0.1", web_port(self.server)
+        return self
 
 
 class Redis:
@@ -434,7 +562,8 @@ class Proxy:
 # ---- The tests.
 
 def cases():
-    for protocol, lies in ((Beanstalk, BEANSTALK_LIES), (Resp, REDIS_LIES)):
+    for protocol, lies in ((Beanstalk, BEANSTALK_LIES), (Resp, REDIS_LIES),
+                           (Http, HTTP_LIES)):
         for lie, counted, modes in lies:
             for mode in modes:
                 yield pytest.param(protocol, lie, mode, counted, id="-".join(
@@ -451,12 +580,19 @@ def generate(protocol, proxy, *flags):
     return done
 
 
+def serve(protocol):
+    if protocol is Resp:
+        return Redis()
+    never = "--sync", "never"
+    return Tarry(*never) if protocol is Beanstalk else Web(*never, "--http", "127.0.0.1:0")
+
+
 def load(protocol, lie, mode, counted):
     """Runs the generator through the proxy: (its status, its figures)."""
     count, nth = (1, 1) if lie is one_more else (COUNT, NTH)
     limit_s = 6 if counted is OVER else PATIENCE_S
     with contextlib.ExitStack() as stack:
-        server = stack.enter_context(Tarry("--sync", "never") if protocol is Beanstalk else Redis())
+        server = stack.enter_context(serve(protocol))
         if mode in THERE:
             honest = stack.enter_context(Proxy(protocol, server.address, None, 0))
             delay = ("--delay", "0") if mode == "take" else ()
@@ -474,7 +610,7 @@ def runs():
     waits = sorted(CASES, key=lambda case: case.values[3] is not OVER)
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         yield {case.id: pool.submit(load, *case.values) for case in waits
-               if REDIS or case.values[0] is Beanstalk}
+               if REDIS or case.values[0] is not Resp}
 
 
 @pytest.mark.parametrize("protocol,lie,mode,counted", CASES)
