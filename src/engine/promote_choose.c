@@ -98,6 +98,16 @@ bool tr_promote_wanted(const struct tr_engine *e)
             far + dead > e->config.far_max + e->promote.strays);
 }
 
+/* The more groups there are, the larger the next one: or they would have to be joined soon, and
+ * each job be written once more. */
+static uint32_t slots_at_a_time(const struct tr_engine *e)
+{
+    bool many = e->groups.count > e->config.merge_groups / 2;
+    uint32_t n = many ? 2 * e->config.promote_slots : e->config.promote_slots;
+
+    return n < TR_PROMOTE_SLOTS ? n : TR_PROMOTE_SLOTS;
+}
+
 void tr_promote_begin(struct tr_engine *e)
 {
     struct tr_promote *p = &e->promote;
@@ -107,8 +117,7 @@ void tr_promote_begin(struct tr_engine *e)
     tr_mem_init(&p->mem, 0);
     p->slot_bytes = e->log.slot_bytes;
     p->keyer = e->state.keys.keyer;
-    while (p->slot_count < e->config.promote_slots && p->slot_count < TR_PROMOTE_SLOTS &&
-           (slot = next_victim(e)) != NULL) {
+    while (p->slot_count < slots_at_a_time(e) && (slot = next_victim(e)) != NULL) {
         p->segments[p->slot_count] = slot->seg_no;
         p->slots[p->slot_count++] = slot;
         p->rid_last = slot->last_rid > p->rid_last ? slot->last_rid : p->rid_last;
