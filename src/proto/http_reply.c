@@ -121,18 +121,31 @@ void tr_http_reply_body(struct tr_http_reply *r, const char *type)
     r->body_at = tr_output_end(r->out);
 }
 
+/* In digits; says how many. */
+static size_t print(char out[LENGTH_ROOM], uint64_t number)
+{
+    size_t count = 1;
+
+    for (uint64_t n = number; n >= 10 && count < LENGTH_ROOM; n /= 10) {
+        count++;
+    }
+    for (size_t i = count; i > 0; i--, number /= 10) {
+        out[i - 1] = (char)('0' + number % 10);
+    }
+    return count;
+}
+
 void tr_http_reply_close(struct tr_http_reply *r)
 {
     uint64_t len = tr_output_end(r->out) - r->body_at;
-    char digits[LENGTH_ROOM + 1];
+    char digits[LENGTH_ROOM];
     uint8_t *at;
     size_t used;
 
     if (r->out->broken) {
         return;
     }
-    tr_text(digits, sizeof digits, "%llu", (unsigned long long)len);
-    used = strlen(digits);
+    used = print(digits, len);
     if (r->head_only) {
         tr_output_cut(r->out, (size_t)len);
         len = 0;

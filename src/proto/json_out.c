@@ -43,12 +43,20 @@ void tr_json_close(struct tr_json *j, char bracket)
     j->more = true;
 }
 
-void tr_json_name(struct tr_json *j, const char *name)
+void tr_json_name_of(struct tr_json *j, const char *name, size_t len)
 {
-    comma(j);
-    put(j, "\"", 1);
-    put(j, name, strlen(name));
-    put(j, "\":", 2);
+    uint8_t *at = tr_output_place(j->out, len + 4);
+
+    if (at == NULL) {
+        return;
+    }
+    if (j->more) {
+        *at++ = ',';
+    }
+    *at++ = '"';
+    memcpy(at, name, len);
+    memcpy(at + len, "\":", 2);
+    tr_output_added(j->out, len + (j->more ? 4 : 3));
     j->more = false;
 }
 

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 struct tr_json {
     struct tr_output *out;
@@ -29,7 +30,12 @@ void tr_json_open(struct tr_json *j, char bracket);
 void tr_json_close(struct tr_json *j, char bracket);
 
 /* The name of a member: one of ours, which needs no escape. Its value is written next. */
-void tr_json_name(struct tr_json *j, const char *name);
+void tr_json_name_of(struct tr_json *j, const char *name, size_t len);
+
+static inline void tr_json_name(struct tr_json *j, const char *name)
+{
+    tr_json_name_of(j, name, strlen(name)); /* which the compiler knows */
+}
 
 /* Escaped. A byte that is not UTF-8 becomes U+FFFD: see tr_json_body for bytes of clients. */
 void tr_json_string(struct tr_json *j, const void *bytes, size_t len);

@@ -16,7 +16,9 @@
  * shorter.
  *
  * Cost: bytes are moved only when the free room is in front and they are the smaller half. A
- * buffer that has run empty is given back unless it is small, so idle connections own little.
+ * buffer that has run empty is given back unless it is small, so idle connections own little; the
+ * next one begins with the size that it had, or a busy connection would double its way up each
+ * time.
  */
 
 #include "proto/output.h"
@@ -25,7 +27,7 @@
 
 #include <string.h>
 
-enum { ROOM_MIN = 512, KEEP_MAX = 1024 };
+enum { ROOM_MIN = 512, KEEP_MAX = 1024, USUAL_MAX = 16384 };
 
 void tr_output_init(struct tr_output *o, struct tr_mem *mem)
 {
@@ -66,17 +68,14 @@ void tr_output_gate(struct tr_output *o, uint64_t gate)
     o->marks[o->mark_count++] = (struct tr_output_mark){.at = end, .gate = gate};
 }
 
-uint8_t *tr_output_place(struct tr_output *o, size_t len)
+uint8_t *tr_output_make_room(struct tr_output *o, size_t len)
 {
     size_t used = tr_output_len(o);
-    size_t room = o->room > ROOM_MIN ? o->room : ROOM_MIN;
+    size_t room = o->bytes != NULL ? o->room : o->usual > ROOM_MIN ? o->usual : ROOM_MIN;
     uint8_t *bytes;
 
     if (o->broken) {
         return NULL;
-    }
-    if (o->bytes != NULL && o->room - o->to >= len) {
-        return o->bytes + o->to;
     }
     if (o->bytes != NULL && used <= o->room / 2 && o->room - used >= len) {
         memmove(o->bytes, o->bytes + o->from, used);
@@ -101,16 +100,6 @@ void tr_output_added(struct tr_output *o, size_t len)
 {
     TR_CHECK(len <= o->room - o->to);
     o->to += len;
-}
-
-void tr_output_add(struct tr_output *o, const void *bytes, size_t len)
-{
-    uint8_t *place = len > 0 ? tr_output_place(o, len) : NULL;
-
-    if (place != NULL) {
-        memcpy(place, bytes, len);
-        o->to += len;
-    }
 }
 
 uint8_t *tr_output_from(struct tr_output *o, uint64_t at)
@@ -151,6 +140,7 @@ void tr_output_drop(struct tr_output *o, size_t len)
         o->from = 0;
         o->to = 0;
         if (o->room > KEEP_MAX) {
+            o->usual = o->room < USUAL_MAX ? o->room : USUAL_MAX;
             tr_output_fini(o);
         }
     }

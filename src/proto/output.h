@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { TR_OUTPUT_MARKS = 4 };
 
@@ -29,6 +30,7 @@ struct tr_output {
     size_t from; /* bytes[from, to) are to be sent */
     size_t to;
     uint64_t sent; /* ever */
+    size_t usual;  /* room of the last buffer that was given back */
     struct tr_output_mark marks[TR_OUTPUT_MARKS];
     unsigned mark_count;
     bool broken;
@@ -40,11 +42,29 @@ void tr_output_fini(struct tr_output *o);
 /* What is added from now on must wait for this batch; 0: for none. */
 void tr_output_gate(struct tr_output *o, uint64_t gate);
 
+/* The same as tr_output_place, where there is no room at the end. */
+uint8_t *tr_output_make_room(struct tr_output *o, size_t len);
+
 /* A place for len bytes at the end, or NULL (broken); tr_output_added makes them count. */
-uint8_t *tr_output_place(struct tr_output *o, size_t len);
+static inline uint8_t *tr_output_place(struct tr_output *o, size_t len)
+{
+    if (o->bytes != NULL && !o->broken && o->room - o->to >= len) {
+        return o->bytes + o->to;
+    }
+    return tr_output_make_room(o, len);
+}
+
 void tr_output_added(struct tr_output *o, size_t len);
 
-void tr_output_add(struct tr_output *o, const void *bytes, size_t len);
+static inline void tr_output_add(struct tr_output *o, const void *bytes, size_t len)
+{
+    uint8_t *place = len > 0 ? tr_output_place(o, len) : NULL;
+
+    if (place != NULL) {
+        memcpy(place, bytes, len);
+        o->to += len;
+    }
+}
 
 /* What may be sent now that everything up to batch `durable` is on disk; 0: nothing. */
 size_t tr_output_ready(struct tr_output *o, uint64_t durable, const uint8_t **bytes);
