@@ -114,6 +114,7 @@ static void make(char *out, size_t room, const char *status, const char *json)
 static void make_replies(void)
 {
     char job[512];
+    char body[135] = {0};
 
     (void)snprintf(job, sizeof(job),
                    "{\"id\":\"1234567\",\"topic\":\"default\",\"state\":\"delayed\","
@@ -121,11 +122,12 @@ static void make_replies(void)
                    "\"created_ms\":%013d,\"attempts\":0,\"ttr_ms\":60000}",
                    0, 0);
     make(pushed, sizeof(pushed), "201 Created", job);
+    memset(body, 'A', sizeof(body) - 1);
     (void)snprintf(job, sizeof(job),
                    "{\"jobs\":[{\"id\":\"1234567\",\"lease\":\"%032d\",\"topic\":\"default\","
                    "\"state\":\"reserved\",\"attempts\":1,\"late_ms\":0,\"created_ms\":%013d,"
-                   "\"due_ms\":%013d,\"ttr_ms\":60000,\"body_base64\":\"%0134d==\"}]}",
-                   0, 0, 0, 0);
+                   "\"due_ms\":%013d,\"ttr_ms\":60000,\"body_base64\":\"%s==\"}]}",
+                   0, 0, 0, body);
     make(reserved, sizeof(reserved), "200 OK", job);
     make(acked, sizeof(acked), "200 OK", "{\"acked\":true}");
 }

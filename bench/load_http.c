@@ -1,8 +1,8 @@
 /*
  * The HTTP port, as far as a producer and consumer needs it: one raw body in, JSON out.
  *
- * Bodies of the generator are not text, so they come back as base64. A reserve waits; it is answered
- * as soon as there is a job, with one.
+ * Bodies of the generator are not text, so they come back as base64. A reserve waits; it is
+ * answered as soon as there is a job, with one.
  */
 
 #include "base/base64.h"

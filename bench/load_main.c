@@ -383,7 +383,8 @@ int main(int argc, char **argv)
     }
     l.mode = load_find_mode(l.opt.mode);
     l.driver = find_driver(l.opt.proto);
-    if (l.mode == NULL || l.driver == NULL || (l.opt.count == 0 && l.opt.seconds <= 0) || !says_enough(&l.opt, l.driver)) {
+    if (l.mode == NULL || l.driver == NULL || (l.opt.count == 0 && l.opt.seconds <= 0) ||
+        !says_enough(&l.opt, l.driver)) {
         (void)fputs(usage, stderr);
         return 2;
     }

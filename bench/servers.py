@@ -150,7 +150,7 @@ class Server:
     def longest_us(self):
         """The longest turn of tarry's loop."""
         if self.proto == "http":
-            return (self.get("/v1/stats") or {}).get("loop", {}).get("longest_us", "nan")
+            return (self.get("/v1/stats") or {}).get("loop_longest_us", "nan")
         return self.stats().get("tarry-loop-longest-us", "nan")
 
     def pending(self):

@@ -579,6 +579,7 @@ static bool show(const struct tr_engine *e, const struct tr_listed *found, struc
     const struct tr_jobs *js = &e->state.jobs;
     const struct tr_job *job = tr_jobs_by_rid(js, found->rid);
     const struct tr_far_entry *entry = tr_far_find(&js->far, found->rid);
+    const struct tr_topic *topic;
 
     if (job != NULL) {
         struct tr_cursor key = key_of(l, job);
@@ -597,9 +598,11 @@ static bool show(const struct tr_engine *e, const struct tr_listed *found, struc
     if (!about(e, found->topic) || !tag_fits(l, tr_extra_tag(found->extra))) {
         return false;
     }
+    topic = tr_topics_by_number(&e->state.topics, found->topic);
     *v = found->view;
-    v->topic = tr_topics_by_number(&e->state.topics, found->topic)->handle;
-    v->ttr_us = tr_topic_ttr(tr_topics_by_number(&e->state.topics, found->topic), v->ttr_us);
+    v->topic = topic->handle;
+    v->ttr_us = tr_topic_ttr(topic, v->ttr_us);
+    v->allowed = v->has_retries ? v->retries : tr_topic_retries(topic, v->beanstalk);
     v->id = found->key.id;
     if (found->key.dead) {
         v->state = TR_DEAD;

@@ -29,12 +29,10 @@ static bool from_beanstalk(const struct tr_job *job)
 /* Attempts after the first; -1: no end. */
 static int64_t retries_of(const struct tr_job *job)
 {
-    const struct tr_policy *p = tr_topic_policy(job->topic);
-
     if (job->extra != NULL && job->extra->has_retries) {
         return job->extra->retries;
     }
-    return (p->given & TR_POLICY_BIT(RETRIES)) == 0 && from_beanstalk(job) ? -1 : p->retries;
+    return tr_topic_retries(job->topic, from_beanstalk(job));
 }
 
 bool tr_retry_was_last(const struct tr_job *job)

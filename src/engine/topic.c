@@ -73,6 +73,13 @@ bool tr_topic_paused(const struct tr_topic *t)
     return t->pause.armed || t->stopped;
 }
 
+int64_t tr_topic_retries(const struct tr_topic *t, bool beanstalk)
+{
+    const struct tr_policy *p = tr_topic_policy(t);
+
+    return (p->given & TR_POLICY_BIT(RETRIES)) == 0 && beanstalk ? -1 : p->retries;
+}
+
 uint64_t tr_topic_ttr(const struct tr_topic *t, uint64_t own_us)
 {
     return own_us != 0 ? own_us : tr_topic_policy(t)->ttr_us;

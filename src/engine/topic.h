@@ -187,6 +187,8 @@ bool tr_topic_paused(const struct tr_topic *t);
 
 /* How long a hand-out of the job is for: its own time, or the topic's. */
 uint64_t tr_topic_ttr(const struct tr_topic *t, uint64_t own_us);
+/* Of jobs that say nothing else; -1: no end. */
+int64_t tr_topic_retries(const struct tr_topic *t, bool beanstalk);
 
 /* A copy of a policy, with its text, for tr_topic_set_policy, which takes it. NULL: no memory. */
 TR_MUST_USE struct tr_policy *tr_topics_copy_policy(struct tr_topics *ts,

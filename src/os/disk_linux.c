@@ -44,7 +44,6 @@
 #include "os/clock_linux.h"
 #include "os/files_linux.h"
 
-#include <linux/sched/types.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -165,13 +164,25 @@ static struct tr_io *wait_for(struct lane *l)
     return io;
 }
 
+/* What sched_setattr takes; the C library of Debian 12 has neither, and the kernel's own header
+ * cannot stand beside pthread.h. */
+struct schedule {
+    uint32_t size;
+    uint32_t policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t slice_ns;
+    uint64_t others[2];
+};
+
 /* Of the thread that asks; no matter if it cannot be. */
 static void be_patient(void)
 {
-    struct sched_attr how = {.size = sizeof how};
+    struct schedule how = {.size = sizeof how};
 
     if (syscall(SYS_sched_getattr, 0, &how, sizeof how, 0) == 0) {
-        how.sched_runtime = LONG_SLICE_NS;
+        how.slice_ns = LONG_SLICE_NS;
         (void)syscall(SYS_sched_setattr, 0, &how, 0);
     }
 }

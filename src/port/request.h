@@ -156,6 +156,7 @@ struct tr_job_view {
     uint64_t ttl_us;                  /* its own; 0: the topic's */
     bool has_retries;                 /* its own, */
     int64_t retries;                  /* namely; -1: no end */
+    int64_t allowed;                  /* the same, or the topic's */
     const struct tr_backoff *backoff; /* its own, or NULL */
     uint8_t dead_why;                 /* enum tr_why; dead ones only, */
     uint64_t dead_at_us;              /* and since when they are */

@@ -97,8 +97,6 @@ static void cancelled(struct tr_hs *s)
     tr_json_bool(&r.json, true);
     tr_json_name(&r.json, "was");
     tr_json_text(&r.json, tr_shape_state(s->req.out.job.state));
-    tr_json_name(&r.json, "id");
-    tr_json_id(&r.json, s->req.out.job.id);
     tr_hs_close(s, &r);
 }
 

@@ -70,7 +70,7 @@ static void lease(struct tr_json *j, const struct tr_job_view *job, const uint8_
     number(j, "lease_ms", job->left_us / 1000);
 }
 
-/* What is the job's own, and not its topic's. */
+/* What is the job's own, and not its topic's; retries are told in any case. */
 static void own_policy(struct tr_json *j, const struct tr_job_view *job)
 {
     char text[TR_BACKOFF_TEXT];
@@ -78,10 +78,8 @@ static void own_policy(struct tr_json *j, const struct tr_job_view *job)
     if (job->ttl_us != 0) {
         number(j, "ttl_ms", job->ttl_us / 1000);
     }
-    if (job->has_retries) {
-        tr_json_name(j, "retries");
-        tr_json_signed(j, job->retries);
-    }
+    tr_json_name(j, "retries");
+    tr_json_signed(j, job->allowed);
     if (job->backoff != NULL) {
         tr_backoff_print(text, job->backoff);
         tr_json_name(j, "backoff");
@@ -223,11 +221,19 @@ static uint64_t seal(const uint8_t key[TR_SIPHASH_KEY], uint64_t id, uint64_t nu
     return tr_siphash64(key, bytes, sizeof bytes);
 }
 
+static void print_hex(char out[16], uint64_t n)
+{
+    for (size_t i = 16; i > 0; i--, n >>= 4) {
+        out[i - 1] = "0123456789abcdef"[n & 15];
+    }
+}
+
 void tr_lease_print(char out[TR_LEASE_TEXT], const uint8_t key[TR_SIPHASH_KEY], uint64_t id,
                     uint64_t lease_number)
 {
-    tr_text(out, TR_LEASE_TEXT, "%016llx%016llx", (unsigned long long)lease_number,
-            (unsigned long long)seal(key, id, lease_number));
+    print_hex(out, lease_number);
+    print_hex(out + 16, seal(key, id, lease_number));
+    out[32] = '\0';
 }
 
 /* 16 small hexadecimal digits. */

@@ -47,6 +47,7 @@ static void test_shape_job(void **state)
                               .due_us = UINT64_C(1798761600123999),
                               .created_us = UINT64_C(1798761600000999),
                               .ttr_us = 60000999,
+                              .allowed = 16,
                               .late_us = 5999,
                               .lease = UINT64_C(0x1234567890abcdef)};
     char lease[TR_LEASE_TEXT];
@@ -56,7 +57,7 @@ static void test_shape_job(void **state)
     told(&job, (struct tr_shape){0},
          "{\"id\":\"17\",\"topic\":\"orders\",\"state\":\"delayed\",\"priority\":1024,"
          "\"due\":\"2027-01-01T00:00:00.123Z\",\"due_ms\":1798761600123,"
-         "\"created_ms\":1798761600000,\"attempts\":0,\"ttr_ms\":60000}");
+         "\"created_ms\":1798761600000,\"attempts\":0,\"ttr_ms\":60000,\"retries\":16}");
     job.state = TR_RESERVED;
     job.reserves = 2;
     job.key = "order-\"42\"";
@@ -69,7 +70,8 @@ static void test_shape_job(void **state)
             "{\"id\":\"17\",\"lease\":\"%s\",\"lease_ms\":59999,\"topic\":\"orders\","
             "\"key\":\"order-\\\"42\\\"\",\"state\":\"reserved\",\"priority\":1024,"
             "\"due\":\"2027-01-01T00:00:00.123Z\",\"due_ms\":1798761600123,"
-            "\"created_ms\":1798761600000,\"attempts\":2,\"ttr_ms\":60000,\"late_ms\":5,"
+            "\"created_ms\":1798761600000,\"attempts\":2,\"ttr_ms\":60000,\"retries\":16,"
+            "\"late_ms\":5,"
             "\"body\":\"x\\ny\"}",
             lease);
     told(&job, (struct tr_shape){.body = true, .lease_key = key}, want);
@@ -88,6 +90,7 @@ static void test_shape_all_there_is(void **state)
                               .ttl_us = 7000999,
                               .has_retries = true,
                               .retries = -1,
+                              .allowed = -1,
                               .backoff = &backoff,
                               .dead_why = TR_WHY_EXPIRED,
                               .dead_at_us = 5999999,
