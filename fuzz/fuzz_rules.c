@@ -11,6 +11,7 @@
 #include "rules/moment.h"
 #include "rules/schedule.h"
 #include "rules/ticks.h"
+#include "rules/token_file.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -99,6 +100,34 @@ static void check_cron(const char *text, size_t len)
     }
 }
 
+/* The same as a config: each token that can be read is printed as one that says the same. */
+static void check_tokens(const char *text, size_t len)
+{
+    struct tr_token_file f = {.text = text, .len = len};
+
+    while (tr_token_file_next(&f)) {
+        struct tr_token_pair pair;
+        struct tr_token t;
+        struct tr_token again;
+        char printed[TR_TOKEN_LINE];
+        const char *why = NULL;
+
+        must(f.from < f.to && f.to <= len);
+        if (tr_token_split(&pair, text + f.from, tr_token_file_line_len(&f)) != TARRY_OK) {
+            continue;
+        }
+        if (tr_token_read(&t, pair.name, pair.value, &why) != TARRY_OK) {
+            must(why != NULL);
+            continue;
+        }
+        tr_token_print(printed, &t);
+        must(tr_token_split(&pair, printed, strlen(printed)) == TARRY_OK);
+        must(tr_token_read(&again, pair.name, pair.value, &why) == TARRY_OK);
+        must(memcmp(&t, &again, sizeof t) == 0);
+        (void)tr_token_has_topic(&t, text, len < 200 ? len : 200);
+    }
+}
+
 /* The same bytes as a file of a zone, and as a schedule. */
 static void check_bytes(const uint8_t *data, size_t len)
 {
@@ -129,6 +158,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check_moment(text, size);
     check_backoff(text, size);
     check_cron(text, size);
+    check_tokens(text, size);
     check_bytes(data, size);
     return 0;
 }

@@ -9,6 +9,7 @@
 static const struct tr_cli_command commands[] = {
     {"check", tr_cli_check_help, tr_cli_check},
     {"export", tr_cli_export_help, tr_cli_export},
+    {"token", tr_cli_token_help, tr_cli_token},
 };
 
 const struct tr_cli_command *tr_cli_find(const char *name)

@@ -18,6 +18,7 @@
 
 #include "base/err.h"
 #include "base/text.h"
+#include "rules/token_file.h"
 #include "server/config_inner.h"
 
 #include <errno.h>
@@ -26,7 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FILE_MAX = 1 << 20, TOKEN_LINE_MAX = 1000 };
+enum { FILE_MAX = 1 << 20 };
 
 struct source {
     struct tr_reading *r;
@@ -100,52 +101,26 @@ static int check_line(const struct source *s, const char *line, size_t len, size
     return TARRY_OK;
 }
 
-/* Cuts spaces off both ends. */
-static char *trim(char *text)
-{
-    size_t len;
-
-    while (*text == ' ' || *text == '\t') {
-        text++;
-    }
-    len = strlen(text);
-    while (len > 0 && (text[len - 1] == ' ' || text[len - 1] == '\t')) {
-        len--;
-    }
-    text[len] = '\0';
-    return text;
-}
-
 /* NAME = VALUE of the section [tokens], which may be longer than libinih can take. */
 static int take_token(const struct source *s, const char *line, size_t len)
 {
     struct tr_place place = {.from = TR_FROM_FILE, .line = s->line};
-    char text[TOKEN_LINE_MAX + 1];
+    struct tr_token_pair pair;
     char where[512];
-    char *equals;
-    char *comment = NULL;
 
-    if (len > TOKEN_LINE_MAX) {
+    switch (tr_token_split(&pair, line, len)) {
+    case TARRY_OK:
+        break;
+    case TARRY_EFULL:
         return tr_reading_refuse(s->r, "%s:%d: the line is longer than %d bytes.", s->path, s->line,
-                                 TOKEN_LINE_MAX);
-    }
-    memcpy(text, line, len);
-    text[len] = '\0';
-    for (size_t i = 1; i < len && comment == NULL; i++) {
-        comment = text[i] == ';' && (text[i - 1] == ' ' || text[i - 1] == '\t') ? text + i : NULL;
-    }
-    if (comment != NULL) {
-        *comment = '\0';
-    }
-    equals = text + strcspn(text, "=:");
-    if (*equals == '\0') {
+                                 TR_TOKEN_FILE_LINE_MAX);
+    default:
         return tr_reading_refuse(s->r, "%s:%d: a token is NAME = ROLE PATTERN sha256:HEX.", s->path,
                                  s->line);
     }
-    *equals = '\0';
-    tr_text(where, sizeof where, "%s:%d: the token \"%.64s\"", s->path, s->line, trim(text));
+    tr_text(where, sizeof where, "%s:%d: the token \"%.64s\"", s->path, s->line, pair.name);
     place.name = where;
-    return tr_config_set_token(s->r, trim(text), trim(equals + 1), &place);
+    return tr_config_set_token(s->r, pair.name, pair.value, &place);
 }
 
 /* The line itself: a token is taken, and libinih hears nothing of it. */

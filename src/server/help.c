@@ -15,6 +15,7 @@ const char tr_help_text[] =
     "  check        read a whole store and say what is damaged; --repair saves what\n"
     "               can be saved\n"
     "  export       print all jobs of a store as JSON, a line each\n"
+    "  token        make tokens, list and revoke those of a config\n"
     "  version      print the version, and that of the format of stores\n"
     "  help         print this; `tarry help COMMAND` prints more about a command\n"
     "\n"

@@ -686,3 +686,83 @@ def test_body_bombs(server):
         answer = read_answer(wire.makefile("rb"))
         assert answer is None or answer.status in (400, 413)
     assert admin.get("/v1/stats").status == 200
+
+
+# ---- tarry token ----
+
+def test_token_new(tmp_path):
+    done = tarry("token", "new", "--role", "produce+read", "--topics", "orders*,x", "--rate=2.5")
+    token, config_line = done.stdout.splitlines()
+    assert done.returncode == 0 and re.fullmatch(r"tarry_[0-9a-f]{64}", token)
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    assert re.fullmatch(rf"read-produce-[0-9a-f]{{6}} = read\+produce orders\*,x sha256:{digest} rate:2\.5",
+                        config_line)
+    assert token not in done.stderr and "kill -HUP" in done.stderr
+    other = json.loads(tarry("token", "new", "--role", "admin", "--topics", "*", "--name", "ops",
+                             "--json").stdout)
+    assert other["token"] != token and other["line"].startswith("ops = admin * sha256:")
+    with guarded(tmp_path, config_line, other["line"]) as server:
+        port = web_port(server)
+        assert Holder(port, token=token).push("orders-1", b"x")["id"] == "1"
+        assert Holder(port, token=token).post("/v1/topics/y/jobs", b"x").status == 403
+        assert Holder(port, token=other["token"]).get("/v1/stats").status == 200
+        assert server.stop() == 0
+    for bad in (["new"], ["new", "--role", "admin"], ["new", "--role", "x", "--topics", "*"],
+                ["new", "--role", "read", "--topics", "a b"], ["new", "--role", "read", "--topics", ""],
+                ["new", "--role", "read", "--topics", "*", "--name", "a b"],
+                ["new", "--role", "read", "--topics", "*", "--rate", "0"],
+                ["new", "--role", "read", "--topics", "*", "more"], ["new", "--role"], ["old"], [], ["ls"],
+                ["revoke"], ["revoke", "x"], ["ls", "--config", "x", "--role", "read"]):
+        done = tarry("token", *bad)
+        assert done.returncode == 2 and not done.stdout and done.stderr.startswith("tarry: "), bad
+
+
+def test_token_ls_and_revoke(tmp_path):
+    config = tmp_path / "real.conf"
+    config.write_text("# mine\n[store]\nsync = never\n\n[tokens] ; who\n; the first\n" + line("a", "read")
+                      + "   ; a comment\r\n" + line("b", "admin", "x,y*", "rate:7") + "\n\n# between\n"
+                      + line("c", "consume", "z") + "\n[log]\nlevel = info\n")
+    config.chmod(0o640)
+    link = tmp_path / "link.conf"
+    link.symlink_to("real.conf")
+    done = tarry("token", "ls", "--config", link)
+    assert done.returncode == 0 and "sha256" not in done.stdout
+    assert [row.split() for row in done.stdout.splitlines()] == [
+        ["NAME", "ROLE", "RATE", "TOPICS"], ["a", "read", "*"], ["b", "admin", "7", "x,y*"], ["c", "consume", "z"]]
+    assert json.loads(tarry("token", "ls", "--json", "--config", link).stdout)[1] == {
+        "name": "b", "role": "admin", "topics": "x,y*", "rate": 7.0}
+    before = config.read_bytes()
+    done = tarry("token", "revoke", "a", "--config", link)
+    assert done.returncode == 0 and done.stdout == "revoked: a\n" and "kill -HUP" in done.stderr
+    cut = (line("a", "read") + "   ; a comment\r\n").encode()
+    assert config.read_bytes() == before.replace(cut, b"") and cut in before
+    assert link.is_symlink() and config.stat().st_mode & 0o777 == 0o640
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.conf", "real.conf"]
+    before = config.read_bytes()
+    for name in ("a", "nobody", "sync"):
+        done = tarry("token", "revoke", name, "--config", link)
+        assert done.returncode == 1 and "no token" in done.stderr
+    assert config.read_bytes() == before
+    done = tarry("token", "new", "--role", "admin", "--topics", "*", "--name", "d", "--config", link)
+    assert done.returncode == 0
+    added = done.stdout.splitlines()[1]
+    assert config.read_bytes() == before.replace(b"[log]", added.encode() + b"\n[log]")
+    assert tarry("token", "new", "--role", "admin", "--topics", "*", "--name", "d", "--config",
+                 link).returncode == 1
+    with web_server(tmp_path / "store", "--config", str(link)) as server:
+        port = web_port(server)
+        assert Holder(port, token=done.stdout.splitlines()[0]).get("/v1/stats").status == 200
+        assert Holder(port, "a").get("/v1/stats").status == 401
+        assert server.stop() == 0
+    for name in "bcd":
+        assert ("the last token" in tarry("token", "revoke", name, "--config", link).stderr) == (name == "d")
+    assert tarry("token", "ls", "--config", link).stdout.count("\n") == 1
+    empty = tmp_path / "empty.conf"
+    empty.write_text("[log]\nlevel = info")
+    assert tarry("token", "new", "--role", "read", "--topics", "*", "--name", "e", "--config",
+                 empty).returncode == 0
+    assert empty.read_text().startswith("[log]\nlevel = info\n\n[tokens]\ne = read * sha256:")
+    assert tarry("token", "ls", "--config", tmp_path / "nothing").returncode == 1
+    (tmp_path / "bad.conf").write_text("[tokens]\nx = hunter2\n")
+    done = tarry("token", "ls", "--config", tmp_path / "bad.conf")
+    assert done.returncode == 2 and "bad.conf:2" in done.stderr and "hunter2" not in done.stderr

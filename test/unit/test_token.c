@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "base/rng.h"
+#include "rules/token_file.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -238,6 +239,34 @@ static void test_token_find(void **state)
     assert_int_equal(tr_token_find(digests[0], 0, digests[0]), 0);
 }
 
+static void test_token_file(void **state)
+{
+    static const char text[] = "a = 1\n[tokens]\n# b = 2\nc = x ;y ; z\r\n\n  ; d = 3\n"
+                               "e : f=g\n[tokens2]\nh = 4\n[tokens] ; again\ni";
+    struct tr_token_file f = {.text = text, .len = sizeof text - 1};
+    struct tr_token_pair pair;
+
+    (void)state;
+    assert_true(tr_token_file_next(&f));
+    assert_int_equal(f.number, 4);
+    assert_int_equal(tr_token_split(&pair, text + f.from, tr_token_file_line_len(&f)), TARRY_OK);
+    assert_string_equal(pair.name, "c");
+    assert_string_equal(pair.value, "x");
+    assert_int_equal(text[f.to - 1], '\n');
+    assert_true(tr_token_file_next(&f));
+    assert_int_equal(f.number, 7);
+    assert_int_equal(tr_token_split(&pair, text + f.from, tr_token_file_line_len(&f)), TARRY_OK);
+    assert_string_equal(pair.name, "e");
+    assert_string_equal(pair.value, "f=g");
+    assert_true(tr_token_file_next(&f));
+    assert_int_equal(f.number, 11);
+    assert_int_equal(tr_token_split(&pair, text + f.from, tr_token_file_line_len(&f)),
+                     TARRY_EINVAL);
+    assert_int_equal(f.end, sizeof text - 1);
+    assert_false(tr_token_file_next(&f));
+    assert_false(tr_token_file_next(&f));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +277,7 @@ int main(void)
         cmocka_unit_test(test_token_patterns_as_a_model_has_them),
         cmocka_unit_test(test_token_only_topic),
         cmocka_unit_test(test_token_find),
+        cmocka_unit_test(test_token_file),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
