@@ -177,6 +177,7 @@ void sim_run_config(struct sim_run *r, struct tr_engine_config *config)
     c.gather_bytes = p->gather_bytes;
     c.linger_us = p->linger_us;
     c.many_topics = p->many_topics;
+    c.meters = p->meters;
     c.near_us = p->near_us;
     c.near_min = p->near_min;
     c.near_max = p->near_max;
@@ -717,6 +718,9 @@ static void play_event(struct sim_run *r)
     case SIM_EV_BACKUP:
         sim_backup_ask(r);
         break;
+    case SIM_EV_METERS:
+        sim_meters_look(r);
+        break;
     default:
         stall_lane(r);
     }
@@ -826,6 +830,7 @@ static void reset(struct sim_run *r, const struct sim_swarm *swarm, uint64_t see
     r->seed = seed;
     r->step = 0;
     r->starts = 0;
+    r->meters.starts = 0;
     r->over = false;
     r->written = 0;
     r->dir_errors = sim_disk_counts(r->disk)->dir_eio;

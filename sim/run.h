@@ -62,6 +62,13 @@ struct sim_totals {
 #undef X
 };
 
+/* What the meters said last; see meters.c. */
+struct sim_meters {
+    uint64_t starts; /* since this start */
+    uint64_t sums[TR_METERED_COUNT];
+    uint64_t other[TR_METERED_COUNT];
+};
+
 struct sim_run {
     struct sim_oracle oracle;
     struct sim_work work;
@@ -75,6 +82,7 @@ struct sim_run {
     struct tr_now now;
     struct sim_plan plan;
     struct sim_backup backup;
+    struct sim_meters meters;
     uint64_t seed;
     uint64_t step;
     unsigned depth;       /* of requests from inside `done` */
@@ -131,6 +139,9 @@ bool sim_run_dir_errors(const struct sim_run *r);
 /* offline.c: what check and --repair do, between two starts. */
 void sim_offline_look(struct sim_run *r);
 void sim_offline_repair(struct sim_run *r);
+
+/* meters.c: goes through all of them. */
+void sim_meters_look(struct sim_run *r);
 
 /* drain.c: faults stop, everything must come out, nothing may be left. */
 void sim_run_drain(struct sim_run *r);

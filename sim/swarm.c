@@ -66,6 +66,7 @@ static void draw_config(struct sim_params *p, struct tr_rng *rng)
     p->cells_max = sim_dice(rng, 40) ? sim_spread(rng, 1, 60) : 1 << 20;
     p->merge_groups = (unsigned)sim_spread(rng, 1, 20);
     p->crowd = p->merge_groups; /* no number of its own: seeds stay what they are */
+    p->meters = p->merge_groups % 5;
     p->merge_waste = sim_spread(rng, 1, 256 * KIB);
     p->background_rate = sim_dice(rng, 30) ? sim_spread(rng, 10 * KIB, 100 * KIB * KIB) : 0;
     p->scrub_rate = sim_spread(rng, 100 * KIB, 100 * KIB * KIB);
@@ -701,6 +702,21 @@ static void swarm_tclock(struct sim_params *p, struct tr_rng *rng)
     p->clock_start_pct = p->event_weight[SIM_EV_CLOCK] != 0 ? 50 : 0;
 }
 
+/* Somebody looks at the meters, of which there are few, while topics come and go. */
+static void swarm_meters(struct sim_params *p, struct tr_rng *rng)
+{
+    if (sim_dice(rng, 50)) {
+        swarm_far(p, rng);
+    }
+    p->meters = (unsigned)sim_between(rng, 0, 3);
+    p->topics = (unsigned)sim_between(rng, 2, 6);
+    p->event_weight[SIM_EV_METERS] = (unsigned)sim_between(rng, 1, 20);
+    p->event_weight[SIM_EV_CRASH] = sim_dice(rng, 30) ? 1 : 0;
+    p->op_weight[TR_OP_PURGE] = (unsigned)sim_between(rng, 0, 10);
+    p->op_weight[TR_OP_DELETE] = (unsigned)sim_between(rng, 30, 200);
+    p->op_weight[TR_OP_DROP_TOPIC] = (unsigned)sim_between(rng, 0, 20);
+}
+
 const struct sim_swarm sim_swarms[] = {
     {"generic", "everything at once, at random rates", swarm_generic},
     {"crash", "crash upon crash, in recovery too", swarm_crash},
@@ -731,6 +747,7 @@ const struct sim_swarm sim_swarms[] = {
     {"short", "a short life of run files, for sweeps", swarm_short},
     {"wait", "few jobs, many who wait for them while their leases end", swarm_wait},
     {"tclock", "a test clock, which somebody moves", swarm_tclock},
+    {"meters", "somebody watches, and topics come and go", swarm_meters},
     {NULL, NULL, NULL},
 };
 

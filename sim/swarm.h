@@ -26,6 +26,7 @@ enum sim_event {
     SIM_EV_SPACE,   /* the disk gets full, or has room again */
     SIM_EV_STALL,   /* a lane of the disk stands still, or goes on */
     SIM_EV_BACKUP,  /* somebody wants a copy */
+    SIM_EV_METERS,  /* somebody looks at the meters */
     SIM_EV_COUNT
 };
 
@@ -57,6 +58,7 @@ struct sim_params {
     uint64_t gather_bytes;
     uint64_t linger_us;
     unsigned many_topics;
+    unsigned meters;
     uint64_t near_us;
     uint64_t near_min;
     uint64_t near_max;

@@ -51,6 +51,7 @@
     X(FINE_STAYS, "R34", "the table of seconds stays when the clock has jumped far ahead", "forecast.c:fine_ready", "clock", 10000) \
     X(MINUTE_WITHOUT_C, "R34", "a kill is subtracted from a second in which it was not counted", "fine.c:tr_fine_sub", "far", 5000) \
     X(LOAD_NOT_COUNTED, "R34", "a job that comes into memory during the scan is not counted", "state.c:tr_state_bring_back", "far", 20000) \
+    X(METER_FORGETS, "R49", "what a topic had counted is lost when its meter goes to another", "meter.c:give", "meters", 2000) \
     X(NO_RESERVE, "R26", "pushes may use the last slot", "space.c:tr_space_push_ok", "full", 2000) \
     X(LATE_ALLOCATION, "R26", "checkpoints get their blocks when they are written", "recover.c:make_room", "full", 5000) \
     X(LEASE_IS_ATTEMPT, "R27", "the attempt count is the lease number", "handout.c:new_lease", "generic", 2000) \

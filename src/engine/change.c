@@ -81,8 +81,12 @@ void tr_change_drop_topic(struct tr_engine *e, struct tr_topic *t)
 
 void tr_change_note_late(struct tr_engine *e, const struct tr_job *job)
 {
-    tr_late_add(&e->state.topics.lates, &job->topic->late, job->ready_us - job->due_us,
-                tr_clock_span(&e->clock));
+    struct tr_meter *m = tr_topic_meter(job->topic);
+    uint64_t late_us = job->ready_us - job->due_us;
+
+    tr_late_add(&e->state.topics.lates, &job->topic->late, late_us, tr_clock_span(&e->clock));
+    m->counts[TR_METERED_FIRED]++;
+    tr_hist_add(&m->late, &tr_hist_waits, late_us);
 }
 
 /* Gives what is left of `work`. */
@@ -199,10 +203,30 @@ int tr_change_fits(struct tr_engine *e, const struct tr_job *job, struct tr_reco
     return err;
 }
 
+/* A job was revised by rec: what happened to it, for the meters. */
+static void count_revised(const struct tr_job *job, const struct tr_record *rec,
+                          const struct tr_counters *was, uint8_t state)
+{
+    bool back = (rec->mask & TR_FIELD(COUNTERS)) != 0 && state == TR_RESERVED &&
+                (rec->counters.releases > was->releases || rec->counters.timeouts > was->timeouts);
+
+    if (job->state == TR_DEAD && state != TR_DEAD) {
+        tr_topic_count(job->topic, TR_METERED_DEAD);
+        if (job->dead_reason == TR_WHY_EXPIRED) {
+            tr_topic_count(job->topic, TR_METERED_EXPIRED);
+        }
+    } else if (back) {
+        tr_topic_count(job->topic, TR_METERED_RETRIED);
+    } else if (state == TR_DELAYED && job->state == TR_READY) {
+        tr_topic_count(job->topic, TR_METERED_FIRED);
+    }
+}
+
 int tr_change_revise(struct tr_engine *e, struct tr_job *job, struct tr_record *rec, bool gated)
 {
     bool moves = (rec->mask & (TR_FIELD(DUE) | TR_FIELD(DEAD))) != 0 && can_move(e, job, rec);
     struct tr_counters was = job->counters;
+    uint8_t state = job->state;
     size_t bytes = (size_t)2 * TR_RECORD_HEAD_MAX + (moves ? job->body_len : 0);
     int err = tr_log_reserve(&e->log, bytes, 2);
 
@@ -223,6 +247,7 @@ int tr_change_revise(struct tr_engine *e, struct tr_job *job, struct tr_record *
     tr_engine_touch_log(e);
     if (err == TARRY_OK) {
         tr_past_revised(e, job, rec, &was);
+        count_revised(job, rec, &was, state);
     }
     return err;
 }
@@ -264,6 +289,7 @@ void tr_change_log_topic(struct tr_engine *e, struct tr_topic *t)
 static int rewrite(struct tr_engine *e, struct tr_job *job, struct tr_record *rec,
                    const struct tr_req *r)
 {
+    uint8_t state = job->state;
     uint8_t *copy;
     int err;
 
@@ -307,6 +333,7 @@ static int rewrite(struct tr_engine *e, struct tr_job *job, struct tr_record *re
     tr_change_schedule(e, job);
     if (err == TARRY_OK) {
         tr_past_revised(e, job, rec, &rec->counters);
+        count_revised(job, rec, &rec->counters, state);
     }
     return err;
 }
@@ -372,6 +399,7 @@ static int push_job(struct tr_engine *e, struct tr_req *r, struct tr_topic *t)
     job->gate = e->log.open.no;
     t->pushed++;
     t->totals->pushed++;
+    tr_topic_count(t, TR_METERED_PUSHED);
     tr_rate_add(&t->pushes, tr_clock_span(&e->clock));
     tr_change_schedule(e, job);
     tr_engine_touch_log(e);
@@ -530,6 +558,11 @@ void tr_change_kill(struct tr_engine *e, const struct tr_kill *kill, enum tr_why
     } else if (!t->purged) {
         t->deleted++;
         t->totals->deleted++;
+    }
+    if (!t->purged) {
+        tr_topic_count(t, why == TR_WHY_DROPPED ? TR_METERED_DROPPED
+                          : why == TR_WHY_ACKED ? TR_METERED_ACKED
+                                                : TR_METERED_CANCELLED);
     }
     tr_engine_touch_log(e);
     tr_change_drop_topic(e, t);

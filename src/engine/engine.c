@@ -58,6 +58,7 @@ void tr_engine_config_init(struct tr_engine_config *c, struct tr_mem *mem)
         .linger_us = 300,
         .many_topics = 32,
         .max_topics = 1000000,
+        .meters = TR_METERS_MAX,
         .checkpoint_us = 30000000,
         .idle_us = 10000000,
         .history_us = UINT64_C(86400) * 1000000,
@@ -112,6 +113,9 @@ static void arm(uint64_t *deadline, uint64_t at_us)
 
 void tr_engine_touch_log(struct tr_engine *e)
 {
+    if (e->lazy_at == TR_NEVER) {
+        e->gauges.open_us = e->now.boot_us; /* the first one since the last batch went */
+    }
     arm(&e->lazy_at, e->now.boot_us + (e->config.sync == TR_SYNC_ALWAYS ? e->config.lazy_us
                                                                         : e->config.gather_us));
     arm(&e->checkpoint_at, e->now.boot_us + e->config.checkpoint_us);
@@ -446,6 +450,7 @@ static void log_done(struct tr_engine *e, struct tr_io *io)
         e->seal_at = e->now.boot_us + e->config.seal_us;
         e->commit_took = e->now.boot_us - e->commit_us;
         tr_pace_commit(&e->pace, e->commit_took, tr_promote_busy(e));
+        tr_gauges_committed(e);
         e->linger_turn = 1;
         tr_engine_tell_durable(e);
         break;
@@ -483,6 +488,7 @@ static void commit(struct tr_engine *e)
     if (!tr_log_open_empty(&e->log) && !e->log.writing && !e->placing && goes(e)) {
         if (tr_log_start(&e->log)) {
             e->commit_us = now;
+            tr_gauges_commits(e);
             e->lazy_at = TR_NEVER;
             e->moved = true;
             e->meta.want_checkpoint |= e->log.rolled;

@@ -14,6 +14,7 @@
 #include "engine/finding.h"
 #include "port/clock.h"
 #include "port/disk.h"
+#include "port/meter.h"
 #include "port/request.h"
 
 #include <stdbool.h>
@@ -59,6 +60,7 @@ struct tr_engine_config {
     uint64_t gather_bytes;    /* or until there is so much of it */
     uint64_t linger_us;       /* always: a batch waits about so long for those just answered */
     uint64_t max_topics;      /* one more is refused with TARRY_EFULL */
+    unsigned meters;          /* topics that are told of one by one (meter.h), at most 1,000 */
     unsigned many_topics;     /* a reserve of more first looks which of all have anything */
     uint64_t checkpoint_us;   /* after the first change */
     uint64_t idle_us;         /* before the ring is made smaller */
@@ -184,6 +186,31 @@ struct tr_engine_stat {
 };
 
 void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s);
+
+/* How it goes, for those who watch. Pointers are good until the next call. */
+struct tr_engine_gauges {
+    const struct tr_hist *commit; /* us, of tr_hist_commits: a batch is written, and synced if need
+                                     be, */
+    const struct tr_hist *gate;   /* and the same from its first change on: so long answers wait */
+    const struct tr_hist *batch;  /* changes in one, of tr_hist_sizes */
+    uint64_t live_bytes;          /* of records that are alive */
+    uint64_t disk_bytes;          /* of all files */
+    uint64_t loader_lag_us;       /* so long ago the first job was due that is still to be read */
+    uint64_t debt;                /* far jobs in the log beyond far_max: promotion is behind */
+    uint64_t stalled;             /* requests that wait for the log or the disk */
+    int64_t clock_us;             /* how far its time is ahead of the wall clock, mostly 0 */
+};
+void tr_engine_gauges(const struct tr_engine *e, struct tr_engine_gauges *g);
+
+/*
+ * Topics with their meters, from this one on, at most TR_METER_VIEWS; gives how many. The last one
+ * of all is `other`. Whoever goes through them says so before. with_due: tells next_due_us, too,
+ * which takes longer.
+ */
+void tr_engine_meters_begin(struct tr_engine *e);
+bool tr_engine_meters_looks(const struct tr_engine *e); /* some next_due_us are looked for */
+unsigned tr_engine_meters(struct tr_engine *e, unsigned from, bool with_due,
+                          struct tr_meter_view *views);
 
 /* 16 bytes by which this store differs from all others, and always the same. */
 const uint8_t *tr_engine_uuid(const struct tr_engine *e);

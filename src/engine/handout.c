@@ -230,6 +230,16 @@ static enum tr_verdict stall(struct tr_engine *e, struct tr_req *r)
 
 /* ---- the hand-out itself ---- */
 
+/* How long it was ready; a clock that was set back meanwhile makes that 0. */
+static void meter_handed(const struct tr_engine *e, const struct tr_job *job)
+{
+    struct tr_meter *m = tr_topic_meter(job->topic);
+
+    m->counts[TR_METERED_HANDED]++;
+    tr_hist_add(&m->wait, &tr_hist_waits,
+                e->clock.t_us > job->ready_us ? e->clock.t_us - job->ready_us : 0);
+}
+
 static enum tr_verdict handed(struct tr_engine *e, struct tr_req *r, const struct tr_job *job,
                               const uint8_t *body)
 {
@@ -240,6 +250,7 @@ static enum tr_verdict handed(struct tr_engine *e, struct tr_req *r, const struc
     }
     tr_handout_cancel_wait(e, r);
     tr_past_handed(e, job);
+    meter_handed(e, job);
     tr_view_fill(e, job, &r->out.job);
     r->out.job.body = body;
     r->out.status = TARRY_OK;
@@ -690,6 +701,7 @@ static int left_alone(struct tr_engine *e, struct tr_job *job)
     tr_change_schedule(e, job);
     if (!handing) {
         tr_past_left(e, job);
+        tr_topic_count(job->topic, TR_METERED_RETRIED);
     }
     return TARRY_OK;
 }

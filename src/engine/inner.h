@@ -34,6 +34,7 @@
  *     retire.c    groups of run files in which nothing is alive
  *     meta.c      checkpoints and manifests
  *     rest.c      what is done when there is nothing to do
+ *     gauges.c    how it goes: what is told to those who watch
  *     space.c     the ring: growing, freeing, writing live records again
  *     recover.c   opening and closing; regroup.c the groups, replay.c the log
  *
@@ -75,6 +76,7 @@ struct tr_engine {
     struct tr_nearest nearest;
     struct tr_histories histories;
     struct tr_past past;
+    struct tr_gauges gauges;
     struct tr_now now;
 
     struct tr_wheel due;      /* delayed jobs, by T, */
@@ -243,6 +245,9 @@ void tr_past_save(struct tr_engine *e);
 /* nearest.c */
 /* When the first delayed job of a topic is due, or 0: it has none. TARRY_EFULL: ask again. */
 TR_MUST_USE int tr_nearest_due(struct tr_engine *e, struct tr_topic *t, uint64_t *due_us);
+/* The same of what is known without a search, and about right with very many; 0: it is not. */
+uint64_t tr_nearest_known(const struct tr_engine *e, const struct tr_topic *t);
+void tr_nearest_look(struct tr_engine *e); /* for what is not known, of some topics with meters */
 void tr_nearest_step(struct tr_engine *e);
 bool tr_nearest_goes_on(const struct tr_engine *e); /* it wants a turn */
 void tr_nearest_fini(struct tr_engine *e);
@@ -528,6 +533,10 @@ void tr_meta_freeze(struct tr_engine *e);            /* a slice of the next chec
 /* rest.c */
 void tr_rest_begin(struct tr_engine *e); /* if it is idle */
 void tr_rest_step(struct tr_engine *e);  /* a slice */
+
+/* gauges.c */
+void tr_gauges_commits(struct tr_engine *e);   /* a batch is on its way, */
+void tr_gauges_committed(struct tr_engine *e); /* and on the disk */
 
 /* space.c */
 void tr_space_step(struct tr_engine *e);

@@ -361,6 +361,7 @@ static void begin_sweep(struct tr_engine *e)
 {
     struct tr_load *l = &e->load;
 
+    l->first_us = l->sweeping ? l->first_us : l->next_us != 0 ? l->next_us : e->clock.t_us;
     l->sweep_us = e->clock.t_us + e->config.near_us;
     l->horizon_us = l->sweep_us;
     l->left_us = TR_NEVER;

@@ -25,11 +25,65 @@
 #include "base/mutant.h"
 #include "engine/inner.h"
 
-enum { LOOK_UNITS = 8 };
+enum {
+    LOOK_UNITS = 8,
+    SEEN_MAX = 256, /* jobs of a topic, and */
+    LOOKS_MAX = 64, /* topics that are looked at for those who watch, */
+    NEAR_UNITS = 16 /* of work each */
+};
 
 static bool is_known(const struct tr_engine *e, const struct tr_topic *t)
 {
     return t->far_known && t->far_first_us > e->clock.t_us;
+}
+
+/* ---- for those who watch ---- */
+
+/* The least due time of those in memory, or TR_NEVER. They are in no order unless somebody asked
+ * for one; then those that have been waiting for longest are looked at, which are the first ones
+ * if all have the same delay. */
+static uint64_t first_near(const struct tr_topic *t)
+{
+    const struct tr_list *head = &t->by_state[TR_DELAYED];
+    const struct tr_heap_item *top = tr_heap_top(&t->heaps[TR_HEAP_DELAYED]);
+    uint64_t due_us = TR_NEVER;
+    unsigned seen = 0;
+
+    if (t->rest[TR_HEAP_DELAYED] == head && top != NULL) {
+        return top->second;
+    }
+    for (const struct tr_list *n = head->next; n != head && seen < SEEN_MAX; n = n->next, seen++) {
+        const struct tr_job *job = TR_CONTAINER_OF(n, struct tr_job, link);
+
+        due_us = job->due_us < due_us ? job->due_us : due_us;
+    }
+    return due_us;
+}
+
+/* Is what is in memory enough to say it? */
+static bool is_near(const struct tr_engine *e, const struct tr_topic *t, uint64_t due_us)
+{
+    return t->far == 0 || due_us < e->load.horizon_us || is_known(e, t);
+}
+
+uint64_t tr_nearest_known(const struct tr_engine *e, const struct tr_topic *t)
+{
+    uint64_t due_us = first_near(t);
+
+    if (!is_near(e, t, due_us)) {
+        return 0;
+    }
+    if (t->far != 0 && is_known(e, t) && t->far_first_us < due_us) {
+        due_us = t->far_first_us;
+    }
+    return due_us != TR_NEVER ? due_us : 0;
+}
+
+void tr_nearest_look(struct tr_engine *e)
+{
+    unsigned all = e->state.topics.meters.count;
+
+    e->nearest.seats = all < LOOKS_MAX ? all : LOOKS_MAX;
 }
 
 /* ---- the table ---- */
@@ -114,6 +168,30 @@ static void end_look(struct tr_engine *e)
     e->moved = true;
 }
 
+static int first_far(struct tr_engine *e, struct tr_topic *t, uint64_t *due_us);
+
+/* The next topic of which it is not known is looked for, if nobody else waits. */
+static void look_on(struct tr_engine *e)
+{
+    struct tr_nearest *n = &e->nearest;
+    struct tr_meters *ms = &e->state.topics.meters;
+
+    while (n->seats > 0 && n->topic == 0 && !n->passing && e->stalled_first == NULL &&
+           tr_engine_charge(e, NEAR_UNITS)) {
+        unsigned seat = n->seat < ms->count ? n->seat : 0;
+        const struct tr_meter *m = ms->seats[seat];
+        struct tr_topic *t =
+            m->hold != NULL ? TR_CONTAINER_OF(m->hold, struct tr_topic, metering) : NULL;
+        uint64_t due_us;
+
+        n->seats--;
+        if (t != NULL && !is_near(e, t, first_near(t))) {
+            (void)first_far(e, t, &due_us);
+        }
+        n->seat = seat + !n->passing; /* else this one again, after the pass */
+    }
+}
+
 void tr_nearest_step(struct tr_engine *e)
 {
     struct tr_nearest *n = &e->nearest;
@@ -121,6 +199,9 @@ void tr_nearest_step(struct tr_engine *e)
 
     if (n->passing) {
         pass(e);
+    }
+    if (n->topic == 0) {
+        look_on(e);
     }
     if (n->topic == 0) {
         return;
@@ -141,7 +222,10 @@ void tr_nearest_step(struct tr_engine *e)
 
 bool tr_nearest_goes_on(const struct tr_engine *e)
 {
-    return e->nearest.passing || (e->nearest.topic != 0 && !e->nearest.walk.reading);
+    const struct tr_nearest *n = &e->nearest;
+
+    return n->passing ||
+           (n->topic != 0 ? !n->walk.reading : n->seats > 0 && e->stalled_first == NULL);
 }
 
 void tr_nearest_fini(struct tr_engine *e)

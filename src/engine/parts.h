@@ -158,6 +158,7 @@ struct tr_load {
     bool sweeping;            /* bringing in what is due before the horizon: */
     struct tr_far_walk sweep; /* so far; */
     uint64_t sweep_us;        /* that is, before this; */
+    uint64_t first_us;        /* about when the first of them is due; */
     uint64_t left_us;         /* and the first due time that was left */
     uint64_t retry_at;        /* boot: something could not be loaded, or TR_NEVER; */
     uint64_t bad_at;          /* the same for what could not be read: */
@@ -510,6 +511,17 @@ struct tr_nearest {
     uint32_t passed;        /* the last pass that has ended, or 0 */
     uint32_t topic;         /* which is looked for in runs, or 0: */
     struct tr_walk walk;    /* so far */
+    unsigned seat;          /* of the meters: the topics from this one on are looked for, too, */
+    unsigned seats;         /* so many of them */
+};
+
+/* How commits go; see gauges.c. */
+struct tr_gauges {
+    struct tr_hist commit; /* us: a write of the log, with its sync if answers wait for that */
+    struct tr_hist batch;  /* changes in one */
+    struct tr_hist gate;   /* us: from the first change of a batch until answers may go */
+    uint64_t open_us;      /* boot: the first change of the open batch, */
+    uint64_t flight_us;    /* and of the one in flight */
 };
 
 /* The test clock is on its way; see advance.c. */

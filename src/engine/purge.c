@@ -78,6 +78,8 @@ enum tr_verdict tr_purge_execute(struct tr_engine *e, struct tr_req *r)
     }
     r->out.number = t->jobs;
     rec.topic = t->number;
+    tr_topic_meter(t)->counts[TR_METERED_CANCELLED] += t->jobs;
+    e->state.topics.totals.purged += t->jobs;
     pause_at = t->pause.armed ? t->pause.at_us : TR_NEVER;
     tr_wheel_disarm(&e->pauses, &t->pause);
     tr_policies_end(e, t);

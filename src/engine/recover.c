@@ -768,6 +768,8 @@ static void init(struct tr_engine *e, struct tr_disk d, uint64_t seed, struct tr
     e->state.cells.count_max = e->config.cells_max;
     e->state.cells.hour_us = e->config.hour_us;
     e->state.topics.near_min = e->config.near_min != 0 ? e->config.near_min : 1;
+    e->state.topics.meters.max =
+        e->config.meters < TR_METERS_MAX ? e->config.meters : TR_METERS_MAX;
     e->state.topics.near_max = e->config.near_max;
     tr_groups_init(&e->groups, e->mem);
     tr_histories_init(&e->histories, e->clock.t_us);

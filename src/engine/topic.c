@@ -59,6 +59,7 @@ void tr_topics_init(struct tr_topics *ts, struct tr_mem *mem)
     tr_map_init(&ts->by_name, mem);
     tr_map_init(&ts->by_handle, mem);
     tr_lates_init(&ts->lates, mem);
+    tr_meters_init(&ts->meters, mem, TR_METERS_MAX);
 }
 
 /* ---- policies ---- */
@@ -117,6 +118,7 @@ static void topic_free(struct tr_topics *ts, struct tr_topic *t)
         tr_heap_fini(&t->heaps[h]);
     }
     tr_late_drop(&ts->lates, t->late);
+    tr_meters_leave(&ts->meters, &t->metering);
     tr_tags_drop(t);
     tr_mem_free(ts->mem, t, sizeof *t);
 }
@@ -135,6 +137,7 @@ void tr_topics_fini(struct tr_topics *ts)
     tr_map_fini(&ts->by_number);
     tr_map_fini(&ts->by_name);
     tr_map_fini(&ts->by_handle);
+    tr_meters_fini(&ts->meters);
     *ts = (struct tr_topics){0};
 }
 
@@ -218,6 +221,7 @@ int tr_topics_add(struct tr_topics *ts, uint32_t number, const char *name, size_
     tr_list_init(&t->in_crowd);
     tr_list_init(&t->in_need);
     tr_list_init(&t->in_purged);
+    tr_meters_join(&ts->meters, &t->metering, name, len);
     insert_by_number(ts, t);
     t->same_hash = tr_map_find(&ts->by_name, name_hash(name, len));
     TR_CHECK(tr_map_put(&ts->by_name, name_hash(name, len), t) == TARRY_OK);
@@ -354,6 +358,7 @@ void tr_topics_purge(struct tr_topics *ts, struct tr_topic *t)
     tr_list_remove(&t->in_ageing);
     t->ageing = NULL;
     move_counts(&ts->totals, &ts->gone, t);
+    tr_meters_leave(&ts->meters, &t->metering);
     t->totals = &ts->gone;
     t->purged = true;
     ts->purged++;
@@ -387,6 +392,8 @@ void tr_topics_inherit(struct tr_topics *ts, struct tr_topic *t, struct tr_topic
     heir->pushes = t->pushes;
     heir->hands = t->hands;
     tr_late_give(&t->late, &heir->late);
+    tr_meters_leave(&ts->meters, &heir->metering);
+    tr_meters_join(&ts->meters, &heir->metering, heir->name, heir->name_len);
     heir->bucket = t->bucket;
     heir->dropped = t->dropped;
     heir->wanted = t->wanted;
@@ -527,6 +534,14 @@ void tr_topic_lose_far(struct tr_topic *t, uint64_t due_us)
         t->far_known = false;
         t->far_gone = true;
     }
+}
+
+struct tr_meter *tr_topic_seek_meter(struct tr_topic *t)
+{
+    if (t->purged) {
+        return &t->of->meters.other;
+    }
+    return tr_meters_seek(&t->of->meters, &t->metering, t->name, t->name_len);
 }
 
 uint64_t tr_topic_oldest(const struct tr_topic *t)
@@ -772,6 +787,18 @@ static bool heap_ok(const struct tr_topic *t, unsigned heap)
     return count == t->count[state_of(heap)] && tr_heap_ok(&t->heaps[heap]);
 }
 
+/* Nothing that happened is forgotten by the meters, whoever has one. */
+static bool meters_ok(const struct tr_topics *ts)
+{
+    const struct tr_totals *all = &ts->totals;
+    const struct tr_meters *ms = &ts->meters;
+    uint64_t ended = tr_meters_sum(ms, TR_METERED_ACKED) + tr_meters_sum(ms, TR_METERED_CANCELLED);
+
+    return tr_meters_ok(ms) && tr_meters_sum(ms, TR_METERED_PUSHED) == all->pushed &&
+           tr_meters_sum(ms, TR_METERED_DROPPED) == all->dropped &&
+           ended == all->deleted + all->purged;
+}
+
 bool tr_topics_ok(const struct tr_topics *ts)
 {
     const struct tr_totals *all = &ts->totals;
@@ -817,7 +844,7 @@ bool tr_topics_ok(const struct tr_topics *ts)
     for (unsigned k = 0; k < TR_HOLD_COUNT; k++) {
         ok = ok && sum.holds[k] == all->holds[k];
     }
-    return ok && listed == ts->listed && policy_bytes == ts->policy_bytes &&
+    return ok && listed == ts->listed && policy_bytes == ts->policy_bytes && meters_ok(ts) &&
            with_ready == ts->with_ready_count && loans == ts->loans && sum.far == all->far &&
            sum.dead_far == all->dead_far && sum.urgent == all->urgent &&
            sum.pushed <= all->pushed && sum.deleted <= all->deleted && sum.pauses <= all->pauses;

@@ -16,6 +16,7 @@
 #include "base/name.h"
 #include "engine/figures.h"
 #include "engine/job.h"
+#include "engine/meter.h"
 #include "engine/wheel.h"
 #include "port/request.h"
 #include "rules/bucket.h"
@@ -44,6 +45,7 @@ struct tr_totals {
     uint64_t deleted;
     uint64_t timeouts; /* leases that ran out */
     uint64_t dropped;  /* dead ones that were killed for their age or number */
+    uint64_t purged;   /* jobs */
     uint64_t holds[TR_HOLD_COUNT];
     uint64_t pauses;
 };
@@ -80,6 +82,7 @@ struct tr_topic {
     struct tr_rate pushes;
     struct tr_rate hands;
     struct tr_late *late; /* of its jobs, or NULL */
+    struct tr_meter_hold metering;
     uint64_t count[TR_DEAD + 1];
     uint64_t urgent;
     uint64_t pushed;
@@ -161,6 +164,7 @@ struct tr_topics {
     uint32_t next_number;
     uint32_t far_pass;       /* through the table of far jobs, the last one that was begun */
     struct tr_lates lates;   /* how late jobs of busy topics are */
+    struct tr_meters meters; /* and what happened to them */
     struct tr_totals totals; /* of those that are not purged, */
     struct tr_totals gone;   /* and of those that are */
 };
@@ -236,6 +240,21 @@ void tr_topic_note_need(struct tr_topic *t);
 void tr_topic_note_far(struct tr_topic *t, uint64_t due_us);
 void tr_topic_add_far(struct tr_topic *t, uint64_t due_us);
 void tr_topic_lose_far(struct tr_topic *t, uint64_t due_us);
+
+/* Where to count what happens to its jobs. */
+struct tr_meter *tr_topic_seek_meter(struct tr_topic *t);
+static inline struct tr_meter *tr_topic_meter(struct tr_topic *t)
+{
+    struct tr_meter *m = t->metering.meter;
+
+    return m->hold == &t->metering ? m : tr_topic_seek_meter(t);
+}
+
+/* One more. */
+static inline void tr_topic_count(struct tr_topic *t, enum tr_metered what)
+{
+    tr_topic_meter(t)->counts[what]++;
+}
 
 /* Since when the oldest ready job is, or 0: there is none. */
 uint64_t tr_topic_oldest(const struct tr_topic *t);
