@@ -76,6 +76,7 @@ static void end_round(struct tr_loop_linux *l)
     l->stat.rounds++;
     l->stat.stalls += took > STALL_US;
     l->stat.longest_us = took > l->stat.longest_us ? took : l->stat.longest_us;
+    tr_hist_add(&l->stat.took, &tr_hist_rounds, took);
     l->round_us = 0;
 }
 

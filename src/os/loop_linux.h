@@ -9,6 +9,7 @@
  */
 
 #include "base/check.h"
+#include "base/hist.h"
 
 #include <stdint.h>
 
@@ -52,6 +53,7 @@ struct tr_loop_stat {
     uint64_t rounds;
     uint64_t stalls; /* rounds over 5 ms */
     uint64_t longest_us;
+    struct tr_hist took; /* us, of tr_hist_rounds */
 };
 
 struct tr_loop_stat tr_loop_linux_stat(const struct tr_loop_linux *l);

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -32,6 +33,30 @@ struct tr_process_usage tr_process_usage(void)
     }
     return (struct tr_process_usage){.user_us = in_us(usage.ru_utime),
                                      .system_us = in_us(usage.ru_stime)};
+}
+
+uint64_t tr_process_resident_bytes(void)
+{
+    FILE *f = fopen("/proc/self/statm", "re");
+    unsigned long long all = 0;
+    unsigned long long resident = 0;
+    bool good = f != NULL && fscanf(f, "%llu %llu", &all, &resident) == 2;
+
+    if (f != NULL) {
+        (void)fclose(f);
+    }
+    return good ? resident * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+}
+
+bool tr_process_disk_free(const char *path, uint64_t *bytes)
+{
+    struct statvfs info;
+
+    if (statvfs(path, &info) != 0) {
+        return false;
+    }
+    *bytes = (uint64_t)info.f_bavail * info.f_frsize;
+    return true;
 }
 
 uint64_t tr_process_id(void)

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,6 +15,11 @@ struct tr_process_usage {
 };
 
 struct tr_process_usage tr_process_usage(void);
+
+uint64_t tr_process_resident_bytes(void); /* 0: not known */
+
+/* What is free on the disk of this directory, for us. False: not known. */
+TR_MUST_USE bool tr_process_disk_free(const char *path, uint64_t *bytes);
 
 uint64_t tr_process_id(void);
 

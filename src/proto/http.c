@@ -71,6 +71,7 @@ static tr_hs_step_fn *const routes[TR_ROUTE_COUNT] = {
     [TR_ROUTE_HEALTHZ] = tr_hs_healthz,
     [TR_ROUTE_READYZ] = tr_hs_readyz,
     [TR_ROUTE_OPENAPI] = tr_hs_openapi,
+    [TR_ROUTE_METRICS] = tr_hs_metrics,
     [TR_ROUTE_JOB_HISTORY] = tr_hs_history,
     [TR_ROUTE_KEY_HISTORY] = tr_hs_history,
     [TR_ROUTE_CLOCK] = tr_hs_clock,
@@ -252,6 +253,7 @@ static void serve(struct tr_hs *s)
     s->req = (struct tr_req){0};
     s->gate = 0;
     s->number = 0;
+    s->port->counts[s->match.route]++;
     if (route != NULL) {
         route(s);
     } else {
@@ -375,12 +377,21 @@ static bool over(const struct tr_hs *s)
     return s->out.broken || s->ending || s->told_fault || s->parse.state == TR_HTTP_CLOSED;
 }
 
+/* A long reply waits until the client has read more of it. */
+static bool is_full(const struct tr_hs *s)
+{
+    return s->pouring && !s->closing && tr_output_len(&s->out) >= s->port->output_max;
+}
+
 static enum tr_want want(const void *session)
 {
     const struct tr_hs *s = session;
 
     if (s->asked) {
         return TR_WANT_ANSWER;
+    }
+    if (is_full(s)) {
+        return TR_WANT_DRAIN;
     }
     if (s->next != NULL || s->tired || s->answered) {
         return TR_WANT_TURN;
@@ -400,7 +411,7 @@ static bool go_on(struct tr_hs *s, const uint8_t *bytes, size_t len, size_t *tak
     tr_hs_step_fn *next = s->next;
 
     *taken = 0;
-    if (s->asked) {
+    if (s->asked || is_full(s)) {
         return false;
     }
     if (next != NULL) {
@@ -481,6 +492,9 @@ static enum tr_patience patience(const void *session, uint64_t *request)
     const struct tr_hs *s = session;
 
     *request = s->requests;
+    if (s->pouring) {
+        return TR_PATIENCE_IDLE;
+    }
     if (s->asked || s->next != NULL || s->begun) {
         return TR_PATIENCE_ENDLESS;
     }
@@ -608,6 +622,7 @@ static void close_session(void *session, struct tr_now now)
     tr_hs_audit(s);
     s->closing = true;
     s->answered = false;
+    s->pouring = false;
     s->next = close_step;
     s->port->sessions--;
     (void)feed(s, NULL, 0, now);

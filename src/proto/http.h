@@ -10,6 +10,7 @@
  */
 
 #include "base/siphash.h"
+#include "port/meter.h"
 #include "port/queue.h"
 #include "proto/auth.h"
 #include "proto/http_args.h"
@@ -19,6 +20,7 @@
 #include "proto/json_in.h"
 #include "proto/json_out.h"
 #include "proto/output.h"
+#include "proto/prom_out.h"
 #include "proto/session.h"
 #include "rules/policy.h"
 
@@ -31,6 +33,24 @@ struct tr_hs;
 enum {
     TR_HS_DATE = 30, /* bytes: Sun, 06 Nov 1994 08:49:37 GMT, and its NUL */
     TR_HS_PATH = 256,
+    TR_HS_WITHIN = 4,     /* forecasts of /metrics */
+    TR_HS_REASONS = 8,    /* why it is not ready */
+    TR_HS_STATUSES = 500, /* from 100 on */
+};
+
+/* What /metrics asks of the server; each may be NULL. */
+struct tr_hs_metrics {
+    void (*begin)(void *ctx); /* a page is begun */
+    bool (*looks)(void *ctx); /* what it tells of next due times will be better soon */
+    /* Topics from this one on, at most TR_METER_VIEWS: gives how many. The last one is `other`. */
+    unsigned (*topics)(void *ctx, unsigned from, bool with_due, struct tr_meter_view *views);
+    void (*tell)(void *ctx, struct tr_prom *p); /* all that is not of a topic */
+};
+
+/* Why it is not ready. */
+struct tr_hs_reason {
+    const char *code;    /* for programs: draining */
+    const char *message; /* for people */
 };
 
 /* What all sessions share. */
@@ -48,8 +68,10 @@ struct tr_hs_port {
     void (*tell_config)(void *ctx, struct tr_json *j);
     void (*tell_stats)(void *ctx, struct tr_json *j);
 
-    /* NULL: new jobs are taken; or why not. */
-    const char *(*unready)(void *ctx);
+    struct tr_hs_metrics metrics;
+
+    /* Why it is not ready: gives how many reasons there are, TR_HS_REASONS at most; 0: it is. */
+    unsigned (*unready)(void *ctx, struct tr_hs_reason *reasons);
     const char *version;
     const char *hosts; /* that we are called, besides addresses: with commas between them */
     bool classic;      /* the routes of the queues of old answer */
@@ -62,7 +84,9 @@ struct tr_hs_port {
     char date[TR_HS_DATE];
     uint64_t date_s; /* of what second it is */
     uint64_t sessions;
-    uint64_t requests; /* ever */
+    uint64_t requests;                /* ever */
+    uint64_t counts[TR_ROUTE_COUNT];  /* those that were served, by route, */
+    uint64_t replies[TR_HS_STATUSES]; /* and what was said, by status - 100 */
 };
 
 /* A job that is being told: if its client goes before it was sent, it was never handed out. */
@@ -81,6 +105,21 @@ struct tr_hs_many {
     uint32_t count;           /* items */
     tr_hs_step_fn *each;      /* what is done with one, */
     struct tr_http_text item; /* this one */
+};
+
+/* Of /metrics: how far the page is. */
+struct tr_hs_page {
+    uint64_t now_us;
+    uint64_t until_us[TR_HS_WITHIN]; /* up to which due jobs are counted, */
+    uint64_t due[TR_HS_WITHIN];      /* how many there are; UINT64_MAX: not known */
+    unsigned ask;                    /* which of these is asked for */
+    uint64_t second_us;              /* the second of now, */
+    uint64_t in_second;              /* and what is due in it */
+    unsigned family;
+    unsigned from; /* topic */
+    unsigned waits;
+    uint64_t shown[TR_DEAD + 1];
+    size_t poured; /* bytes of the text that are in the output */
 };
 
 /* Of requests that go through a list. */
@@ -120,6 +159,7 @@ struct tr_hs {
     struct tr_json json;    /* into that */
     struct tr_hs_many many;
     struct tr_hs_each each;
+    struct tr_hs_page page;
     char path[TR_HS_PATH];    /* of a copy of the store */
     struct tr_http_text name; /* of the topic */
     struct tr_http_text body; /* of the job */
@@ -133,6 +173,7 @@ struct tr_hs {
     tr_hs_step_fn *next; /* the next step */
     unsigned cost;       /* of this go, in units of work */
     bool tired;          /* had its share of work */
+    bool pouring;        /* the next step waits while there is much to send */
     bool running;        /* being fed: no need to be woken */
     bool half_closed;    /* nothing more will come: do not wait for jobs */
     bool told_fault;

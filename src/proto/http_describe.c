@@ -256,23 +256,29 @@ static void describe_answers(struct tr_json *j, unsigned statuses)
 
 /* ---- routes ---- */
 
-static void describe_id(struct tr_json *j, enum tr_route route)
+void tr_route_name(enum tr_route route, char out[TR_ROUTE_NAME])
 {
     static const char *const names[TR_ROUTE_COUNT] = {
 #define X(name, method, path, args, needed, role, body, statuses, about) [TR_ROUTE_##name] = #name,
         TR_HTTP_ROUTES(X)
 #undef X
     };
-    char small[32];
     size_t i = 0;
 
-    for (; names[route][i] != '\0' && i + 1 < sizeof small; i++) {
+    for (; names[route][i] != '\0' && i + 1 < TR_ROUTE_NAME; i++) {
         char c = names[route][i];
 
-        small[i] = (char)(c >= 'A' && c <= 'Z' ? c | 0x20 : c);
+        out[i] = (char)(c >= 'A' && c <= 'Z' ? c | 0x20 : c);
     }
-    small[i] = '\0';
-    member(j, "operationId", small);
+    out[i] = '\0';
+}
+
+static void describe_id(struct tr_json *j, enum tr_route route)
+{
+    char name[TR_ROUTE_NAME];
+
+    tr_route_name(route, name);
+    member(j, "operationId", name);
 }
 
 /* Which token it takes. */

@@ -166,29 +166,52 @@ void tr_hs_config(struct tr_hs *s)
 
 /* ---- health ---- */
 
+/* Whoever gets this has talked to the loop: it runs. */
 void tr_hs_healthz(struct tr_hs *s)
 {
     struct tr_hs_reply r;
 
     tr_hs_open(s, &r, 200);
+    tr_json_name(&r.json, "status");
+    tr_json_text(&r.json, "ok");
     tr_json_name(&r.json, "ok");
     tr_json_bool(&r.json, true);
     tr_hs_close(s, &r);
 }
 
+static void tell_reasons(struct tr_json *j, const struct tr_hs_reason *reasons, unsigned count)
+{
+    tr_json_name(j, "reasons");
+    tr_json_open(j, '[');
+    for (unsigned i = 0; i < count; i++) {
+        tr_json_open(j, '{');
+        tr_json_name(j, "code");
+        tr_json_text(j, reasons[i].code);
+        tr_json_name(j, "message");
+        tr_json_text(j, reasons[i].message);
+        tr_json_close(j, '}');
+    }
+    tr_json_close(j, ']');
+}
+
+/* The first reason is the error, too, so that whoever knows our errors knows this one. */
 void tr_hs_readyz(struct tr_hs *s)
 {
-    const char *why = s->port->unready != NULL ? s->port->unready(s->port->ctx) : NULL;
+    struct tr_hs_reason reasons[TR_HS_REASONS];
+    unsigned count = s->port->unready != NULL ? s->port->unready(s->port->ctx, reasons) : 0;
+    struct tr_http_error e = {.status = 503, .code = "not_ready"};
     struct tr_hs_reply r;
 
-    if (why != NULL) {
-        tr_hs_refuse(s,
-                     &(struct tr_http_error){.status = 503, .code = "not_ready", .message = why});
-        return;
-    }
-    tr_hs_open(s, &r, 200);
+    tr_hs_open(s, &r, count == 0 ? 200 : 503);
+    tr_json_name(&r.json, "status");
+    tr_json_text(&r.json, count == 0 ? "ready" : "not_ready");
     tr_json_name(&r.json, "ready");
-    tr_json_bool(&r.json, true);
+    tr_json_bool(&r.json, count == 0);
+    tell_reasons(&r.json, reasons, count);
+    if (count > 0) {
+        e.message = reasons[0].message;
+        tr_http_error_tell(&r.json, &e);
+    }
     tr_hs_close(s, &r);
 }
 

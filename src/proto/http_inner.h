@@ -72,11 +72,16 @@ void tr_hs_none(struct tr_hs *s);
 /* 200, up to its headers; the caller goes on with http_reply.h, and sets `answered`. */
 void tr_hs_open_bytes(struct tr_hs *s, struct tr_http_reply *r);
 
+/* 200 with a body of this type and length, which the caller adds to the output, perhaps in several
+ * steps. False: it is not asked for (HEAD). */
+TR_MUST_USE bool tr_hs_open_sized(struct tr_hs *s, const char *type, size_t len);
+
 /* The job in s->req.out. */
 void tr_hs_job(struct tr_hs *s, unsigned status, struct tr_shape what);
 
 /* An array that is made in several steps, by s->json, and then is a member of that name. */
-bool tr_hs_begin_text(struct tr_hs *s); /* false: no memory, and it was refused */
+bool tr_hs_begin_text(struct tr_hs *s);  /* false: no memory, and it was refused */
+bool tr_hs_begin_bytes(struct tr_hs *s); /* the same for what is no JSON */
 void tr_hs_end_text(struct tr_hs *s, struct tr_hs_reply *r, const char *name);
 void tr_hs_drop_text(struct tr_hs *s);
 
@@ -154,6 +159,8 @@ tr_hs_step_fn tr_hs_config;
 tr_hs_step_fn tr_hs_healthz;
 tr_hs_step_fn tr_hs_readyz;
 tr_hs_step_fn tr_hs_openapi;
+
+tr_hs_step_fn tr_hs_metrics; /* http_metrics.c */
 
 tr_hs_step_fn tr_hs_reserve;              /* http_reserve.c */
 tr_hs_step_fn tr_hs_reserve_none;         /* the wait is over */

@@ -46,13 +46,20 @@ static struct tr_http_how how(struct tr_hs *s)
     return h;
 }
 
-void tr_hs_open(struct tr_hs *s, struct tr_hs_reply *r, unsigned status)
+/* A reply begins: its status is counted. */
+static void begin(struct tr_hs *s, struct tr_http_reply *r, unsigned status)
 {
     struct tr_http_how h = how(s);
 
     s->status = status;
+    s->port->replies[status - 100]++;
     tr_output_gate(&s->out, s->gate);
-    tr_http_reply_open(&r->http, &s->out, &h, status);
+    tr_http_reply_open(r, &s->out, &h, status);
+}
+
+void tr_hs_open(struct tr_hs *s, struct tr_hs_reply *r, unsigned status)
+{
+    begin(s, &r->http, status);
     tr_http_reply_body(&r->http, "application/json");
     tr_json_init(&r->json, &s->out);
     tr_json_open(&r->json, '{');
@@ -70,6 +77,7 @@ void tr_hs_refuse(struct tr_hs *s, const struct tr_http_error *e)
     struct tr_http_how h = how(s);
 
     s->status = e->status;
+    s->port->replies[e->status - 100]++;
     tr_output_gate(&s->out, s->gate);
     tr_http_reply_error(&s->out, &h, e);
     s->answered = true;
@@ -105,23 +113,29 @@ void tr_hs_bad(struct tr_hs *s, enum tr_arg arg, const char *why)
 
 void tr_hs_none(struct tr_hs *s)
 {
-    struct tr_http_how h = how(s);
     struct tr_http_reply r;
 
-    s->status = 204;
-    tr_output_gate(&s->out, s->gate);
-    tr_http_reply_open(&r, &s->out, &h, 204);
+    begin(s, &r, 204);
     tr_http_reply_none(&r);
     s->answered = true;
 }
 
 void tr_hs_open_bytes(struct tr_hs *s, struct tr_http_reply *r)
 {
-    struct tr_http_how h = how(s);
+    begin(s, r, 200);
+}
 
-    s->status = 200;
-    tr_output_gate(&s->out, s->gate);
-    tr_http_reply_open(r, &s->out, &h, 200);
+bool tr_hs_open_sized(struct tr_hs *s, const char *type, size_t len)
+{
+    struct tr_http_reply r;
+    char digits[24];
+
+    begin(s, &r, 200);
+    tr_http_reply_header(&r, "Content-Type", type, strlen(type));
+    tr_text(digits, sizeof digits, "%llu", (unsigned long long)len);
+    tr_http_reply_header(&r, "Content-Length", digits, strlen(digits));
+    tr_http_reply_none(&r);
+    return !r.head_only;
 }
 
 void tr_hs_job(struct tr_hs *s, unsigned status, struct tr_shape what)
@@ -135,7 +149,7 @@ void tr_hs_job(struct tr_hs *s, unsigned status, struct tr_shape what)
 
 /* ---- in several steps ---- */
 
-bool tr_hs_begin_text(struct tr_hs *s)
+bool tr_hs_begin_bytes(struct tr_hs *s)
 {
     s->text = tr_mem_alloc(s->port->mem, sizeof *s->text);
     if (s->text == NULL) {
@@ -144,6 +158,14 @@ bool tr_hs_begin_text(struct tr_hs *s)
         return false;
     }
     tr_output_init(s->text, s->port->mem);
+    return true;
+}
+
+bool tr_hs_begin_text(struct tr_hs *s)
+{
+    if (!tr_hs_begin_bytes(s)) {
+        return false;
+    }
     tr_json_init(&s->json, s->text);
     tr_json_open(&s->json, '[');
     return true;

@@ -34,6 +34,7 @@
 #include "os/random_linux.h"
 #include "rules/moment.h"
 #include "server/conn.h"
+#include "server/metrics.h"
 #include "server/tell.h"
 #include "server/trouble.h"
 
@@ -44,10 +45,11 @@
 #include <string.h>
 
 enum {
-    WORK_US = 1000,   /* for clients in a round; what they leave is for the next one, */
-    AGAIN_US = 500,   /* and for those who can go on after the engine's turn, */
-    SEND_US = 2000,   /* and for sending */
-    STORE_FILES = 192 /* descriptors that connections may not have */
+    WORK_US = 1000,      /* for clients in a round; what they leave is for the next one, */
+    AGAIN_US = 500,      /* and for those who can go on after the engine's turn, */
+    SEND_US = 2000,      /* and for sending */
+    STORE_FILES = 192,   /* descriptors that connections may not have */
+    MEMORY_SHORT = 65536 /* bytes that a push of middling size may take */
 };
 
 #define STOP_CLIENTS_US UINT64_C(3000000) /* clients may take so long to read their answers, */
@@ -65,6 +67,7 @@ struct server {
     char temp[256]; /* a store that goes when we go, or empty */
     const char *path;
     uint64_t start_us;
+    uint64_t start_wall_us;
     uint64_t stop_us; /* when it was told to stop; 0: it was not */
     bool closing;     /* all clients are gone: the engine gets no more turns */
 };
@@ -175,19 +178,78 @@ static void tell_stats(void *ctx, struct tr_json *j)
     tr_tell_auth(j, &s->auth);
 }
 
-static const char *unready(void *ctx)
+/* Why new jobs are not to come here now; the gravest reason first. */
+static unsigned unready_for(const struct server *s, struct tr_hs_reason *reasons)
 {
-    const struct server *s = TR_CONTAINER_OF((struct tr_conns *)ctx, struct server, conns);
     struct tr_engine_stat engine;
+    unsigned n = 0;
 
     tr_engine_stat(s->engine, &engine);
     if (s->stop_us != 0) {
-        return "the server is stopping";
+        reasons[n++] = (struct tr_hs_reason){"stopping", "the server is stopping"};
     }
     if (engine.draining) {
-        return "the server is draining: it takes no new jobs";
+        reasons[n++] =
+            (struct tr_hs_reason){"draining", "the server is draining: it takes no new jobs"};
     }
-    return engine.refusing ? "the disk is nearly full: no new jobs are taken" : NULL;
+    if (engine.damaged) {
+        reasons[n++] = (struct tr_hs_reason){
+            "damaged", "something of the store cannot be read: the log and tarry check say what"};
+    }
+    if (engine.refusing) {
+        reasons[n++] = (struct tr_hs_reason){"disk_nearly_full",
+                                             "the disk is nearly full: no new jobs are taken"};
+    }
+    if (!tr_mem_room(&s->mem, MEMORY_SHORT)) {
+        reasons[n++] =
+            (struct tr_hs_reason){"memory_short", "memory.limit is nearly reached: no new jobs are "
+                                                  "taken"};
+    }
+    return n;
+}
+
+static unsigned unready(void *ctx, struct tr_hs_reason *reasons)
+{
+    return unready_for(TR_CONTAINER_OF((struct tr_conns *)ctx, struct server, conns), reasons);
+}
+
+static void metrics_begin(void *ctx)
+{
+    const struct server *s = TR_CONTAINER_OF((struct tr_conns *)ctx, struct server, conns);
+
+    tr_engine_meters_begin(s->engine);
+}
+
+static bool metrics_looks(void *ctx)
+{
+    const struct server *s = TR_CONTAINER_OF((struct tr_conns *)ctx, struct server, conns);
+
+    return tr_engine_meters_looks(s->engine);
+}
+
+static unsigned metrics_topics(void *ctx, unsigned from, bool with_due, struct tr_meter_view *views)
+{
+    const struct server *s = TR_CONTAINER_OF((struct tr_conns *)ctx, struct server, conns);
+
+    return tr_engine_meters(s->engine, from, with_due, views);
+}
+
+static void tell_metrics(void *ctx, struct tr_prom *p)
+{
+    const struct server *s = TR_CONTAINER_OF((struct tr_conns *)ctx, struct server, conns);
+    struct tr_hs_reason reasons[TR_HS_REASONS];
+    struct tr_metrics_of of = {.engine = s->engine,
+                               .loop = s->loop,
+                               .conns = &s->conns,
+                               .mem = &s->mem,
+                               .path = s->path,
+                               .version = TARRY_VERSION,
+                               .sync = s->config->sync_text,
+                               .start_wall_us = s->start_wall_us,
+                               .reasons = reasons,
+                               .reason_count = unready_for(s, reasons)};
+
+    tr_metrics_tell(p, &of);
 }
 
 static uint64_t peer(void *ctx, const void *session)
@@ -392,6 +454,10 @@ static void init_http(struct server *s)
     port->tell_config = tell_config;
     port->tell_stats = tell_stats;
     port->unready = unready;
+    port->metrics = (struct tr_hs_metrics){.begin = metrics_begin,
+                                           .looks = metrics_looks,
+                                           .topics = metrics_topics,
+                                           .tell = tell_metrics};
 }
 
 static uint64_t test_clock(void *ctx)
@@ -648,6 +714,7 @@ enum tr_exit tr_serve(struct tr_config *c)
     }
     s->config = c;
     s->start_us = tr_clock_linux_now().boot_us;
+    s->start_wall_us = tr_clock_linux_now().wall_us;
     how = open_all(s);
     if (how == TR_EXIT_FINE) {
         tell_ready(s);

@@ -422,7 +422,7 @@ def test_keep_alive(server):
         wire.sendall(b"HEAD /v1/stats HTTP/1.1\r\n" + HEAD + b"\r\n" + get("/healthz"))
         stream = wire.makefile("rb")
         assert int(read_answer(stream, "HEAD").headers["Content-Length"]) > 100
-        assert read_answer(stream).json == {"ok": True}
+        assert read_answer(stream).json["ok"] is True
 
 
 def test_large_body_that_is_refused_is_answered(server):
@@ -597,11 +597,11 @@ def test_figures(web, server):
     settings = web.get("/v1/config").json
     assert settings["settings"]["store.sync"] == {"value": "never", "from": "flag"}
     assert settings["durability"].startswith("weaker")
-    assert web.get("/healthz").json == {"ok": True}
-    assert web.get("/readyz").json == {"ready": True}
+    assert web.get("/healthz").json["ok"] is True
+    assert web.get("/readyz").json["ready"] is True
     server.process.send_signal(signal.SIGUSR1)
     server.wait_for("draining")
-    is_error(web.get("/readyz"), 503, "not_ready")
+    assert web.get("/readyz").status == 503 and web.get("/readyz").code == "not_ready"
     is_error(web.post("/v1/topics/t/jobs", b"x"), 503, "draining")
 
 
