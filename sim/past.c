@@ -2,12 +2,13 @@
  * History: what is told of a job against what the model knows of it.
  *
  *     a live job       begins with its making, unless there are too many events
- *     one that went    ends with that, and why, if this engine saw it
- *     all of them      in order of time, not after now
+ *     one that went    ends with that, and why, if this engine saw it; when it was made is told to
+ * a tenth of a second, or not at all all of them      in order of time, not after now
  */
 #include "oracle.h"
 
 #include "base/err.h"
+#include "engine/history.h"
 
 #include <inttypes.h>
 
@@ -44,6 +45,13 @@ void sim_answer_history(struct sim_oracle *o, struct sim_ask *a)
         (a->event_first.what != TR_EVENT_PUSHED || a->event_first.at_us != j->created_us) &&
         !o->clock_doubt && o->params->event_weight[SIM_EV_CLOCK] == 0) {
         FAIL("I31", "the history of job %" PRIu64 " does not begin with its making", j->id);
+    }
+    if (a->event_first.what == TR_EVENT_PUSHED && a->req.out.number < 1000 &&
+        (a->event_first.at_us > j->created_us ||
+         a->event_first.at_us + TR_MADE_EVERY_US <= j->created_us) &&
+        !o->clock_doubt && o->params->event_weight[SIM_EV_CLOCK] == 0) {
+        FAIL("I31", "job %" PRIu64 " was made at %" PRIu64 ", not at %" PRIu64, j->id,
+             j->created_us, a->event_first.at_us);
     }
     if (j->where != SIM_GONE && a->event_last.what == TR_EVENT_GONE) {
         FAIL("I31", "job %" PRIu64 " is said to be gone", j->id);

@@ -396,6 +396,7 @@ static int push_job(struct tr_engine *e, struct tr_req *r, struct tr_topic *t)
     tr_jobs_give_body(&e->state.jobs, job, copy, (uint32_t)r->body_len);
     tr_change_log_topic(e, t);
     tr_log_append(&e->log, &rec, tr_engine_base(e), true);
+    tr_histories_made(&e->histories, job->id, rec.created_us);
     job->gate = e->log.open.no;
     t->pushed++;
     t->totals->pushed++;

@@ -11,12 +11,19 @@
  *
  * Place of an event: number of its piece since the start, times its events, plus its place there.
  * So a place can be kept while pieces come and go.
+ *
+ * When a job was made its record says, but a far job dies without a look at that. Ids are in the
+ * order of time, so it is enough to know the time of some: of one in each tenth of a second in
+ * which there is any, the last 65,536 of them (1 MiB). A push costs a comparison. A start learns
+ * them from the log, as far as that goes; where something is missing in it they are not known.
  */
 
 #include "engine/history.h"
 
 #include "base/bytes.h"
 #include "base/check.h"
+
+#include <string.h>
 
 enum { WHAT_BITS = 4, WHY_BITS = 4, STATE_BITS = 3, BITS = WHAT_BITS + WHY_BITS + STATE_BITS };
 
@@ -71,7 +78,65 @@ void tr_histories_fini(struct tr_histories *h)
     while (h->pieces.next != NULL && !tr_list_empty(&h->pieces)) {
         drop_oldest(h);
     }
+    if (h->made != NULL) {
+        tr_mem_free(&h->mem, h->made, h->made_room * sizeof *h->made);
+    }
     *h = (struct tr_histories){0};
+}
+
+/* Room for one more; the oldest quarter goes when there are enough. False: no memory. */
+static bool make_room(struct tr_histories *h)
+{
+    uint32_t room = h->made_room == 0 ? 64 : h->made_room * 2;
+    struct tr_made *made;
+
+    if (h->made_count < h->made_room) {
+        return true;
+    }
+    if (h->made_room == TR_MADE_MAX) {
+        h->made_count -= TR_MADE_MAX / 4;
+        memmove(h->made, h->made + TR_MADE_MAX / 4, h->made_count * sizeof *h->made);
+        return true;
+    }
+    made = tr_mem_stretch(&h->mem, h->made, h->made_room * sizeof *made, room * sizeof *made);
+    if (made == NULL) {
+        return false;
+    }
+    h->made = made;
+    h->made_room = room;
+    return true;
+}
+
+void tr_histories_made(struct tr_histories *h, uint64_t id, uint64_t now_us)
+{
+    const struct tr_made *last = h->made_count != 0 ? &h->made[h->made_count - 1] : NULL;
+
+    if (h->bytes_max == 0 || (last != NULL && id <= last->id) ||
+        (last != NULL && last->at_us != 0 && now_us - last->at_us < TR_MADE_EVERY_US)) {
+        return;
+    }
+    if (make_room(h)) {
+        h->made[h->made_count++] = (struct tr_made){id, now_us};
+    } else {
+        h->made_count = 0; /* those that follow would count for the last one */
+    }
+}
+
+uint64_t tr_histories_when(const struct tr_histories *h, uint64_t id)
+{
+    uint32_t low = 0; /* those before it are not behind the id */
+    uint32_t high = h->made_count;
+
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+
+        if (h->made[mid].id <= id) {
+            low = mid + 1;
+        } else {
+            high = mid;
+        }
+    }
+    return low > 0 ? h->made[low - 1].at_us : 0;
 }
 
 void tr_histories_age(struct tr_histories *h, uint64_t now_us)

@@ -27,14 +27,25 @@ struct tr_history_piece {
     } events[TR_HISTORY_PIECE];
 };
 
+/* From this job on, in the order of ids, they were made at this time or within TR_MADE_EVERY_US. */
+struct tr_made {
+    uint64_t id;
+    uint64_t at_us;
+};
+
+enum { TR_MADE_EVERY_US = 100000, TR_MADE_MAX = 1 << 16 };
+
 struct tr_histories {
     struct tr_mem mem; /* its own: it takes nothing from jobs */
     uint64_t bytes_max;
     uint64_t keep_us;
     struct tr_list pieces; /* the oldest first */
     uint64_t bytes;
-    uint64_t first;    /* how many pieces have been dropped: number of the oldest one */
-    uint64_t since_us; /* nothing that happened from here on is missing */
+    uint64_t first;       /* how many pieces have been dropped: number of the oldest one */
+    uint64_t since_us;    /* nothing that happened from here on is missing */
+    struct tr_made *made; /* by rising id */
+    uint32_t made_count;
+    uint32_t made_room;
 };
 
 void tr_histories_init(struct tr_histories *h, uint64_t now_us);
@@ -45,6 +56,12 @@ void tr_histories_add(struct tr_histories *h, uint64_t id, const struct tr_event
 
 /* The same for `count` of them as they are in a file: 16 bytes each. */
 void tr_histories_read(struct tr_histories *h, const uint8_t *bytes, uint32_t count);
+
+/* A job is made, with an id above all others. With 0: from this id on it is not known when. */
+void tr_histories_made(struct tr_histories *h, uint64_t id, uint64_t now_us);
+
+/* When the job with this id was made, or a tenth of a second before that; 0: that is not known. */
+uint64_t tr_histories_when(const struct tr_histories *h, uint64_t id);
 
 /* What is older than keep_us goes; since_us follows. */
 void tr_histories_age(struct tr_histories *h, uint64_t now_us);

@@ -6,7 +6,8 @@
  *     revised (change.c)       RELEASED, TIMED_OUT, DEAD with why, KICKED, else CHANGED
  *     its connection closes    RELEASED
  *     touched                  TOUCHED, if the policy says full
- *     killed                   PUSHED, when that was if the job is in memory, and GONE with why
+ *     killed                   PUSHED, when that was, of a far job to a tenth of a second, and GONE
+ *                              with why
  *
  * So a push costs nothing and a job that is handed out and finished costs four events of 16 bytes.
  * A purge leaves no events: it would push out all others. Nothing is noted of topics whose policy
@@ -112,15 +113,18 @@ void tr_past_gone(struct tr_engine *e, const struct tr_kill *kill, enum tr_why w
     const struct tr_job *job = tr_jobs_by_rid(&e->state.jobs, kill->rid);
     const struct tr_topic *t = tr_topics_by_number(&e->state.topics, kill->topic);
     uint64_t id = job != NULL ? job->id : tr_far_moved_id(&e->state.jobs.far, kill->rid);
+    uint64_t made_us;
 
     if (t->purged || wanted(t) == TR_HISTORY_OFF || TR_MUTANT(GONE_FORGOTTEN)) {
         return;
     }
     id = id != 0 ? id : kill->rid;
-    if (job != NULL) {
+    made_us = job != NULL ? job->created_us : tr_histories_when(&e->histories, id);
+    if (made_us != 0) {
         note(e, id,
-             (struct tr_event){
-                 .at_us = job->created_us, .what = TR_EVENT_PUSHED, .state = state_pushed(job)});
+             (struct tr_event){.at_us = made_us,
+                               .what = TR_EVENT_PUSHED,
+                               .state = job != NULL ? state_pushed(job) : TR_DELAYED});
     }
     note(e, id,
          (struct tr_event){.at_us = e->clock.t_us, .what = TR_EVENT_GONE, .why = (uint8_t)why});

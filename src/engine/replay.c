@@ -138,6 +138,17 @@ static bool goes(const struct tr_engine *e, const struct tr_job *job)
     return true;
 }
 
+/* When jobs were made; see history.c. */
+static void note_made(struct tr_replay *p, const struct tr_record *rec)
+{
+    if (rec->type == TR_REC_PUSH) {
+        tr_histories_made(&p->e->histories, rec->rid, rec->created_us);
+    }
+    if (rec->type == TR_REC_PUSH || rec->type == TR_REC_MOVE) {
+        p->next_made = rec->rid + 1;
+    }
+}
+
 /* All records of one good frame that stands at `off` of slot. */
 static int apply_frame(struct tr_replay *p, struct tr_slot *slot, const struct tr_frame *f,
                        uint64_t off)
@@ -149,6 +160,9 @@ static int apply_frame(struct tr_replay *p, struct tr_slot *slot, const struct t
     if (p->salvage != NULL) {
         return err == TARRY_OK ? tr_salvage_frame(p, slot, f, false) : err;
     }
+    if (f->first_rid > p->next_made) {
+        tr_histories_made(&p->e->histories, p->next_made, 0); /* those between are elsewhere */
+    }
     for (uint32_t i = 0; i < f->record_count && err == TARRY_OK; i++) {
         const uint8_t *bytes = p->bytes + off + TR_FRAME_HEAD;
         struct tr_record rec;
@@ -156,6 +170,9 @@ static int apply_frame(struct tr_replay *p, struct tr_slot *slot, const struct t
         size_t used = 0;
 
         err = tr_record_decode(bytes + at, f->payload_len - at, base, &rec, &used);
+        if (err == TARRY_OK) {
+            note_made(p, &rec);
+        }
         if (err == TARRY_OK) {
             err = apply(p, &rec, base, f->batch_no, &job);
         }

@@ -20,6 +20,7 @@ struct tr_replay {
     size_t page_bytes;   /* salvage: allocated for them; 0: just what they take */
     uint64_t next_batch; /* expected next */
     uint64_t clock_us;   /* of the newest frame */
+    uint64_t next_made;  /* rid behind the last one that a record brought */
     bool changes_loaded;
     bool cut;                   /* something after the end was thrown away */
     bool blank;                 /* no slot was ever written to */

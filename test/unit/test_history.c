@@ -79,6 +79,39 @@ static void test_history_bounds(void **state)
     tr_histories_fini(&h);
 }
 
+/* Of jobs that were made in one tenth of a second the first one is enough. */
+static void test_history_when_made(void **state)
+{
+    struct tr_histories h;
+
+    (void)state;
+    tr_histories_init(&h, 5);
+    tr_histories_made(&h, 1, 1000); /* nothing is to be kept */
+    assert_int_equal(tr_histories_when(&h, 1), 0);
+    h.bytes_max = 1;
+    tr_histories_made(&h, 10, 1000);
+    tr_histories_made(&h, 11, 1000 + TR_MADE_EVERY_US - 1);
+    tr_histories_made(&h, 12, 1000 + TR_MADE_EVERY_US);
+    assert_int_equal(tr_histories_when(&h, 9), 0);
+    assert_int_equal(tr_histories_when(&h, 10), 1000);
+    assert_int_equal(tr_histories_when(&h, 11), 1000);
+    assert_int_equal(tr_histories_when(&h, 12), 1000 + TR_MADE_EVERY_US);
+    tr_histories_made(&h, 13, 0);   /* something is missing */
+    tr_histories_made(&h, 20, 500); /* the clock was set back */
+    assert_int_equal(tr_histories_when(&h, 13), 0);
+    assert_int_equal(tr_histories_when(&h, 19), 0);
+    assert_int_equal(tr_histories_when(&h, 21), 500);
+    for (uint64_t i = 0; i <= TR_MADE_MAX; i++) {
+        tr_histories_made(&h, 100 + i, (i + 1) * TR_MADE_EVERY_US);
+    }
+    assert_int_equal(tr_histories_when(&h, 20), 0); /* the oldest go */
+    assert_int_equal(tr_histories_when(&h, 100), 0);
+    assert_int_equal(tr_histories_when(&h, 99 + TR_MADE_MAX / 2),
+                     TR_MADE_MAX / 2 * (uint64_t)TR_MADE_EVERY_US);
+    h.mem.limit_bytes = 1;
+    tr_histories_fini(&h);
+}
+
 /* ---- what the engine notes ---- */
 
 static char text[1024];
@@ -163,7 +196,7 @@ static void test_history_of_a_life(void **state)
     rig_fini(&rig);
 }
 
-/* A far job comes back to tell when it was made; one that dies far does not. */
+/* A far job comes back to tell when it was made; of one that dies far that is known nearly. */
 static void test_history_of_far_jobs(void **state)
 {
     struct rig rig;
@@ -182,7 +215,7 @@ static void test_history_of_far_jobs(void **state)
     assert_int_equal(rig_do(&rig, &a), TARRY_OK);
     assert_string_equal(history(&rig, id), "pushed@0 changed@1");
     assert_int_equal(rig_with(&rig, TR_OP_DELETE, other, ME), TARRY_OK);
-    assert_string_equal(history(&rig, other), "gone@1(2)");
+    assert_string_equal(history(&rig, other), "pushed@0 gone@1(2)");
     rig_power_cut(&rig); /* only what a live job says of itself is left */
     rig_open(&rig);
     assert_string_equal(history(&rig, other), "TARRY_ENOTFOUND");
@@ -255,9 +288,9 @@ static void test_history_by_policy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_history_bounds),      cmocka_unit_test(test_history_of_a_life),
-        cmocka_unit_test(test_history_of_far_jobs), cmocka_unit_test(test_history_over_restarts),
-        cmocka_unit_test(test_history_by_policy),
+        cmocka_unit_test(test_history_bounds),        cmocka_unit_test(test_history_when_made),
+        cmocka_unit_test(test_history_of_a_life),     cmocka_unit_test(test_history_of_far_jobs),
+        cmocka_unit_test(test_history_over_restarts), cmocka_unit_test(test_history_by_policy),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
