@@ -38,7 +38,7 @@ static struct tr_http_how how(struct tr_hs *s)
 {
     struct tr_http_how h;
 
-    if (s->port->stopping || s->half_closed) {
+    if (s->port->stopping) { /* not because of the end of input: pipelined ones are answered */
         s->parse.request.keep_alive = false;
     }
     h = tr_http_how_of(&s->parse.request);

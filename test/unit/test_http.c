@@ -149,6 +149,28 @@ static void test_http_waiting_client_that_left_gets_nothing(void **state)
     wire_fini(&w);
 }
 
+/* The end of input is known before the bytes: all of them are answered. */
+static void test_http_pipelined_before_the_end(void **state)
+{
+    struct wire w;
+    unsigned answers = 0;
+
+    (void)state;
+    start(&w);
+    for (unsigned i = 0; i < 3; i++) {
+        ask(&w, 0, "POST /v1/topics/t/jobs", "x");
+    }
+    w.clients[0].ended = true;
+    tr_http_proto.half_close(&w.clients[0].http, w.rig.now);
+    wire_settle(&w);
+    assert_int_equal(rig_engine_stat(&w.rig).jobs, 3);
+    for (size_t at = 0; at + 7 <= w.clients[0].got_len; at++) {
+        answers += memcmp(w.clients[0].got + at, "Created", 7) == 0;
+    }
+    assert_int_equal(answers, 3);
+    wire_fini(&w);
+}
+
 static void test_http_old_lease_is_refused(void **state)
 {
     struct wire w;
@@ -360,6 +382,7 @@ int main(void)
         cmocka_unit_test(test_http_pipelined_pushes_are_one_batch),
         cmocka_unit_test(test_http_job_of_a_client_that_left_is_not_counted),
         cmocka_unit_test(test_http_waiting_client_that_left_gets_nothing),
+        cmocka_unit_test(test_http_pipelined_before_the_end),
         cmocka_unit_test(test_http_old_lease_is_refused),
         cmocka_unit_test(test_http_pieces),
         cmocka_unit_test(test_http_out_of_memory),
