@@ -37,6 +37,7 @@ enum {
     UNIT_BYTES = 1024, /* copied */
     JSON_UNIT = 128,   /* bytes that are looked at one by one */
     SLICE = 32768,     /* bytes of JSON in one step */
+    ESCAPED = 6,       /* bytes that a character may take in JSON: \u0001 */
     OBJECT_SPARE = 65536,
     MANY_MAX = 32 << 20, /* bytes of a request with many jobs */
 };
@@ -210,7 +211,7 @@ static void judge(struct tr_hs *s)
 /* Of what comes with a request. */
 static size_t body_max(const struct tr_hs *s)
 {
-    size_t object = (size_t)2 * s->port->body_max + OBJECT_SPARE;
+    size_t object = (size_t)ESCAPED * s->port->body_max + OBJECT_SPARE;
 
     if (s->match.route == TR_ROUTE_COUNT || s->refused) {
         return object;
@@ -336,7 +337,10 @@ static void take_request(struct tr_hs *s)
     if (body == TR_BODY_NONE && r->length > 0) {
         (void)refuse(s, 400, "bad_request", "this request takes no body");
         tr_hs_refuse(s, &s->error);
-    } else if (body == TR_BODY_OBJECT || (body == TR_BODY_EITHER && r->length > 0)) {
+    } else if (body == TR_BODY_EITHER && r->body_len > 0 && s->args.given != 0) {
+        (void)refuse(s, 400, "bad_request", "arguments are in the query or in the body, not both");
+        tr_hs_refuse(s, &s->error);
+    } else if (body == TR_BODY_OBJECT || (body == TR_BODY_EITHER && r->body_len > 0)) {
         tr_json_in_init(&s->many.in, TR_JSON_VALUE);
         s->many.at = 0;
         s->next = read_object;

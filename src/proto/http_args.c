@@ -326,9 +326,6 @@ int tr_args_query(struct tr_args *a, uint64_t allowed, const struct tr_http_requ
         enum tr_arg arg;
         int err = meet(a, allowed, p->name, &arg, e);
 
-        if (err == TARRY_OK && tr_arg_table[arg].kind == TR_KIND_BASE64) {
-            err = refuse(a, e, p->name, "can be given in JSON only");
-        }
         if (err == TARRY_OK) {
             err = set(a, arg, p->value, e);
         }

@@ -123,7 +123,7 @@ static void describe_params(struct tr_json *j, const struct tr_route_about *r)
         describe_part(j, at);
     }
     for (unsigned i = 0; r->body != TR_BODY_OBJECT && i < TR_ARG_COUNT; i++) {
-        if ((r->args >> i & 1) != 0 && tr_arg_table[i].kind != TR_KIND_BASE64) {
+        if ((r->args >> i & 1) != 0) {
             describe_param(j, &tr_arg_table[i], "query", (r->needed >> i & 1) != 0);
         }
     }

@@ -91,7 +91,7 @@ static void now_known(struct tr_hs *s)
         return;
     }
     r->step_us = tr_hs_number(s, TR_ARG_STEP, round_step(r->until_us - r->from_us));
-    if ((r->until_us - r->from_us) / r->step_us >= TR_FORECAST_STEPS_MAX) {
+    if ((r->until_us - r->from_us - 1) / r->step_us >= TR_FORECAST_STEPS_MAX) {
         tr_hs_bad(s, TR_ARG_STEP, "is too short: that would be more than 2000 steps");
         return;
     }

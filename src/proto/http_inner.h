@@ -151,7 +151,7 @@ tr_hs_step_fn tr_hs_resume;
 
 /* http_policy.c: the arguments into s->policy and s->req.fields. False: they were refused. */
 bool tr_hs_read_policy(struct tr_hs *s);
-void tr_hs_tell_policy(struct tr_json *j, const struct tr_policy *p); /* members */
+void tr_hs_tell_policy(struct tr_json *j, const struct tr_policy *p, uint64_t now_us); /* members */
 
 tr_hs_step_fn tr_hs_forecast; /* http_figures.c */
 tr_hs_step_fn tr_hs_stats;

@@ -2,6 +2,7 @@
  * One job that the path names, by id or by key: look it up, cancel, edit, fire, kick.
  */
 
+#include "base/base64.h"
 #include "base/err.h"
 #include "base/text.h"
 #include "proto/http_inner.h"
@@ -129,6 +130,21 @@ static bool touches(const struct tr_hs *s, uint64_t args)
     return ((s->args.given | s->args.cleared) & args) != 0;
 }
 
+/* A body in base64 that stands in the query, where + came out as a space. False: it is not. */
+static bool decode_body(struct tr_hs *s)
+{
+    struct tr_http_text *text = &s->args.values[TR_ARG_BODY_BASE64].text;
+    char *place = (char *)(uintptr_t)text->at; /* the parser's, for us to alter */
+
+    if (!tr_hs_given(s, TR_ARG_BODY_BASE64) || s->parse.request.body_len > 0) {
+        return true;
+    }
+    for (size_t i = 0; i < text->len; i++) {
+        place[i] = place[i] == ' ' ? '+' : place[i];
+    }
+    return tr_base64_read((uint8_t *)place, &text->len, place, text->len);
+}
+
 static void edit(struct tr_hs *s)
 {
     struct tr_req *r = &s->req;
@@ -174,6 +190,8 @@ void tr_hs_edit(struct tr_hs *s)
                                                 .message = "there is nothing to change: give "
                                                            "delay, at, priority, tag, ttl, ttr or "
                                                            "body"});
+    } else if (!decode_body(s)) {
+        tr_hs_bad(s, TR_ARG_BODY_BASE64, "is not base64");
     } else if (tr_hs_body_fits(s)) {
         tr_hs_name_job(s, edit);
     }

@@ -129,10 +129,20 @@ static void tell_cursor(struct tr_json *j, const struct tr_cursor *c)
     }
 }
 
+/* The topic of a filter went before the queue looked. */
+static bool went(const struct tr_hs *s)
+{
+    return s->req.out.status == TARRY_ENOTFOUND && s->match.topic.at == NULL;
+}
+
 static void listed(struct tr_hs *s)
 {
     struct tr_hs_reply r;
 
+    if (went(s)) {
+        nothing(s);
+        return;
+    }
     if (s->req.out.status != TARRY_OK) {
         tr_hs_no_topic(s);
         return;
@@ -210,6 +220,10 @@ static void bulk_done(struct tr_hs *s)
     if (s->req.out.status == TARRY_ESTATE) {
         tr_hs_bad(s, TR_ARG_CURSOR,
                   "is not valid: it is of another call, or from before a restart");
+        return;
+    }
+    if (went(s)) {
+        nothing(s);
         return;
     }
     if (s->req.out.status != TARRY_OK) {

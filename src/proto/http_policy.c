@@ -225,13 +225,15 @@ static void limit(struct tr_json *j, const char *name, uint64_t n)
     }
 }
 
-static void tell_paused(struct tr_json *j, const struct tr_policy *p)
+/* A pause that has ended is none, though the policy still has it. */
+static void tell_paused(struct tr_json *j, const struct tr_policy *p, uint64_t now_us)
 {
+    bool ended = p->paused_until_us != 0 && p->paused_until_us <= now_us;
     char text[TR_MOMENT_TEXT];
 
     tr_json_name(j, "paused");
-    if (p->paused == 0 || p->paused_until_us == 0) {
-        tr_json_text(j, pauses[p->paused & 3]);
+    if (p->paused == 0 || p->paused_until_us == 0 || ended) {
+        tr_json_text(j, pauses[ended ? 0 : p->paused & 3]);
         return;
     }
     (void)tr_moment_print(text, (int64_t)p->paused_until_us);
@@ -244,7 +246,7 @@ static void tell_paused(struct tr_json *j, const struct tr_policy *p)
     tr_json_close(j, '}');
 }
 
-void tr_hs_tell_policy(struct tr_json *j, const struct tr_policy *p)
+void tr_hs_tell_policy(struct tr_json *j, const struct tr_policy *p, uint64_t now_us)
 {
     static const char *const histories[] = {"off", "brief", "full"};
     char backoff[TR_BACKOFF_TEXT];
@@ -274,5 +276,5 @@ void tr_hs_tell_policy(struct tr_json *j, const struct tr_policy *p)
     tr_json_name(j, "history");
     tr_json_text(j, histories[p->history]);
     number(j, "spread", p->spread);
-    tell_paused(j, p);
+    tell_paused(j, p, now_us);
 }

@@ -187,7 +187,9 @@ static void reserved(struct tr_hs *s)
         s->next = reserve;
     } else if (s->number > 0) { /* what is there is the answer */
         s->next = end;
-    } else if (s->req.out.status == TARRY_ETIMEOUT) {
+    } else if (s->req.out.status == TARRY_ETIMEOUT ||
+               (s->req.out.status == TARRY_EINVAL &&
+                s->held == 0)) { /* its topics went meanwhile */
         s->next = tr_hs_reserve_none;
     } else {
         s->next = fail;

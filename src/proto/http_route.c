@@ -3,7 +3,8 @@
  *
  * A path is compared part by part. Among the routes whose path matches, those with the most exact
  * path count (v1/jobs/cancel before v1/jobs/{id}): of them one may have the method, or it is 405
- * with the methods they have. HEAD is a GET without a body in its reply.
+ * with the methods they have. HEAD is a GET without a body in its reply; but not of the classic
+ * routes, whose GETs take, finish and delete jobs.
  *
  * Invariant: of two paths that one request can match, the more exact one stands first in the list.
  * It follows that the first row with the method is the right one, unless a more exact path was met
@@ -94,7 +95,6 @@ static int bad_method(struct tr_route_match *m, unsigned methods, struct tr_http
 {
     size_t used = 0;
 
-    methods |= (methods >> TR_HTTP_GET & 1) << TR_HTTP_HEAD_METHOD;
     m->allow[0] = '\0';
     for (unsigned i = 0; i < TR_HTTP_METHOD_COUNT; i++) {
         if ((methods >> i & 1) != 0) {
@@ -172,11 +172,18 @@ static int take_parts(struct tr_route_match *m, const struct tr_http_request *r,
     return err;
 }
 
+/* By which methods it is asked for. */
+static unsigned methods_of(enum tr_route route)
+{
+    unsigned method = 1U << tr_route_table[route].method;
+    bool harmless = method == 1U << TR_HTTP_GET && !tr_route_is_classic(route);
+
+    return harmless ? method | 1U << TR_HTTP_HEAD_METHOD : method;
+}
+
 int tr_route_find(struct tr_route_match *m, const struct tr_http_request *request,
                   struct tr_http_error *e)
 {
-    enum tr_http_method method =
-        request->method == TR_HTTP_HEAD_METHOD ? TR_HTTP_GET : request->method;
     unsigned best = 0;
     unsigned methods = 0;
 
@@ -188,8 +195,8 @@ int tr_route_find(struct tr_route_match *m, const struct tr_http_request *reques
             continue;
         }
         best = exact;
-        methods |= 1U << tr_route_table[i].method;
-        if (tr_route_table[i].method == method) {
+        methods |= methods_of((enum tr_route)i);
+        if ((methods_of((enum tr_route)i) >> request->method & 1) != 0) {
             m->route = (enum tr_route)i;
             return take_parts(m, request, e);
         }
@@ -200,7 +207,9 @@ int tr_route_find(struct tr_route_match *m, const struct tr_http_request *reques
 uint64_t tr_route_query_args(enum tr_route route, const struct tr_http_request *request)
 {
     const struct tr_route_about *r = &tr_route_table[route];
-    bool object = r->body == TR_BODY_OBJECT || (r->body == TR_BODY_EITHER && request->length > 0);
+    bool known = request->length != TR_HTTP_LENGTH_UNKNOWN; /* chunked may turn out to be empty */
+    bool object =
+        r->body == TR_BODY_OBJECT || (r->body == TR_BODY_EITHER && known && request->length > 0);
 
     return object ? 0 : r->args;
 }

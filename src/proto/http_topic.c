@@ -49,7 +49,7 @@ static void tell(struct tr_hs *s, struct tr_json *j)
     if (stat->policy != NULL) {
         tr_json_name(j, "policy");
         tr_json_open(j, '{');
-        tr_hs_tell_policy(j, stat->policy);
+        tr_hs_tell_policy(j, stat->policy, stat->now_us);
         tr_json_close(j, '}');
     }
 }
@@ -166,7 +166,7 @@ static void changed(struct tr_hs *s)
 
 static void change(struct tr_hs *s)
 {
-    s->req.topic = s->holding ? s->topic : s->req.topic;
+    s->req.topic = s->topic;
     s->req.policy = &s->policy;
     tr_hs_ask(s, TR_OP_POLICY, changed);
 }
@@ -212,11 +212,17 @@ void tr_hs_pause(struct tr_hs *s)
     }
 }
 
+static void hold_found(struct tr_hs *s)
+{
+    tr_hs_hold_topic(s, s->match.topic, held);
+}
+
+/* It makes no topic. */
 void tr_hs_resume(struct tr_hs *s)
 {
     s->policy = tr_policy_default();
     s->req.fields = TR_POLICY_BIT(PAUSED);
-    with_topic(s, change);
+    with_topic(s, hold_found);
 }
 
 /* ---- deleting ---- */

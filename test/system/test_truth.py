@@ -1,0 +1,105 @@
+"""Answers that say what is so, by the test clock where time matters."""
+import base64
+import socket
+
+import pytest
+
+from web import Web, raw, read_answer, web_port, web_server
+
+
+@pytest.fixture
+def server(tmp_path):
+    with web_server(tmp_path / "store", "--sync", "never", "--test-clock",
+                    "--set", "http.classic=on") as made:
+        made.web = web_port(made)
+        yield made
+
+
+@pytest.fixture
+def web(server):
+    client = Web(server.web)
+    yield client
+    client.close()
+
+
+def advance(web, by):
+    assert web.post("/v1/clock/advance", by=by).status == 200
+
+
+# ---- requests ----
+
+
+def test_pipelined_requests_before_the_end_of_input(server):
+    """All are answered, though the client has said that nothing more will come."""
+    one = b"POST /v1/topics/t/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx"
+    for _ in range(10):
+        with raw(server.web) as wire:
+            wire.sendall(one * 5)
+            wire.shutdown(socket.SHUT_WR)
+            stream = wire.makefile("rb")
+            assert [read_answer(stream).status for _ in range(5)] == [201] * 5
+            assert stream.read() == b""
+
+
+def test_edit_with_arguments_in_the_query(web, server):
+    path = f"/v1/jobs/{web.push('t', b'x')['id']}"
+    for body in (b"hi", bytes(range(256)), b""):
+        text = base64.b64encode(body).decode()
+        assert web.ask("PATCH", path, body_base64=text).status == 200
+        assert web.ask("GET", path, headers={"Accept": "application/octet-stream"}).body == body
+    assert web.ask("PATCH", f"{path}?body_base64=++++").status == 200  # + is a space in a query
+    assert web.ask("PATCH", path, body_base64="aGk").json["error"]["field"] == "body_base64"
+    chunked = b"Host: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with raw(server.web) as wire:
+        stream = wire.makefile("rb")
+        wire.sendall(f"PATCH {path}?priority=7 HTTP/1.1\r\n".encode() + chunked + b"0\r\n\r\n")
+        assert read_answer(stream).json["priority"] == 7
+        wire.sendall(f"PATCH {path}?priority=8 HTTP/1.1\r\n".encode() + chunked
+                     + b"2\r\n{}\r\n0\r\n\r\n")
+        assert read_answer(stream).status == 400
+    assert web.get(path).json["priority"] == 7
+
+
+def test_a_body_all_of_escapes(web):
+    body = "\x01" * 1048576
+    job = web.push("t", b"x")
+    text = '{"body":"' + "\\u0001" * len(body) + '"}'
+    assert web.ask("PATCH", f"/v1/jobs/{job['id']}", text).status == 200
+    assert web.get(f"/v1/jobs/{job['id']}").json["body"] == body
+
+
+def test_head_of_a_classic_route_takes_nothing(web):
+    job = web.push("pay", b"x")
+    for path in ("/get/pay", f"/delete?id={job['id']}", "/reStore?expire=true"):
+        answer = web.ask("HEAD", path)
+        assert answer.status == 405 and "HEAD" not in answer.headers["Allow"]
+    assert web.get(f"/v1/jobs/{job['id']}").json["state"] == "ready"
+    assert web.ask("HEAD", f"/v1/jobs/{job['id']}").status == 200
+
+
+# ---- topics ----
+
+
+def test_resume_of_a_topic_with_nothing_but_its_pause(web):
+    assert web.post("/v1/topics/x/pause").status == 200
+    answer = web.post("/v1/topics/x/resume")
+    assert answer.status == 200 and answer.json["policy"]["paused"] == "no"
+    assert web.post("/v1/topics/never/resume").status == 404
+
+
+def test_a_pause_that_has_ended_is_not_told(web):
+    told = web.post("/v1/topics/x/pause", **{"for": "10m"}).json["policy"]["paused"]
+    assert told["what"] == "out"
+    advance(web, "10m")
+    assert web.get("/v1/topics/x").json["policy"]["paused"] == "no"
+
+
+# ---- forecast ----
+
+
+def test_two_thousand_steps(web):
+    now = web.get("/v1/clock").json["now_ms"] // 1000 * 1000 + 10_000
+    steps = web.get("/v1/forecast", **{"from": now, "to": now + 2_000_000, "step": "1s"})
+    assert steps.status == 200, steps
+    steps = web.get("/v1/forecast", **{"from": now, "to": now + 2_001_000, "step": "1s"})
+    assert steps.status == 400
