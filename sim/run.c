@@ -237,6 +237,7 @@ static void drop_engine(struct sim_run *r)
 
 static void end_process(struct sim_run *r, bool power)
 {
+    r->cut = r->cut || power;
     if (power) {
         r->written = 0;
         sim_disk_power_cut(r->disk);
@@ -831,6 +832,7 @@ static void reset(struct sim_run *r, const struct sim_swarm *swarm, uint64_t see
     r->step = 0;
     r->starts = 0;
     r->meters.starts = 0;
+    r->cut = false;
     r->over = false;
     r->written = 0;
     r->dir_errors = sim_disk_counts(r->disk)->dir_eio;
