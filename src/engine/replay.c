@@ -29,7 +29,8 @@ static int run(struct tr_engine *e, struct tr_io *io)
     return e->disk.ops->run(e->disk.ctx, io);
 }
 
-static int read_slot(struct tr_replay *p, const struct tr_slot *slot)
+/* first: nobody has been told yet of what cannot be read. */
+static int read_slot(struct tr_replay *p, const struct tr_slot *slot, bool first)
 {
     struct tr_io io = {.op = TR_MUTANT(CACHED_RECOVERY) || TR_MUTANT(UNSYNCED_RECOVERY)
                                  ? TR_IO_READ
@@ -40,7 +41,10 @@ static int read_slot(struct tr_replay *p, const struct tr_slot *slot)
     int err = p->salvage == NULL ? run(p->e, &io) : TARRY_OK;
 
     if (p->salvage != NULL) {
-        return tr_salvage_read(p->e, slot->file, 0, p->bytes, io.len);
+        if (!tr_salvage_read(p->e, slot->file, 0, p->bytes, io.len) && first) {
+            tr_salvage_unread(p->e, slot);
+        }
+        return TARRY_OK;
     }
     if (err != TARRY_OK) {
         tr_engine_note(p->e, TR_NOTE_DAMAGE, "Slot w.%03u cannot be read.", slot->number);
@@ -61,7 +65,7 @@ int tr_replay_scan(struct tr_replay *p)
         if (log->slots[i].file < 0) {
             continue;
         }
-        err = read_slot(p, &log->slots[i]);
+        err = read_slot(p, &log->slots[i], true);
         if (err != TARRY_OK) {
             return err;
         }
@@ -350,7 +354,7 @@ static int open_segment(struct tr_replay *p, struct tr_slot *slot)
     tr_log_set_state(&p->e->log, slot, TR_SLOT_SEALED);
     slot->end_off = TR_BLOCK;
     slot->last_batch = 0;
-    return read_slot(p, slot);
+    return read_slot(p, slot, false);
 }
 
 static uint64_t frame_bytes(const struct tr_frame *f)

@@ -77,13 +77,15 @@ void tr_salvage_tell(const struct tr_engine *e, const struct tr_finding *f)
     }
 }
 
-int tr_salvage_read(struct tr_engine *e, int file, uint64_t off, uint8_t *buf, uint64_t len)
+bool tr_salvage_read(struct tr_engine *e, int file, uint64_t off, uint8_t *buf, uint64_t len)
 {
     struct tr_io io = {.op = TR_IO_READ_DIRECT, .file = file, .off = off, .len = len, .buf = buf};
 
+    bool whole = true;
+
     memset(buf, 0, len);
     if (file < 0 || e->disk.ops->run(e->disk.ctx, &io) == TARRY_OK) {
-        return TARRY_OK;
+        return true;
     }
     for (uint64_t at = 0; at < len; at += TR_BLOCK) {
         uint64_t part = len - at < TR_BLOCK ? len - at : TR_BLOCK;
@@ -92,9 +94,21 @@ int tr_salvage_read(struct tr_engine *e, int file, uint64_t off, uint8_t *buf, u
             .op = TR_IO_READ_DIRECT, .file = file, .off = off + at, .len = part, .buf = buf + at};
         if (e->disk.ops->run(e->disk.ctx, &io) != TARRY_OK) {
             memset(buf + at, 0, part);
+            whole = false;
         }
     }
-    return TARRY_OK;
+    return whole;
+}
+
+void tr_salvage_unread(const struct tr_engine *e, const struct tr_slot *slot)
+{
+    struct tr_finding f = {.fate = TR_FATE_LOST,
+                           .what = "A part of the log cannot be read: if it was written last, what "
+                                   "was pushed in it is lost, and what was taken back in it may "
+                                   "come again."};
+
+    tr_log_slot_name(f.file, slot->number);
+    tr_salvage_tell(e, &f);
 }
 
 /* ---- collecting ---- */

@@ -30,9 +30,9 @@ void tr_salvage_fini(struct tr_salvage *s);
 
 void tr_salvage_tell(const struct tr_engine *e, const struct tr_finding *f);
 
-/* Reads len bytes, block by block if need be; what cannot be read is zero. */
-TR_MUST_USE int tr_salvage_read(struct tr_engine *e, int file, uint64_t off, uint8_t *buf,
-                                uint64_t len);
+/* Reads len bytes, block by block if need be. False: what cannot be read is zero. */
+bool tr_salvage_read(struct tr_engine *e, int file, uint64_t off, uint8_t *buf, uint64_t len);
+void tr_salvage_unread(const struct tr_engine *e, const struct tr_slot *slot); /* tells of that */
 
 /* A frame that is good, or (`bad`) whose payload is not. */
 TR_MUST_USE int tr_salvage_frame(struct tr_replay *p, struct tr_slot *slot,
