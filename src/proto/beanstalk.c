@@ -341,6 +341,7 @@ static void take_body(struct tr_bs_session *s, const uint8_t *body)
             s->port->queue.abandon(s->port->queue.ctx, &s->req, s->now);
             s->asked = false;
             s->req.out.gate = 0;
+            s->port->no_memory++;
             tr_bs_say_error(s, TARRY_ENOMEM);
             return;
         }
@@ -364,6 +365,7 @@ static size_t feed_body(struct tr_bs_session *s, const uint8_t *bytes, size_t le
     if (!grow_body(s, s->body_have + taken, whole)) {
         skip(s, whole - s->body_have, "OUT_OF_MEMORY\r\n");
         tr_bs_drop_body(s);
+        s->port->no_memory++;
         return 0;
     }
     memcpy(s->body + s->body_have, bytes, taken);

@@ -62,6 +62,7 @@ struct tr_bs_port {
     uint64_t sessions_ever;
     uint64_t producers;
     uint64_t workers;
+    uint64_t no_memory; /* bodies that were refused for want of it */
 };
 
 enum tr_bs_input { TR_BS_LINE, TR_BS_LONG_LINE, TR_BS_BODY, TR_BS_SKIP };

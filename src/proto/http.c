@@ -189,6 +189,21 @@ static int judge_who(struct tr_hs *s)
     return err == TARRY_OK ? tr_hs_guard_role(s) : err;
 }
 
+/* Who is turned away hears why; but whoever asks whether we live is told that we do. */
+static int judge_welcome(struct tr_hs *s)
+{
+    if (!s->unwanted || s->match.route == TR_ROUTE_HEALTHZ) {
+        return TARRY_OK;
+    }
+    if (s->unwanted_why == TR_TURN_AWAY_ADDRESS) {
+        return refuse(s, 429, "too_many_connections",
+                      "there are too many connections from your address (limits.per_address): "
+                      "close some, or use them for more requests");
+    }
+    return refuse(s, 503, "too_many_connections",
+                  "there are too many connections (limits.connections): try again later");
+}
+
 /* May it, what is it, and with what? The first thing that is wrong is what the client hears. */
 static void judge(struct tr_hs *s)
 {
@@ -198,6 +213,9 @@ static void judge(struct tr_hs *s)
     s->match.route = TR_ROUTE_COUNT;
     if (err == TARRY_OK) {
         err = judge_who(s);
+    }
+    if (err == TARRY_OK) {
+        err = judge_welcome(s);
     }
     if (err == TARRY_OK) {
         err = tr_hs_guard_origin(s);
@@ -239,10 +257,10 @@ static void take_head(struct tr_hs *s)
         return;
     }
     drop = s->refused || tr_route_table[s->match.route].body == TR_BODY_NONE;
-    if (r->expects && (r->length == TR_HTTP_LENGTH_UNKNOWN || r->length <= body_max(s))) {
+    tr_http_go_on(&s->parse, body_max(s), drop);
+    if (r->expects && s->parse.state == TR_HTTP_INPUT) {
         tr_http_reply_continue(&s->out);
     }
-    tr_http_go_on(&s->parse, body_max(s), drop);
 }
 
 /* ---- serving a request ---- */
@@ -369,6 +387,7 @@ static void tell_fault(struct tr_hs *s)
     const struct tr_http_fault *f = &s->parse.fault;
 
     s->told_fault = true;
+    s->port->no_memory += f->status == 503;
     s->parse.request.keep_alive = false;
     (void)refuse(s, f->status, f->code, f->message);
     tr_hs_refuse(s, &s->error);
@@ -484,6 +503,14 @@ static void open_session(void *session, void *port, uint64_t number, struct tr_n
     tr_http_init(&s->parse, s->port->mem, &s->port->limits);
 }
 
+static void turn_away(void *session, enum tr_turn_away why)
+{
+    struct tr_hs *s = session;
+
+    s->unwanted = true;
+    s->unwanted_why = why;
+}
+
 static struct tr_output *out(void *session)
 {
     return &((struct tr_hs *)session)->out;
@@ -502,7 +529,10 @@ static enum tr_patience patience(const void *session, uint64_t *request)
     if (s->asked || s->next != NULL || s->begun) {
         return TR_PATIENCE_ENDLESS;
     }
-    return tr_http_in_head(&s->parse) ? TR_PATIENCE_HEAD : TR_PATIENCE_IDLE;
+    if (tr_http_in_head(&s->parse)) {
+        return TR_PATIENCE_HEAD;
+    }
+    return tr_http_in_body(&s->parse) ? TR_PATIENCE_BODY : TR_PATIENCE_IDLE;
 }
 
 static void late(void *session, struct tr_now now)
@@ -642,6 +672,7 @@ const struct tr_proto tr_http_proto = {
     .size = sizeof(struct tr_hs),
     .lingers = true,
     .open = open_session,
+    .turn_away = turn_away,
     .feed = feed,
     .want = want,
     .out = out,

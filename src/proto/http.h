@@ -87,6 +87,7 @@ struct tr_hs_port {
     uint64_t requests;                /* ever */
     uint64_t counts[TR_ROUTE_COUNT];  /* those that were served, by route, */
     uint64_t replies[TR_HS_STATUSES]; /* and what was said, by status - 100 */
+    uint64_t no_memory;               /* requests that were refused for want of it */
 };
 
 /* A job that is being told: if its client goes before it was sent, it was never handed out. */
@@ -177,7 +178,9 @@ struct tr_hs {
     bool running;        /* being fed: no need to be woken */
     bool half_closed;    /* nothing more will come: do not wait for jobs */
     bool told_fault;
-    bool ending; /* its patience was over */
+    bool ending;   /* its patience was over */
+    bool unwanted; /* it is turned away, for this reason: */
+    enum tr_turn_away unwanted_why;
     bool closing;
     bool gone;
 

@@ -30,7 +30,12 @@
 #include <assert.h>
 #include <string.h>
 
-enum { ROOM_MIN = 256, KEEP_MAX = 1024, OVERHEAD = 16 };
+enum {
+    ROOM_MIN = 256,
+    KEEP_MAX = 1024,
+    OVERHEAD = 16,
+    LARGE = 65536, /* a body for which there may be no memory, when many others are large, too */
+};
 
 static_assert(sizeof(llhttp_t) <= sizeof(((struct tr_http *)0)->machine), "llhttp has its room");
 
@@ -438,11 +443,38 @@ static int too_large(struct tr_http *h)
     return refuse(h, 413, "body_too_large", "the body is larger than this server allows");
 }
 
+/* Room for so many bytes of the body: twice as much each time; a large one has no more than it can
+ * have bytes. */
+static bool grow_body(struct tr_http *h, size_t need)
+{
+    size_t most = h->request.length < h->body_max ? (size_t)h->request.length : h->body_max;
+    size_t room = h->body_room > ROOM_MIN ? h->body_room : ROOM_MIN;
+    void *body;
+
+    if (need <= h->body_room) {
+        return true;
+    }
+    while (room < need) {
+        room *= 2;
+    }
+    if (room > LARGE && room > most) {
+        room = most;
+    }
+    if (room > LARGE && !tr_mem_room(h->mem, room - h->body_room)) {
+        return false;
+    }
+    body = tr_mem_stretch(h->mem, h->body, h->body_room, room);
+    if (body == NULL) {
+        return false;
+    }
+    h->body = body;
+    h->body_room = room;
+    return true;
+}
+
 static int on_body(llhttp_t *m, const char *at, size_t len)
 {
     struct tr_http *h = parser(m);
-    void *body = h->body;
-    bool ok;
 
     h->body_sum += len;
     if (h->body_sum > h->body_max) {
@@ -451,9 +483,7 @@ static int on_body(llhttp_t *m, const char *at, size_t len)
     if (h->drop || len == 0) {
         return 0;
     }
-    ok = grow(h, &body, &h->body_room, (size_t)h->body_sum);
-    h->body = body;
-    if (!ok) {
+    if (!grow_body(h, (size_t)h->body_sum)) {
         return no_memory(h);
     }
     memcpy(h->body + h->body_sum - len, at, len);
@@ -580,6 +610,11 @@ void tr_http_go_on(struct tr_http *h, size_t body_max, bool drop)
         (void)too_large(h);
         return;
     }
+    if (!drop && h->request.length != TR_HTTP_LENGTH_UNKNOWN && h->request.length > LARGE &&
+        !tr_mem_room(h->mem, (size_t)h->request.length)) { /* it need not be sent in vain */
+        (void)no_memory(h);
+        return;
+    }
     llhttp_resume(machine(h));
 }
 
@@ -608,4 +643,9 @@ bool tr_http_idle(const struct tr_http *h)
 bool tr_http_in_head(const struct tr_http *h)
 {
     return h->state == TR_HTTP_INPUT && h->in_head && h->head_taken > 0;
+}
+
+bool tr_http_in_body(const struct tr_http *h)
+{
+    return h->state == TR_HTTP_INPUT && !h->in_head;
 }

@@ -143,7 +143,8 @@ void tr_http_fini(struct tr_http *h);
 /* Takes bytes up to the next state but INPUT, and says how many. */
 size_t tr_http_feed(struct tr_http *h, const void *bytes, size_t len);
 
-/* At HEAD: reads the body, up to so many bytes; more is a fault. drop: they are not kept. */
+/* At HEAD: reads the body, up to so many bytes; more is a fault, and so is one for which there is
+ * no memory. drop: they are not kept. */
 void tr_http_go_on(struct tr_http *h, size_t body_max, bool drop);
 
 /* At REQUEST: it is done with. */
@@ -154,6 +155,9 @@ bool tr_http_idle(const struct tr_http *h);
 
 /* True when a part of a head has come. */
 bool tr_http_in_head(const struct tr_http *h);
+
+/* True when the head has come, and the body has not, or not all of it. */
+bool tr_http_in_body(const struct tr_http *h);
 
 /* The same text, whatever the case of its letters. */
 bool tr_http_same(struct tr_http_text text, const char *lower);

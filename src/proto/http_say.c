@@ -38,7 +38,8 @@ static struct tr_http_how how(struct tr_hs *s)
 {
     struct tr_http_how h;
 
-    if (s->port->stopping) { /* not because of the end of input: pipelined ones are answered */
+    /* Not because of the end of input: pipelined ones are answered. */
+    if (s->port->stopping || s->unwanted) {
         s->parse.request.keep_alive = false;
     }
     h = tr_http_how_of(&s->parse.request);

@@ -24,10 +24,22 @@ enum tr_want {
 /* For what a client may only take so long. */
 enum tr_patience {
     TR_PATIENCE_HEAD, /* to send the head of a request that has begun */
-    TR_PATIENCE_IDLE, /* to send or read the next bytes */
-    TR_PATIENCE_LAST, /* to go when all was said: the owner's own */
+    TR_PATIENCE_BODY, /* to send the next bytes of a body */
+    TR_PATIENCE_IDLE, /* to send anything at all */
+
+    /* The owner's own. */
+    TR_PATIENCE_SHAKE,       /* to agree on keys (TLS) */
+    TR_PATIENCE_LAST,        /* to go when all was said */
+    TR_PATIENCE_UNREAD,      /* to read what it was sent, while more waits for it */
+    TR_PATIENCE_UNREAD_LONG, /* the same, of a protocol without patience */
     TR_PATIENCE_COUNT,
     TR_PATIENCE_ENDLESS = TR_PATIENCE_COUNT
+};
+
+/* Why a new client is not served. */
+enum tr_turn_away {
+    TR_TURN_AWAY_FULL,    /* there are as many connections as there may be, */
+    TR_TURN_AWAY_ADDRESS, /* or as many from its address */
 };
 
 struct tr_proto {
@@ -37,6 +49,10 @@ struct tr_proto {
 
     /* A new client. The session is zeroed memory of the owner's and stays where it is. */
     void (*open)(void *session, void *port, uint64_t number, struct tr_now now);
+
+    /* Its first request is refused with the reason, and then it is closed. NULL: the protocol has
+     * no words for that. */
+    void (*turn_away)(void *session, enum tr_turn_away why);
 
     /* Takes what it can of these bytes and says how many; the rest is to be given again. */
     size_t (*feed)(void *session, const uint8_t *bytes, size_t len, struct tr_now now);

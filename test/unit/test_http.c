@@ -305,6 +305,36 @@ static void test_http_output_is_bounded(void **state)
     wire_fini(&w);
 }
 
+/* Who is turned away hears it once, in words, and is closed; whether we live he may know. */
+static void test_http_turned_away(void **state)
+{
+    static const struct {
+        enum tr_turn_away why;
+        const char *path;
+        const char *status;
+    } cases[] = {
+        {TR_TURN_AWAY_FULL, "GET /v1/stats", "503"},
+        {TR_TURN_AWAY_ADDRESS, "POST /v1/topics/t/jobs", "429"},
+        {TR_TURN_AWAY_FULL, "GET /healthz", "200"},
+        {TR_TURN_AWAY_FULL, "GET /nowhere", "404"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct wire w;
+        struct tr_hs *s = &w.clients[0].http;
+
+        start(&w);
+        say(&w, 0, "");
+        tr_http_proto.turn_away(s, cases[i].why);
+        ask(&w, 0, cases[i].path, strncmp(cases[i].path, "POST", 4) == 0 ? "x" : "");
+        wire_settle(&w);
+        assert_true(heard(&w, 0, cases[i].status));
+        assert_true(w.clients[0].closed);
+        wire_fini(&w);
+    }
+}
+
 static void test_http_patience(void **state)
 {
     struct wire w;
@@ -321,7 +351,7 @@ static void test_http_patience(void **state)
     assert_int_equal(request, 0);
     say(&w, 0, "Content-Length: 3\r\n\r\nab");
     wire_settle(&w);
-    assert_int_equal(tr_http_proto.patience(s, &request), TR_PATIENCE_IDLE);
+    assert_int_equal(tr_http_proto.patience(s, &request), TR_PATIENCE_BODY);
     say(&w, 0, "c");
     ask(&w, 0, "POST /v1/topics/other/reserve?wait=60s", "");
     wire_settle(&w);
@@ -387,6 +417,7 @@ int main(void)
         cmocka_unit_test(test_http_pieces),
         cmocka_unit_test(test_http_out_of_memory),
         cmocka_unit_test(test_http_output_is_bounded),
+        cmocka_unit_test(test_http_turned_away),
         cmocka_unit_test(test_http_patience),
         cmocka_unit_test(test_http_many_steps_give_way),
     };

@@ -438,6 +438,46 @@ static void test_http_no_memory(void **state)
     assert_true(n > 2);
 }
 
+/* Large bodies share a budget, an eighth of which is for others: who is beyond is told at once if
+ * he said how much it will be, else when it is. */
+static void test_http_no_memory_for_large_bodies(void **state)
+{
+    static const char head[] = "POST / HTTP/1.1\r\nHost: x\r\n";
+    static const char chunk[] = "10000\r\n";
+    static char body[65536];
+    enum { MANY = 1 << 20 };
+
+    (void)state;
+    tr_mem_init(&mem, MANY);
+    for (unsigned i = 0; i < 2; i++) {
+        const char *length = i == 0 ? "Content-Length: 900000\r\n\r\n" : /* 7/8 are 917,504 */
+                                 "Content-Length: 920000\r\n\r\n";
+
+        (void)tr_http_feed(&h, head, sizeof head - 1);
+        (void)tr_http_feed(&h, length, strlen(length));
+        assert_int_equal(h.state, TR_HTTP_HEAD);
+        tr_http_go_on(&h, MANY, false);
+        assert_int_equal(h.state, i == 0 ? TR_HTTP_INPUT : TR_HTTP_FAULT);
+        assert_int_equal(mem.used_bytes < 65536, true); /* what was announced takes none */
+        if (i == 1) {
+            assert_int_equal(h.fault.status, 503);
+        }
+        start_again();
+    }
+    (void)tr_http_feed(&h, head, sizeof head - 1);
+    (void)tr_http_feed(&h, "Transfer-Encoding: chunked\r\n\r\n", 30);
+    assert_int_equal(h.state, TR_HTTP_HEAD);
+    tr_http_go_on(&h, MANY, false);
+    for (unsigned i = 0; i < 16 && h.state == TR_HTTP_INPUT; i++) {
+        (void)tr_http_feed(&h, chunk, sizeof chunk - 1);
+        (void)tr_http_feed(&h, body, sizeof body);
+        (void)tr_http_feed(&h, "\r\n", 2);
+    }
+    assert_int_equal(h.state, TR_HTTP_FAULT);
+    assert_int_equal(h.fault.status, 503);
+    assert_true(mem.used_bytes <= MANY - MANY / 8);
+}
+
 /* A connection that was busy does not keep what it needed then. */
 static void test_http_gives_memory_back(void **state)
 {
@@ -473,6 +513,7 @@ int main(void)
         TEST(test_http_10),
         TEST(test_http_upgrade_is_ignored),
         TEST(test_http_no_memory),
+        TEST(test_http_no_memory_for_large_bodies),
         TEST(test_http_gives_memory_back),
     };
 
