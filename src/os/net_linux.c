@@ -33,12 +33,19 @@
 
 enum { BACKLOG = 1024, ACCEPTS = 64 /* in one go */ };
 
+union address {
+    struct sockaddr any;
+    struct sockaddr_in ip4;
+    struct sockaddr_in6 ip6;
+};
+
 struct tr_sock {
     uv_poll_t poll;
     struct tr_loop_linux *loop;
     int fd;
     int watched;  /* as libuv has it */
     bool hung_up; /* told */
+    union address peer;
     tr_sock_event_fn *call;
     void *ctx;
 };
@@ -124,39 +131,38 @@ long tr_sock_write(struct tr_sock *s, const uint8_t *bytes, size_t len)
     return n;
 }
 
-/* An address of IPv4, also in the clothes of IPv6. */
-static void tell_ip4(struct tr_sock_peer *peer, const void *address)
+/* Where an address of IPv4 is, also in the clothes of IPv6; NULL: it is none. */
+static const void *ip4_of(const union address *a)
 {
-    uint32_t number;
+    if (a->any.sa_family == AF_INET) {
+        return &a->ip4.sin_addr;
+    }
+    return a->any.sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&a->ip6.sin6_addr)
+               ? &a->ip6.sin6_addr.s6_addr[12]
+               : NULL;
+}
 
-    memcpy(&number, address, sizeof number);
-    peer->number = number;
-    (void)inet_ntop(AF_INET, address, peer->text, sizeof peer->text);
+bool tr_sock_number(const struct tr_sock *s, uint64_t *number)
+{
+    const void *ip4 = ip4_of(&s->peer);
+
+    *number = 0;
+    if (ip4 != NULL) {
+        memcpy(number, ip4, 4);
+    } else if (s->peer.any.sa_family == AF_INET6) {
+        memcpy(number, &s->peer.ip6.sin6_addr, sizeof *number);
+    }
+    return s->peer.any.sa_family == AF_INET || s->peer.any.sa_family == AF_INET6;
 }
 
 void tr_sock_peer(const struct tr_sock *s, struct tr_sock_peer *peer)
 {
-    union {
-        struct sockaddr any;
-        struct sockaddr_in ip4;
-        struct sockaddr_in6 ip6;
-        struct sockaddr_un local;
-    } name = {.any.sa_family = AF_UNSPEC};
-    socklen_t len = sizeof name;
+    const void *ip4 = ip4_of(&s->peer);
 
-    *peer = (struct tr_sock_peer){.text = "unknown"};
-    if (getpeername(s->fd, &name.any, &len) != 0) {
-        return;
-    }
-    if (name.any.sa_family == AF_INET) {
-        tell_ip4(peer, &name.ip4.sin_addr);
-    } else if (name.any.sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&name.ip6.sin6_addr)) {
-        tell_ip4(peer, &name.ip6.sin6_addr.s6_addr[12]);
-    } else if (name.any.sa_family == AF_INET6) {
-        memcpy(&peer->number, &name.ip6.sin6_addr, sizeof peer->number);
-        (void)inet_ntop(AF_INET6, &name.ip6.sin6_addr, peer->text, sizeof peer->text);
-    } else {
-        memcpy(peer->text, "unix", 5);
+    *peer = (struct tr_sock_peer){.text = "unix"};
+    if (tr_sock_number(s, &peer->number)) {
+        (void)inet_ntop(ip4 != NULL ? AF_INET : AF_INET6,
+                        ip4 != NULL ? ip4 : &s->peer.ip6.sin6_addr, peer->text, sizeof peer->text);
     }
 }
 
@@ -224,7 +230,9 @@ static void listener_event(uv_poll_t *poll, int status, int events)
     (void)events;
     tr_loop_linux_begin(l->loop);
     for (unsigned i = 0; i < ACCEPTS && !l->paused; i++) {
-        int fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        union address from = {.any.sa_family = AF_UNSPEC};
+        socklen_t len = sizeof from;
+        int fd = accept4(l->fd, &from.any, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
         struct tr_sock *s;
 
         if (fd < 0) {
@@ -236,6 +244,7 @@ static void listener_event(uv_poll_t *poll, int status, int events)
         }
         s = sock_new(l->loop, fd);
         if (s != NULL) {
+            s->peer = from;
             l->calls.accepted(l->calls.ctx, s);
         }
     }
@@ -310,11 +319,7 @@ static bool split(const char *address, char *host, size_t host_room, const char 
 /* The address with the port that the kernel gave. */
 static void tell_port(struct tr_listener *l, const char *address)
 {
-    union {
-        struct sockaddr any;
-        struct sockaddr_in ip4;
-        struct sockaddr_in6 ip6;
-    } name = {.any.sa_family = AF_UNSPEC};
+    union address name = {.any.sa_family = AF_UNSPEC};
     socklen_t len = sizeof name;
     int host_len = (int)(strrchr(address, ':') - address);
     unsigned port = 0;

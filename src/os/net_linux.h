@@ -72,6 +72,9 @@ struct tr_sock_peer {
 
 void tr_sock_peer(const struct tr_sock *s, struct tr_sock_peer *peer);
 
+/* The number alone. False: a socket of the file system has none. */
+bool tr_sock_number(const struct tr_sock *s, uint64_t *number);
+
 /* We send no more; the other side may. */
 void tr_sock_end(struct tr_sock *s);
 

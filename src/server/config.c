@@ -234,14 +234,24 @@ static int check_open(struct tr_reading *r, enum tr_key key, const struct tr_add
         where, tr_key_rows[key].full, setting->text);
 }
 
+/* The name of a file, or NULL for "off". */
+static const char *file_of(const struct tr_config *c, enum tr_key key)
+{
+    const char *text = c->settings[key].text;
+
+    return text != NULL && strcmp(text, "off") != 0 ? text : NULL;
+}
+
 int tr_config_finish(struct tr_reading *r)
 {
     struct tr_config *c = r->config;
     int err = TARRY_OK;
 
     c->data_path = c->settings[TR_KEY_STORE_PATH].text;
-    c->backup_root = c->settings[TR_KEY_STORE_BACKUP_ROOT].text;
-    c->backup_root = strcmp(c->backup_root, "off") == 0 ? NULL : c->backup_root;
+    c->backup_root = file_of(c, TR_KEY_STORE_BACKUP_ROOT);
+    c->tls_cert = file_of(c, TR_KEY_TLS_CERT);
+    c->tls_key = file_of(c, TR_KEY_TLS_KEY);
+    c->tls_client_ca = file_of(c, TR_KEY_TLS_CLIENT_CA);
     c->sync_text = c->settings[TR_KEY_STORE_SYNC].text;
     c->listen_beanstalk = c->settings[TR_KEY_LISTEN_BEANSTALK].text;
     c->listen_http = c->settings[TR_KEY_LISTEN_HTTP].text;
@@ -402,6 +412,10 @@ static void take_over(struct tr_config *now, struct tr_config *fresh)
     now->http_classic = fresh->http_classic;
     now->header_us = fresh->header_us;
     now->idle_us = fresh->idle_us;
+    now->address_max = fresh->address_max;
+    now->body_rate = fresh->body_rate;
+    now->unread_us = fresh->unread_us;
+    now->buffers = fresh->buffers;
     tr_config_drop_tokens(now);
     now->tokens = fresh->tokens;
     now->token_places = fresh->token_places;

@@ -55,6 +55,13 @@ enum tr_key {
     TR_KEY_LIMITS_HEADER_BYTES,
     TR_KEY_LIMITS_IDLE,
     TR_KEY_LIMITS_CONNECTIONS,
+    TR_KEY_LIMITS_PER_ADDRESS,
+    TR_KEY_LIMITS_BODY_RATE,
+    TR_KEY_LIMITS_UNREAD,
+    TR_KEY_LIMITS_BUFFERS,
+    TR_KEY_TLS_CERT,
+    TR_KEY_TLS_KEY,
+    TR_KEY_TLS_CLIENT_CA,
     TR_KEY_HISTORY_KEEP,
     TR_KEY_HISTORY_BYTES,
     TR_KEY_MEMORY_FAR,
@@ -109,7 +116,14 @@ struct tr_config {
     uint64_t header_us;       /* a client may take so long to send the head of a request, */
     uint32_t header_bytes;    /* which may have so many bytes, */
     uint64_t idle_us;         /* and so long to send or read anything at all */
-    uint32_t connections_max; /* of both ports together */
+    uint32_t connections_max; /* of both ports together, */
+    uint32_t address_max;     /* and from one address; 0: any */
+    uint32_t body_rate;       /* bytes a second of a body, at least; 0: any */
+    uint64_t unread_us;   /* a client of the beanstalk port may leave so long unread what it gets */
+    uint32_t buffers;     /* bytes of all that clients sent or did not read */
+    const char *tls_cert; /* NULL: no TLS; else files */
+    const char *tls_key;
+    const char *tls_client_ca;
     uint32_t far_max;         /* far jobs whose records may be in the log */
     uint32_t near_max;        /* jobs that are due soon and may be in memory */
     uint32_t background_rate; /* bytes a second; 0: any */

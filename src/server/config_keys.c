@@ -49,6 +49,7 @@ enum { SYNCS = sizeof sync_names / sizeof sync_names[0] };
 
 enum { HEADER_BYTES_MIN = 1024, HEADER_BYTES_MAX = 1 << 20, RATE_MAX = 1 << 30 };
 
+#define BUFFERS_MIN (UINT32_C(64) << 20) /* so that the largest request has room */
 #define SCRUB_LEAST_US UINT64_C(60000000)
 #define TIME_MIN_US UINT64_C(10000)
 #define TIME_MAX_US (UINT64_C(86400) * 1000000)
@@ -246,6 +247,31 @@ static int apply_connections(struct tr_config *c, const char *value, const char 
     return read_count(value, 1, &c->connections_max);
 }
 
+static int apply_address(struct tr_config *c, const char *value, const char **why)
+{
+    (void)why;
+    c->address_max = 0;
+    return strcmp(value, "none") == 0 ? TARRY_OK : read_count(value, 1, &c->address_max);
+}
+
+static int apply_body_rate(struct tr_config *c, const char *value, const char **why)
+{
+    (void)why;
+    return read_bytes(value, 0, RATE_MAX, &c->body_rate);
+}
+
+static int apply_unread(struct tr_config *c, const char *value, const char **why)
+{
+    (void)why;
+    return read_time(value, &c->unread_us);
+}
+
+static int apply_buffers(struct tr_config *c, const char *value, const char **why)
+{
+    (void)why;
+    return read_bytes(value, BUFFERS_MIN, UINT32_MAX, &c->buffers);
+}
+
 static int apply_far(struct tr_config *c, const char *value, const char **why)
 {
     (void)why;
@@ -332,6 +358,23 @@ const struct tr_key_row tr_key_rows[TR_KEY_COUNT] = {
     [TR_KEY_LIMITS_CONNECTIONS] = {NAME("limits", "connections"), .fallback = "10000",
                                    .allowed = "a number from 1 to 999999999",
                                    .apply = apply_connections},
+    [TR_KEY_LIMITS_PER_ADDRESS] = {NAME("limits", "per_address"), .live = true, .fallback = "none",
+                                   .allowed = "a number from 1 to 999999999, or none",
+                                   .apply = apply_address},
+    [TR_KEY_LIMITS_BODY_RATE] = {NAME("limits", "body_rate"), .live = true, .fallback = "1KiB",
+                                 .allowed = "bytes a second up to 1GiB, as in 1KiB; 0: any",
+                                 .apply = apply_body_rate},
+    [TR_KEY_LIMITS_UNREAD] = {NAME("limits", "unread"), .live = true, .fallback = "5m",
+                              .allowed = TIME, .apply = apply_unread},
+    [TR_KEY_LIMITS_BUFFERS] = {NAME("limits", "buffers"), .live = true, .fallback = "256MiB",
+                               .allowed = "a number of bytes from 64MiB to 4095MiB",
+                               .apply = apply_buffers},
+    [TR_KEY_TLS_CERT] = {NAME("tls", "cert"), .fallback = "off", .allowed = "a file, or off",
+                         .apply = apply_path},
+    [TR_KEY_TLS_KEY] = {NAME("tls", "key"), .fallback = "off", .allowed = "a file, or off",
+                        .apply = apply_path},
+    [TR_KEY_TLS_CLIENT_CA] = {NAME("tls", "client_ca"), .fallback = "off",
+                              .allowed = "a file, or off", .apply = apply_path},
     [TR_KEY_LIMITS_BODY] = {NAME("limits", "body"), .live = true, .fallback = "1MiB",
                             .allowed =
                                 "a number of bytes from 1 to 8388608, also as in 64KiB or 1MiB",

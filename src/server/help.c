@@ -62,9 +62,9 @@ const char tr_help_serve_text[] =
     "signals:\n"
     "  SIGTERM, SIGINT   finish what is being written, close the store, exit 0\n"
     "  SIGUSR1           drain: take no new jobs from now on\n"
-    "  SIGHUP            read the file again: log.*, http.classic, limits.body,\n"
-    "                    limits.header, limits.idle and tokens change at once, of other\n"
-    "                    keys it says that they need a restart\n"
+    "  SIGHUP            read the file again: log.*, http.classic, tokens and limits.* (but\n"
+    "                    for connections and header_bytes) change at once, of other keys\n"
+    "                    it says that they need a restart; read the certificate again\n"
     "\n";
 
 const char tr_help_keys_text[] =
@@ -89,6 +89,13 @@ const char tr_help_keys_text[] =
     "  limits.header_bytes              16KiB             TARRY_LIMITS_HEADER_BYTES\n"
     "  limits.idle                      60s               TARRY_LIMITS_IDLE\n"
     "  limits.connections               10000             TARRY_LIMITS_CONNECTIONS\n"
+    "  limits.per_address               none              TARRY_LIMITS_PER_ADDRESS\n"
+    "  limits.body_rate                 1KiB              TARRY_LIMITS_BODY_RATE\n"
+    "  limits.unread                    5m                TARRY_LIMITS_UNREAD\n"
+    "  limits.buffers                   256MiB            TARRY_LIMITS_BUFFERS\n"
+    "  tls.cert                         off               TARRY_TLS_CERT\n"
+    "  tls.key                          off               TARRY_TLS_KEY\n"
+    "  tls.client_ca                    off               TARRY_TLS_CLIENT_CA\n"
     "  history.keep                     24h               TARRY_HISTORY_KEEP\n"
     "  history.bytes                    64MiB             TARRY_HISTORY_BYTES\n"
     "  memory.far                       1000000           TARRY_MEMORY_FAR\n"
@@ -99,7 +106,9 @@ const char tr_help_keys_text[] =
     "  log.level         --log-level    info              TARRY_LOG_LEVEL\n"
     "  log.json          --log-json     off               TARRY_LOG_JSON\n"
     "  tokens.NAME                      none              TARRY_TOKENS_NAME\n"
-    "\n"
+    "\n";
+
+const char tr_help_about_text[] =
     "store.backup_root: a folder; POST /v1/backup?dir= makes copies of the store below it.\n"
     "clock.start: where the test clock of a new store stands, as 2027-01-01T00:00:00Z.\n"
     "http.hosts: names of this server that HTTP clients may use, with commas.\n"
@@ -108,6 +117,14 @@ const char tr_help_keys_text[] =
     "  it is not given, the beanstalk port takes 65535.\n"
     "limits.header, limits.header_bytes: of the head of an HTTP request.\n"
     "limits.idle: an HTTP client that sends nothing, and waits for nothing, is closed.\n"
+    "limits.per_address: connections from one address.\n"
+    "limits.body_rate: bytes a second at which the body of an HTTP request has to come.\n"
+    "limits.unread: a client of the beanstalk port that reads nothing of what it is sent\n"
+    "  is closed after this time; of HTTP after limits.idle.\n"
+    "limits.buffers: memory for what clients have sent or not read, of all together.\n"
+    "tls.cert, tls.key: files in PEM form; with them both ports speak TLS only. They are\n"
+    "  read again on SIGHUP. tls.client_ca: who signs the certificates of clients, who\n"
+    "  then must have one.\n"
     "history.keep, history.bytes: what happened to jobs is told for so long, from\n"
     "  memory of at most so many bytes; a crash loses it.\n"
     "memory.far: with more jobs due in over a minute, old log files become run files.\n"

@@ -33,6 +33,7 @@
 #include "os/process_linux.h"
 #include "os/random_linux.h"
 #include "rules/moment.h"
+#include "server/certificate.h"
 #include "server/conn.h"
 #include "server/metrics.h"
 #include "server/tell.h"
@@ -49,6 +50,7 @@ enum {
     AGAIN_US = 500,      /* and for those who can go on after the engine's turn, */
     SEND_US = 2000,      /* and for sending */
     STORE_FILES = 192,   /* descriptors that connections may not have */
+    SPARE = 64,          /* connections beyond the limit, to be told of it */
     MEMORY_SHORT = 65536 /* bytes that a push of middling size may take */
 };
 
@@ -126,6 +128,13 @@ static void full(void *ctx, const char *why)
     struct server *s = ctx;
 
     tr_logger_say(&s->log, TR_LEVEL_WARNING, "%s", why);
+}
+
+static void note(void *ctx, const char *text)
+{
+    struct server *s = ctx;
+
+    tr_logger_say(&s->log, TR_LEVEL_INFO, "%s", text);
 }
 
 static unsigned work(void *ctx)
@@ -298,6 +307,7 @@ static void woken(void *ctx)
     struct server *s = ctx;
 
     take(s, tr_disk_linux_take_done(s->disk));
+    tr_conns_shaken(&s->conns);
 }
 
 /* What of the config can change while it runs. */
@@ -309,7 +319,14 @@ static void set_limits(struct server *s)
     s->conns.http.body_max = c->http_body_max;
     s->conns.http.classic = c->http_classic;
     s->conns.patience_us[TR_PATIENCE_HEAD] = c->header_us;
+    s->conns.patience_us[TR_PATIENCE_SHAKE] = c->header_us;
+    s->conns.patience_us[TR_PATIENCE_BODY] = c->idle_us;
     s->conns.patience_us[TR_PATIENCE_IDLE] = c->idle_us;
+    s->conns.patience_us[TR_PATIENCE_UNREAD] = c->idle_us;
+    s->conns.patience_us[TR_PATIENCE_UNREAD_LONG] = c->unread_us;
+    s->conns.address_max = c->address_max;
+    s->conns.body_rate = c->body_rate;
+    s->conns.buffers.limit_bytes = c->buffers;
 }
 
 /* The tokens of the config from now on, also for clients that are there. SHA-256 is asked for only
@@ -362,6 +379,7 @@ static void signalled(void *ctx, enum tr_loop_signal what)
         break;
     case TR_LOOP_RELOAD:
         reload(s);
+        tr_certificate_reload(&s->conns, s->config, &s->log);
         break;
     }
 }
@@ -477,10 +495,15 @@ static int init_ports(struct server *s)
     uint64_t id;
     int err = tr_random_linux_seed(&id);
 
-    s->conns.loop = s->loop;
+    if (err == TARRY_OK) {
+        err = tr_random_linux_fill(s->conns.address_key, sizeof s->conns.address_key);
+    }
+    s->conns.spare = most / 8 < SPARE ? most / 8 : SPARE;
+    most -= s->conns.spare;
     s->conns.count_max = most < s->config->connections_max ? most : s->config->connections_max;
     s->conns.ctx = s;
     s->conns.full = full;
+    s->conns.note = note;
     s->conns.wall_us = s->config->test_clock ? test_clock : NULL;
     s->conns.beanstalk.auth = &s->auth;
     s->conns.http.auth = &s->auth;
@@ -635,7 +658,11 @@ static enum tr_exit open_all(struct server *s)
     if (err != TARRY_OK) {
         return tr_trouble_store(s->config->data_path != NULL ? s->config->data_path : "-", err);
     }
-    how = listen_and_become(s);
+    s->conns.loop = s->loop;
+    how = tr_certificate_open(&s->conns, s->config, &s->log);
+    if (how == TR_EXIT_FINE) {
+        how = listen_and_become(s);
+    }
     return how == TR_EXIT_FINE ? open_store(s) : how;
 }
 
@@ -684,6 +711,7 @@ static void tell_ready(const struct server *s)
             printf("listening: %s on %s\n", door->proto->name, tr_listener_address(door->listener));
         }
     }
+    tr_certificate_tell(&s->conns, s->config);
     printf("%" PRIu64 " %s, ready in %" PRIu64 " ms\n", jobs(s), jobs_word(jobs(s)),
            (took_us + 500) / 1000);
 }
@@ -691,6 +719,7 @@ static void tell_ready(const struct server *s)
 static void free_all(struct server *s)
 {
     tr_conns_abort(&s->conns, tr_clock_linux_now());
+    tr_certificate_close(&s->conns);
     tr_disk_linux_close(s->disk); /* ends the threads: after it nobody wakes the loop */
     tr_engine_free(s->engine);
     tr_conns_fini(&s->conns);

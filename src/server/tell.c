@@ -141,7 +141,23 @@ void tr_tell_conns(struct tr_json *j, const struct tr_conns *cs)
     number(j, "beanstalk", cs->beanstalk.sessions);
     number(j, "http", cs->http.sessions);
     number(j, "most", cs->count_max);
+    number(j, "buffer_bytes", cs->buffers.used_bytes);
+    number(j, "buffer_bytes_most", cs->buffers.limit_bytes);
     tr_json_close(j, '}');
+    tr_json_name(j, "refused");
+    tr_json_open(j, '{');
+    for (unsigned port = 0; port < TR_PORTS; port++) {
+        tr_json_name(j, cs->doors[port].proto->name);
+        tr_json_open(j, '{');
+        for (unsigned why = 0; why < TR_REFUSAL_COUNT; why++) {
+            number(j, tr_refusal_name((enum tr_refusal)why),
+                   tr_door_refused(cs, (enum tr_port_kind)port, (enum tr_refusal)why));
+        }
+        tr_json_close(j, '}');
+    }
+    tr_json_close(j, '}');
+    number(j, "tls_handshakes",
+           cs->doors[TR_PORT_BEANSTALK].handshakes + cs->doors[TR_PORT_HTTP].handshakes);
     number(j, "http_requests", cs->http.requests);
 }
 

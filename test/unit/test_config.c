@@ -144,6 +144,13 @@ static void test_config_defaults(void **state)
     assert_int_equal(b.c.header_bytes, 16384);
     assert_int_equal(b.c.idle_us, 60000000);
     assert_int_equal(b.c.connections_max, 10000);
+    assert_int_equal(b.c.address_max, 0);
+    assert_int_equal(b.c.body_rate, 1024);
+    assert_int_equal(b.c.unread_us, 300000000);
+    assert_int_equal(b.c.buffers, 256 << 20);
+    assert_null(b.c.tls_cert);
+    assert_null(b.c.tls_key);
+    assert_null(b.c.tls_client_ca);
     assert_false(b.c.http_classic);
     assert_int_equal(b.c.log_level, TR_LEVEL_INFO);
     assert_false(b.c.log_json);
@@ -184,6 +191,13 @@ static const char *const others[TR_KEY_COUNT] = {
     [TR_KEY_LIMITS_IDLE] = "1h30m",
     [TR_KEY_LIMITS_HEADER_BYTES] = "8KiB",
     [TR_KEY_LIMITS_CONNECTIONS] = "7",
+    [TR_KEY_LIMITS_PER_ADDRESS] = "3",
+    [TR_KEY_LIMITS_BODY_RATE] = "0",
+    [TR_KEY_LIMITS_UNREAD] = "30s",
+    [TR_KEY_LIMITS_BUFFERS] = "64MiB",
+    [TR_KEY_TLS_CERT] = "/cert.pem",
+    [TR_KEY_TLS_KEY] = "/key.pem",
+    [TR_KEY_TLS_CLIENT_CA] = "/ca.pem",
 };
 
 static void upper(char *text)
@@ -352,6 +366,11 @@ static void test_config_wrong_command_lines(void **state)
         {"tarry serve --set limits.header=soon", "limits.header takes a time"},
         {"tarry serve --set limits.header_bytes=1023", "limits.header_bytes takes a number"},
         {"tarry serve --set limits.connections=0", "limits.connections takes a number"},
+        {"tarry serve --set limits.per_address=0", "limits.per_address takes a number"},
+        {"tarry serve --set limits.body_rate=x", "limits.body_rate takes bytes a second"},
+        {"tarry serve --set limits.unread=1ms", "limits.unread takes a time"},
+        {"tarry serve --set limits.buffers=1MiB", "limits.buffers takes a number of bytes"},
+        {"tarry serve --set tls.cert=", "needs a value"},
         {"tarry serve --set http.classic=yes", "http.classic takes on or off"},
     };
 
