@@ -332,12 +332,15 @@ static int damage(const struct tr_replay *p, const struct tr_slot *slot, uint64_
     return TARRY_EDAMAGED;
 }
 
-/* Takes what manifest and scan know of the slot's segment, and checks that they agree. */
-static int open_segment(struct tr_replay *p, struct tr_slot *slot)
+/* Takes what manifest and scan know of the slot's segment, which comes after seg_no, and checks
+ * that they agree. In a salvage the manifest may be an old one: the slot may hold a later segment,
+ * too. */
+static int open_segment(struct tr_replay *p, struct tr_slot *slot, uint64_t seg_no)
 {
     const struct tr_manifest_slot *m = in_manifest(p, slot->number);
     const struct tr_scan *scan = &p->scans[slot->number];
 
+    m = m != NULL && m->seg_no > seg_no ? m : NULL;
     slot->seg_no = m != NULL ? m->seg_no : scan->seg_no;
     slot->nonce = m != NULL ? m->nonce : scan->nonce;
     slot->first_batch = m != NULL ? m->first_batch : scan->first_batch;
@@ -369,7 +372,7 @@ static bool lacks(const struct tr_replay *p, const struct tr_slot *slot)
     const struct tr_manifest_slot *m = in_manifest(p, slot->number);
     const struct tr_slot *next = next_segment(p, slot->seg_no);
 
-    if (m != NULL && m->last_batch != 0) {
+    if (m != NULL && m->seg_no == slot->seg_no && m->last_batch != 0) {
         return m->last_batch >= p->next_batch;
     }
     if (next != NULL && p->scans[next->number].first_batch != 0) {
@@ -604,6 +607,7 @@ int tr_replay_run(struct tr_replay *p)
 {
     struct tr_slot *slot = next_segment(p, 0);
     uint64_t walked = p->checkpoint;
+    uint64_t last_seg = 0;
     int err = TARRY_OK;
 
     p->e->state.replaying = true;
@@ -615,7 +619,8 @@ int tr_replay_run(struct tr_replay *p)
     while (slot != NULL && err == TARRY_OK) {
         struct tr_slot *next;
 
-        err = open_segment(p, slot);
+        err = open_segment(p, slot, last_seg);
+        last_seg = slot->seg_no;
         if (err == TARRY_ENOTFOUND) { /* salvage: on with the next one */
             slot = next_segment(p, slot->seg_no);
             err = TARRY_OK;
