@@ -186,6 +186,27 @@ bool sim_answer_is_being_reserved(const struct sim_oracle *o, const struct sim_j
     return false;
 }
 
+/* How late it was stays so until it is due another time; or leaves memory, as parked ones may. */
+static void check_late(struct sim_oracle *o, const struct sim_ask *a, struct sim_job *j)
+{
+    const struct tr_job_view *v = &a->req.out.job;
+    bool same = j->late_start == o->starts && j->late_due_us == v->due_us;
+    struct tr_engine_stat stat;
+
+    if ((v->state != TR_READY && v->state != TR_RESERVED) || a->req.op == TR_OP_LIST) {
+        return; /* a list may tell of one that is due, but still far */
+    }
+    tr_engine_stat(o->engine, &stat);
+    if (same && v->late_us > j->late_us && stat.clock_steps == 0 && !o->clock_doubt &&
+        o->params->near_max >= 1000000) {
+        FAIL("I7", "%s says that job %" PRIu64 " was %" PRIu64 " us late, but it was %" PRIu64,
+             sim_op_name(a->req.op), j->id, v->late_us, j->late_us);
+    }
+    j->late_us = v->late_us;
+    j->late_due_us = v->due_us;
+    j->late_start = o->starts;
+}
+
 void sim_answer_fields(struct sim_oracle *o, const struct sim_ask *a, struct sim_job *j)
 {
     const struct tr_job_view *v = &a->req.out.job;
@@ -228,6 +249,7 @@ void sim_answer_fields(struct sim_oracle *o, const struct sim_ask *a, struct sim
     } else if (a->job_key != j->key) {
         what = "key";
     }
+    check_late(o, a, j);
     if (what != NULL) {
         FAIL("I7", "%s gives job %" PRIu64 " (%" PRIu64 ") with a wrong %s", sim_op_name(a->req.op),
              v->id, j->id, what);

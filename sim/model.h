@@ -84,6 +84,9 @@ struct sim_job {
     uint64_t seen_call;  /* when it was last among the facts */
     uint64_t same_call;  /* since when it is where it is, under this rid, with this due time */
     uint64_t same_due_us;
+    uint64_t late_us;     /* as last told, */
+    uint64_t late_due_us; /* of this due time, */
+    unsigned late_start;  /* since this start; 0: never */
     enum sim_where same_where;
     bool was_dead;   /* when it was last kicked */
     bool own_word;   /* a client's own word made it come early */

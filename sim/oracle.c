@@ -495,6 +495,7 @@ void sim_oracle_crashed(struct sim_oracle *o)
     o->each_count = 0;
     o->engine = NULL;
     o->quiet = false;
+    o->starts++;
 }
 
 /* ---- Refusals. */

@@ -106,6 +106,7 @@ struct sim_oracle {
 
     /* The wall clock was stepped; the engine may take its time to believe it. */
     bool clock_doubt;
+    unsigned starts;   /* of the engine */
     bool clock_turned; /* the engine has seen it */
     uint64_t clock_boot_us;
 

@@ -137,6 +137,7 @@ static void add_row(void *ctx, const struct tr_job_fact *f)
     row->number = f->number;
     row->cell = f->cell;
     row->away = f->far;
+    row->state = f->state;
     row->unread = f->far && !read_record(reader->p, f, row);
     if (f->body != NULL) {
         row->body_hash = sim_body_hash(f->body, f->body_len);

@@ -27,7 +27,8 @@ struct sim_row {
     uint32_t dead_why;
     uint32_t reserves, timeouts, releases, buries, kicks;
     uint32_t number, cell; /* of its topic; its kind of cell */
-    bool away;             /* not in memory */
+    uint8_t state;         /* enum tr_job_state; 0: not in memory */
+    bool away;             /* the same */
     bool unread;           /* its record cannot be read: only id, rid, topic and due_us are known */
 };
 

@@ -50,7 +50,9 @@
     X(HINT_BELIEVED, "R34", "a cell is taken to be where it was last found without a look", "cells.c:look_there", "generic", 200) \
     X(FINE_STAYS, "R34", "the table of seconds stays when the clock has jumped far ahead", "forecast.c:fine_ready", "clock", 10000) \
     X(MINUTE_WITHOUT_C, "R34", "a kill is subtracted from a second in which it was not counted", "fine.c:tr_fine_sub", "far", 5000) \
-    X(LOAD_NOT_COUNTED, "R34", "a job that comes into memory during the scan is not counted", "state.c:tr_state_bring_back", "far", 20000) \
+    X(LOAD_NOT_COUNTED, "R34", "a job that comes into memory during the scan is not counted", "tally.c:tr_tally_entered", "far", 20000) \
+    X(FORECAST_OF_READY, "R34", "a forecast counts ready and reserved jobs of the second that has begun", "tally.c:tr_tally_entered", "far", 5000) \
+    X(LATE_ANEW, "R34", "a job is late anew whenever it is ready again", "change.c:tr_change_schedule", "generic", 2000) \
     X(METER_FORGETS, "R49", "what a topic had counted is lost when its meter goes to another", "meter.c:give", "meters", 2000) \
     X(NO_RESERVE, "R26", "pushes may use the last slot", "space.c:tr_space_push_ok", "full", 2000) \
     X(LATE_ALLOCATION, "R26", "checkpoints get their blocks when they are written", "recover.c:make_room", "full", 5000) \

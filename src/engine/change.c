@@ -33,6 +33,9 @@ void tr_change_schedule(struct tr_engine *e, struct tr_job *job)
         tr_drop_note(e, job);
     } else if (job->due_us <= e->clock.t_us) {
         job->ready_us = e->clock.t_us;
+        if (job->first_us < job->due_us || job->first_us > e->clock.t_us || TR_MUTANT(LATE_ANEW)) {
+            job->first_us = e->clock.t_us;
+        }
         tr_topic_enter(t, job, TR_READY);
         tr_expiry_arm(e, job);
         tr_handout_mark(e, t);
@@ -41,6 +44,7 @@ void tr_change_schedule(struct tr_engine *e, struct tr_job *job)
         tr_topic_enter(t, job, TR_DELAYED);
         tr_wheel_arm(job->crowd ? &e->crowd : &e->due, &job->timer, job->due_us);
     }
+    tr_tally_entered(&e->state, job);
     tr_listing_entered(e, job);
 }
 
@@ -68,6 +72,13 @@ void tr_change_unschedule(struct tr_engine *e, struct tr_job *job)
     tr_topic_leave(job->topic, job);
 }
 
+void tr_change_still_ready(struct tr_job *job, uint64_t since_us)
+{
+    if (job->state == TR_READY && since_us >= job->due_us && since_us < job->ready_us) {
+        job->ready_us = since_us;
+    }
+}
+
 void tr_change_drop_topic(struct tr_engine *e, struct tr_topic *t)
 {
     if (!tr_topic_needed(t)) {
@@ -82,7 +93,7 @@ void tr_change_drop_topic(struct tr_engine *e, struct tr_topic *t)
 void tr_change_note_late(struct tr_engine *e, const struct tr_job *job)
 {
     struct tr_meter *m = tr_topic_meter(job->topic);
-    uint64_t late_us = job->ready_us - job->due_us;
+    uint64_t late_us = job->first_us - job->due_us;
 
     tr_late_add(&e->state.topics.lates, &job->topic->late, late_us, tr_clock_span(&e->clock));
     m->counts[TR_METERED_FIRED]++;
@@ -227,6 +238,7 @@ int tr_change_revise(struct tr_engine *e, struct tr_job *job, struct tr_record *
     bool moves = (rec->mask & (TR_FIELD(DUE) | TR_FIELD(DEAD))) != 0 && can_move(e, job, rec);
     struct tr_counters was = job->counters;
     uint8_t state = job->state;
+    uint64_t since_us = state == TR_READY ? job->ready_us : 0;
     size_t bytes = (size_t)2 * TR_RECORD_HEAD_MAX + (moves ? job->body_len : 0);
     int err = tr_log_reserve(&e->log, bytes, 2);
 
@@ -244,6 +256,7 @@ int tr_change_revise(struct tr_engine *e, struct tr_job *job, struct tr_record *
         job->gate = e->log.open.no;
     }
     tr_change_schedule(e, job);
+    tr_change_still_ready(job, since_us);
     tr_engine_touch_log(e);
     if (err == TARRY_OK) {
         tr_past_revised(e, job, rec, &was);
@@ -290,6 +303,7 @@ static int rewrite(struct tr_engine *e, struct tr_job *job, struct tr_record *re
                    const struct tr_req *r)
 {
     uint8_t state = job->state;
+    uint64_t since_us = state == TR_READY ? job->ready_us : 0;
     uint8_t *copy;
     int err;
 
@@ -331,6 +345,7 @@ static int rewrite(struct tr_engine *e, struct tr_job *job, struct tr_record *re
         tr_jobs_free_body(&e->state.jobs, copy, (uint32_t)r->body_len);
     }
     tr_change_schedule(e, job);
+    tr_change_still_ready(job, since_us);
     if (err == TARRY_OK) {
         tr_past_revised(e, job, rec, &rec->counters);
         count_revised(job, rec, &rec->counters, state);

@@ -868,6 +868,7 @@ void tr_engine_facts(const struct tr_engine *e, tr_fact_fn *fn, void *ctx)
             .releases = job->counters.releases,
             .buries = job->counters.buries,
             .kicks = job->counters.kicks,
+            .state = job->state,
             .dead_seq = job->dead_seq,
             .dead_at_us = job->dead_at_us,
             .dead_why = job->dead_reason,

@@ -236,6 +236,7 @@ struct tr_job_fact {
     size_t topic_len;
     uint32_t priority, body_len;
     uint32_t reserves, timeouts, releases, buries, kicks;
+    uint8_t state;     /* enum tr_job_state; 0: far */
     uint64_t dead_seq; /* 0: not dead */
     uint64_t dead_at_us;
     uint8_t dead_why;

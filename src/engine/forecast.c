@@ -1,5 +1,5 @@
 /*
- * How many jobs are due when.
+ * How many delayed jobs are due when.
  *
  *     hours    cells of hours and days (cells.c), always there; the hour that has begun is counted
  *              from now on, by seconds
@@ -92,12 +92,13 @@ static bool fine_ready(struct tr_engine *e, uint64_t until_us)
         return false;
     }
     if (fine->on &&
-        (t_us < fine->from_us || (t_us - fine->from_us > day_us(e) && !TR_MUTANT(FINE_STAYS)))) {
+        (t_us < f->seen_us || (t_us - fine->from_us > day_us(e) && !TR_MUTANT(FINE_STAYS)))) {
         tr_fine_end(fine); /* the clock was set back, or cells would run out of numbers */
     }
     if (!fine->on) {
         tr_fine_begin(fine, e->mem, second_us(e), e->config.cells_max / FINE_SHARE);
         fine->from_us = down(t_us, minute_us(e));
+        f->seen_us = fine->from_us;
         fine->until_us = end_us;
         f->lost_us = TR_NEVER;
         scan_from(e, fine->from_us);
@@ -111,6 +112,14 @@ static bool fine_ready(struct tr_engine *e, uint64_t until_us)
     return true;
 }
 
+/* A far job that is due is ready, though it waits for its place in memory. The clock must not go
+ * back behind this moment while the table counts: then it would be delayed again. */
+static bool is_ahead(struct tr_engine *e, uint64_t due_us)
+{
+    e->forecast.seen_us = max(e->forecast.seen_us, e->clock.t_us);
+    return due_us > e->clock.t_us;
+}
+
 static void scan_memory(struct tr_engine *e)
 {
     struct tr_forecast *f = &e->forecast;
@@ -122,7 +131,7 @@ static void scan_memory(struct tr_engine *e)
             tr_far_walk_begin(&e->state.jobs.far, &f->far);
             return;
         }
-        if (job != NULL) {
+        if (job != NULL && job->state == TR_DELAYED) {
             struct tr_tally at = tr_tally_job(job);
 
             tr_fine_add(&e->state.fine, &at);
@@ -137,7 +146,7 @@ static void scan_page(struct tr_engine *e, const struct tr_far_page *page)
         struct tr_kill kill = {
             .rid = tr_far_page_rid(page, i), .due_us = entry->due_us, .topic = entry->topic};
 
-        if (!entry->located) { /* the run tells */
+        if (!entry->located && is_ahead(e, entry->due_us)) { /* else the run tells */
             struct tr_tally at = tr_tally_old(&e->state, &kill);
 
             tr_fine_add(&e->state.fine, &at);
@@ -203,7 +212,8 @@ static void scan_record(struct tr_engine *e, const struct tr_record *rec)
 {
     struct tr_tally at = tr_tally_record(&e->state, rec);
 
-    if (at.topic != NULL && tr_engine_only_in_run(e, rec->rid, rec->topic)) {
+    if (at.topic != NULL && is_ahead(e, rec->due_us) &&
+        tr_engine_only_in_run(e, rec->rid, rec->topic)) {
         tr_fine_add(&e->state.fine, &at);
     }
 }

@@ -54,6 +54,7 @@ static void hold(struct tr_engine *e, struct tr_holder *h, struct tr_job *job, u
     tr_topic_enter(job->topic, job, TR_RESERVED);
     tr_holder_add(h, job);
     tr_wheel_arm(&e->leases, &job->timer, span_after(e, ttr_us));
+    tr_tally_entered(&e->state, job);
     tr_listing_entered(e, job);
 }
 
@@ -66,6 +67,8 @@ void tr_handout_restore(struct tr_engine *e, struct tr_job *job)
         tr_change_schedule(e, job); /* no memory: it is handed out again instead */
         return;
     }
+    job->ready_us = e->clock.t_us;
+    job->first_us = job->due_us; /* when that really was, nobody knows any more */
     hold(e, h, job, left < job->lease_ttr_us ? left : job->lease_ttr_us);
 }
 
@@ -659,11 +662,13 @@ static int take_back(struct tr_engine *e, struct tr_job *job, bool gated)
 {
     struct tr_record rec = {.mask = TR_FIELD(COUNTERS) | TR_FIELD(LEASE),
                             .counters = job->counters};
+    uint64_t since_us = job->ready_us;
     int err;
 
     rec.counters.reserves--;
     err = tr_change_revise(e, job, &rec, gated);
     if (err == TARRY_OK) {
+        tr_change_still_ready(job, since_us);
         tr_limit_refund(e, job);
     }
     return err;
@@ -692,6 +697,7 @@ static int left_alone(struct tr_engine *e, struct tr_job *job)
 {
     struct tr_record rec = {.mask = TR_FIELD(LEASE)};
     bool handing = job->handing;
+    uint64_t since_us = job->ready_us;
 
     if (!handing && tr_retry_was_last(job)) {
         tr_retry_die(e, job, TR_WHY_RETRIES, &rec);
@@ -699,7 +705,9 @@ static int left_alone(struct tr_engine *e, struct tr_job *job)
     }
     tr_change_unschedule(e, job);
     tr_change_schedule(e, job);
-    if (!handing) {
+    if (handing) { /* nobody had it */
+        tr_change_still_ready(job, since_us);
+    } else {
         tr_past_left(e, job);
         tr_topic_count(job->topic, TR_METERED_RETRIED);
     }

@@ -175,6 +175,8 @@ TR_MUST_USE int tr_change_revise(struct tr_engine *e, struct tr_job *job, struct
 TR_MUST_USE int tr_change_fits(struct tr_engine *e, const struct tr_job *job,
                                struct tr_record *rec);
 void tr_change_fire_due(struct tr_engine *e);
+/* It was ready since then and, unless it is due later now, has been all the time. */
+void tr_change_still_ready(struct tr_job *job, uint64_t since_us);
 void tr_change_note_late(struct tr_engine *e, const struct tr_job *job); /* it became ready */
 
 /* policies.c */

@@ -63,7 +63,8 @@ struct tr_job {
     uint32_t stamp;                  /* changes whenever it enters or leaves a state */
     uint32_t places[TR_ORDER_COUNT]; /* in the heaps of its state, */
     uint32_t tag_place;              /* and in that of its tag */
-    uint64_t ready_us;               /* when it became ready */
+    uint64_t ready_us;               /* since when it is ready, */
+    uint64_t first_us;               /* and when it first was, of its present due time */
     uint64_t gate;                   /* batch of its last gated record */
     uint64_t holder;
     bool crowd;            /* delayed: among many of its topic, see change.c */

@@ -370,11 +370,6 @@ int tr_state_bring_back(struct tr_state *s, uint64_t rid, const struct tr_record
     err = add_job(s, rec, job);
     if (err == TARRY_OK) {
         TR_CHECK(leave_far(s, rid, 0));
-        if (s->fine.on && !TR_MUTANT(LOAD_NOT_COUNTED)) { /* a scan may pass it over */
-            struct tr_tally at = tr_tally_job(*job);
-
-            tr_fine_add(&s->fine, &at);
-        }
         tr_job_place(*job, tr_state_slot(s, was.slot), was.off, was.len);
     }
     return err;

@@ -180,6 +180,21 @@ void tr_tally_shift(struct tr_state *s, const struct tr_tally *from, const struc
     }
 }
 
+void tr_tally_entered(struct tr_state *s, const struct tr_job *job)
+{
+    struct tr_tally at;
+
+    if (!s->fine.on) {
+        return;
+    }
+    at = tr_tally_job(job);
+    if (job->state != TR_DELAYED && !TR_MUTANT(FORECAST_OF_READY)) {
+        tr_fine_sub(&s->fine, &at);
+    } else if (!TR_MUTANT(LOAD_NOT_COUNTED)) { /* a scan may pass one over that was loaded */
+        tr_fine_add(&s->fine, &at);
+    }
+}
+
 /* ---- purge ---- */
 
 void tr_tally_purge(struct tr_state *s, struct tr_topic *t)

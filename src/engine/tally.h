@@ -52,6 +52,9 @@ TR_MUST_USE int tr_tally_check(struct tr_state *s, const struct tr_tally *from,
                                const struct tr_tally *to);
 void tr_tally_shift(struct tr_state *s, const struct tr_tally *from, const struct tr_tally *to);
 
+/* A job in memory has entered its state: the table of seconds counts delayed ones only. */
+void tr_tally_entered(struct tr_state *s, const struct tr_job *job);
+
 /* How many jobs the topic has is about to change: a checkpoint in the making wants to know what it
  * was. */
 void tr_tally_keep(const struct tr_state *s, struct tr_topic *t);

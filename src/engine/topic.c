@@ -547,8 +547,14 @@ struct tr_meter *tr_topic_seek_meter(struct tr_topic *t)
 uint64_t tr_topic_oldest(const struct tr_topic *t)
 {
     const struct tr_list *ready = &t->by_state[TR_READY];
+    const struct tr_job *first = TR_CONTAINER_OF(ready->next, const struct tr_job, link);
+    const struct tr_job *last = TR_CONTAINER_OF(ready->prev, const struct tr_job, link);
 
-    return tr_list_empty(ready) ? 0 : TR_CONTAINER_OF(ready->next, struct tr_job, link)->ready_us;
+    if (tr_list_empty(ready)) {
+        return 0;
+    }
+    /* One that was edited is the last, though it may be ready for longest. */
+    return first->ready_us < last->ready_us ? first->ready_us : last->ready_us;
 }
 
 /* ---- quotas ---- */

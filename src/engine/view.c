@@ -66,8 +66,8 @@ void tr_view_fill(const struct tr_engine *e, const struct tr_job *job, struct tr
             v->left_us = job->timer.at_us - span_us;
         }
     }
-    if ((job->state == TR_READY || job->state == TR_RESERVED) && job->ready_us > job->due_us) {
-        v->late_us = job->ready_us - job->due_us;
+    if ((job->state == TR_READY || job->state == TR_RESERVED) && job->first_us > job->due_us) {
+        v->late_us = job->first_us - job->due_us;
     }
 }
 

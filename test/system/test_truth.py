@@ -103,3 +103,45 @@ def test_two_thousand_steps(web):
     assert steps.status == 200, steps
     steps = web.get("/v1/forecast", **{"from": now, "to": now + 2_001_000, "step": "1s"})
     assert steps.status == 400
+
+
+def test_forecast_counts_delayed_jobs_only(web):
+    def steps():
+        now = web.get("/v1/clock").json["now_ms"]
+        told = web.get("/v1/forecast", topic="t", step="1s", to=now + 30_000).json["steps"]
+        return [step["count"] for step in told]
+
+    web.push("t", b"ready")
+    assert sum(steps()) == 0
+    web.push("t", b"", delay="10s")
+    web.push("t", b"", delay="20s")
+    assert sum(steps()) == 2
+    advance(web, "10s")
+    assert sum(steps()) == 1
+    assert len(web.reserve("t", count=10, ttr="1h")) == 2
+    assert sum(steps()) == 1
+    advance(web, "10s")
+    assert sum(steps()) == 0
+
+
+# ---- lateness ----
+
+
+def test_late_is_not_how_long_it_waits(web):
+    """Nor how long it was held: only becoming ready after its due time is late."""
+    job = web.push("t", b"x")
+    path = f"/v1/jobs/{job['id']}"
+    advance(web, "10s")
+    assert web.ask("PATCH", path, '{"priority":1}').status == 200
+    assert web.ask("PATCH", path, '{"body":"y"}').status == 200
+    assert web.get(path).json["late_ms"] == 0
+    assert web.get("/v1/topics/t").json["oldest_ready_ms"] == 10_000
+    held = web.reserve("t", ttr="1h")[0]
+    assert held["late_ms"] == 0
+    advance(web, "1m")
+    assert web.post(path + "/release", lease=held["lease"], delay="0").status == 200
+    assert web.get(path).json["late_ms"] == 0
+    assert web.get("/v1/topics/t").json["oldest_ready_ms"] == 0  # it is ready since now
+    assert web.ask("PATCH", path, '{"delay":"1s"}').status == 200
+    advance(web, "5s")
+    assert web.get(path).json["late_ms"] == 0

@@ -305,7 +305,7 @@ static void test_forecast_set_back(void **state)
     rig.now.wall_us -= 2 * RIG_SECOND;
     rig_settle(&rig);
     assert_true(a.req.out.forecast.from_us <= rig.now.wall_us);
-    assert_int_equal(sum(&a), 100);
+    assert_int_equal(sum(&a), 99); /* the first one stays ready until somebody wants it */
     rig_fini(&rig);
 }
 
@@ -383,7 +383,7 @@ static void test_forecast_window_moves(void **state)
     }
     rig.now.wall_us -= HOUR;
     a = ask_for(&rig, t, 2 * HOUR, MINUTE);
-    assert_int_equal(sum(&a), 24);
+    assert_int_equal(sum(&a), 12); /* those that were ready are, until somebody wants them */
     rig_fini(&rig);
 }
 
