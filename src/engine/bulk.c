@@ -316,7 +316,7 @@ static int load_all(struct tr_engine *e)
             worst = worst == TARRY_OK || worst == TARRY_EFULL ? err : worst;
         }
         if (b->more) {
-            return TARRY_OK;
+            return TARRY_EFULL; /* the bulk is over */
         }
     }
     b->loads = left;

@@ -189,6 +189,37 @@ static void test_bulk_shifts_once(void **state)
     rig_fini(&rig);
 }
 
+/* By parts, each of which ends while far jobs wait to be changed; and each job once. */
+static void test_bulk_shifts_by_parts(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    struct ask a = bulk(t, TR_BULK_SHIFT);
+    uint64_t before[401] = {0};
+    uint64_t done = 0;
+
+    (void)state;
+    fill(&rig, t, 400);
+    for (uint64_t id = 1; id <= 400; id++) {
+        before[id] = rig_view(&rig, id).due_us;
+    }
+    rig_pass(&rig, 5 * RIG_SECOND); /* who was looked at leaves memory again */
+    a.req.shift_us = (int64_t)HOUR;
+    a.req.count = 30;
+    do {
+        a.done = 0;
+        assert_int_equal(rig_do(&rig, &a), TARRY_OK);
+        assert_true(a.req.out.number <= 30);
+        done += a.req.out.number;
+        a.req.cursor = a.req.out.cursor;
+    } while (a.req.out.cursor.more);
+    assert_int_equal(done, rig_engine_stat(&rig).jobs);
+    for (uint64_t id = 1; id <= 400; id++) {
+        assert_int_equal(rig_view(&rig, id).due_us, before[id] + HOUR);
+    }
+    rig_fini(&rig);
+}
+
 static void test_bulk_kicks(void **state)
 {
     struct rig rig;
@@ -280,6 +311,7 @@ int main(void)
         cmocka_unit_test(test_bulk_refuses),
         cmocka_unit_test(test_bulk_cancels),
         cmocka_unit_test(test_bulk_shifts_once),
+        cmocka_unit_test(test_bulk_shifts_by_parts),
         cmocka_unit_test(test_bulk_kicks),
         cmocka_unit_test(test_bulk_goes_on_alone),
         cmocka_unit_test(test_bulk_dry_run_counts_once),
