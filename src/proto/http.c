@@ -196,12 +196,15 @@ static int judge_welcome(struct tr_hs *s)
         return TARRY_OK;
     }
     if (s->unwanted_why == TR_TURN_AWAY_ADDRESS) {
-        return refuse(s, 429, "too_many_connections",
-                      "there are too many connections from your address (limits.per_address): "
-                      "close some, or use them for more requests");
+        (void)refuse(s, 429, "too_many_connections",
+                     "there are too many connections from your address (limits.per_address): "
+                     "close some, or use them for more requests");
+    } else {
+        (void)refuse(s, 503, "too_many_connections",
+                     "there are too many connections (limits.connections): try again later");
     }
-    return refuse(s, 503, "too_many_connections",
-                  "there are too many connections (limits.connections): try again later");
+    s->error.retry_s = 1;
+    return TARRY_EINVAL;
 }
 
 /* May it, what is it, and with what? The first thing that is wrong is what the client hears. */
@@ -390,6 +393,7 @@ static void tell_fault(struct tr_hs *s)
     s->port->no_memory += f->status == 503;
     s->parse.request.keep_alive = false;
     (void)refuse(s, f->status, f->code, f->message);
+    s->error.retry_s = f->status == 503 ? 1 : 0;
     tr_hs_refuse(s, &s->error);
 }
 

@@ -204,6 +204,41 @@ static void tell_replies(struct tr_prom *p, const struct tr_conns *cs)
     }
 }
 
+/* What clients were refused, and what they hold. */
+static void tell_limits(struct tr_prom *p, const struct tr_conns *cs)
+{
+    tr_prom_family(p, "tarry_connections_opened_total", "counter", "Connections so far, by port.");
+    for (unsigned i = 0; i < TR_PORTS; i++) {
+        tr_prom_begin(p, "");
+        label_text(p, "port", cs->doors[i].proto->name);
+        tr_prom_number(p, cs->doors[i].ever);
+    }
+    tr_prom_family(p, "tarry_connections_refused_total", "counter",
+                   "Connections not let in or closed, and bodies not taken, by port and reason.");
+    for (unsigned i = 0; i < TR_PORTS; i++) {
+        for (unsigned why = 0; why < TR_REFUSAL_COUNT; why++) {
+            tr_prom_begin(p, "");
+            label_text(p, "port", cs->doors[i].proto->name);
+            label_text(p, "reason", tr_refusal_name((enum tr_refusal)why));
+            tr_prom_number(p, tr_door_refused(cs, (enum tr_port_kind)i, (enum tr_refusal)why));
+        }
+    }
+    tr_prom_gauge(p, "tarry_connection_buffer_bytes",
+                  "Memory for what clients sent and did not read yet.", cs->buffers.used_bytes);
+    tr_prom_gauge(p, "tarry_connection_buffer_limit_bytes", "What it may be at most.",
+                  cs->buffers.limit_bytes);
+    tr_prom_family(p, "tarry_tls_handshakes_total", "counter",
+                   "Handshakes that succeeded, by port.");
+    for (unsigned i = 0; i < TR_PORTS; i++) {
+        tr_prom_begin(p, "");
+        label_text(p, "port", cs->doors[i].proto->name);
+        tr_prom_number(p, cs->doors[i].handshakes);
+    }
+    tr_prom_gauge_seconds(p, "tarry_tls_certificate_end_timestamp_seconds",
+                          "Until when the certificate is good; 0: there is no TLS.",
+                          cs->tls != NULL ? tr_tls_until_s(cs->tls) * INT64_C(1000000) : 0);
+}
+
 static void tell_ports(struct tr_prom *p, const struct tr_conns *cs)
 {
     const uint64_t sessions[TR_PORTS] = {
@@ -217,6 +252,7 @@ static void tell_ports(struct tr_prom *p, const struct tr_conns *cs)
     }
     tr_prom_gauge(p, "tarry_connections_limit", "Connections that there may be at once.",
                   cs->count_max);
+    tell_limits(p, cs);
     tell_commands(p, cs);
     tell_replies(p, cs);
 }

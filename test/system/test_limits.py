@@ -56,6 +56,7 @@ def test_more_connections_than_allowed(tmp_path):
                 answer = read_answer(stream)
                 assert (answer.status, answer.code) == (503, "too_many_connections")
                 assert answer.headers["Connection"] == "close" and stream.read() == b""
+                assert int(answer.headers["Retry-After"]) > 0
         with raw(port) as wire:  # is it alive? It is
             wire.sendall(get("/healthz"))
             assert read_answer(wire.makefile("rb")).status == 200
@@ -71,6 +72,9 @@ def test_more_connections_than_allowed(tmp_path):
         assert stats["connections"]["most"] == 5
         assert stats["refused"]["http"]["connections"] == 4
         assert stats["refused"]["beanstalk"]["connections"] >= 1
+        metrics = web.get("/metrics").body.decode()
+        assert 'tarry_connections_refused_total{port="http",reason="connections"} 4' in metrics
+        assert "\ntarry_tls_certificate_end_timestamp_seconds 0\n" in metrics
         for other in others:
             other.close()
         until(lambda: web.get("/v1/stats").json["connections"]["beanstalk"] == 0)

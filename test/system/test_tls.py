@@ -3,6 +3,7 @@ handshake costs others, certificates that change while the server runs."""
 import http.client
 import os
 import pathlib
+import re
 import signal
 import socket
 import ssl
@@ -139,6 +140,10 @@ def test_both_ports(version, server, made):
     stats = web.get("/v1/stats").json
     assert stats["tls_handshakes"] == 2
     assert set(stats["refused"]["http"].values()) == {0}
+    metrics = web.get("/metrics").body.decode()
+    assert 'tarry_tls_handshakes_total{port="http"} 1' in metrics
+    end = re.search(r"^tarry_tls_certificate_end_timestamp_seconds (\S+)", metrics, re.M)[1]
+    assert 29 * 86400 < float(end) - time.time() < 31 * 86400
     web.close()
 
 
