@@ -748,6 +748,7 @@ const struct sim_swarm sim_swarms[] = {
     {"wait", "few jobs, many who wait for them while their leases end", swarm_wait},
     {"tclock", "a test clock, which somebody moves", swarm_tclock},
     {"meters", "somebody watches, and topics come and go", swarm_meters},
+    {"cron", "schedules, their jobs, and crashes", swarm_generic},
     {NULL, NULL, NULL},
 };
 

@@ -51,6 +51,7 @@ static uint64_t next_event(const struct tr_engine *e)
     at_us = min(at_us, tr_wheel_next(&e->tokens));
     at_us = min(at_us, tr_expiry_event(e));
     at_us = min(at_us, tr_drop_event(e));
+    at_us = min(at_us, tr_occur_event(e));
     return min(at_us, tr_wheel_next(&e->warns));
 }
 
@@ -173,6 +174,7 @@ void tr_advance_step(struct tr_engine *e)
         }
         move(e, min(next_event(e), a->to_us));
         tr_change_fire_due(e);
+        tr_occur_step(e);
         tr_handout_expire(e);
         tr_load_step(e);
         tr_handout_serve(e);

@@ -239,6 +239,7 @@ int tr_change_revise(struct tr_engine *e, struct tr_job *job, struct tr_record *
     struct tr_counters was = job->counters;
     uint8_t state = job->state;
     uint64_t since_us = state == TR_READY ? job->ready_us : 0;
+    bool lived = job->dead_seq == 0;
     size_t bytes = (size_t)2 * TR_RECORD_HEAD_MAX + (moves ? job->body_len : 0);
     int err = tr_log_reserve(&e->log, bytes, 2);
 
@@ -262,6 +263,9 @@ int tr_change_revise(struct tr_engine *e, struct tr_job *job, struct tr_record *
         tr_past_revised(e, job, rec, &was);
         count_revised(job, rec, &was, state);
     }
+    if (lived && job->dead_seq != 0) {
+        tr_occur_ended(e, job->id);
+    }
     return err;
 }
 
@@ -270,6 +274,9 @@ static uint64_t due_of(const struct tr_engine *e, const struct tr_req *r)
 {
     uint64_t due_us = r->at_us != 0 ? r->at_us : r->start_wall_us + r->delay_us;
 
+    if (r->exact) {
+        return r->at_us;
+    }
     if ((r->at_us == 0 && r->delay_us == 0) || due_us < e->clock.t_us) {
         return e->clock.t_us;
     }
@@ -475,6 +482,31 @@ static bool push_sane(const struct tr_req *r, const struct tr_topic *t)
            (unsigned)r->conflict < TR_CONFLICT_COUNT;
 }
 
+int tr_change_push(struct tr_engine *e, struct tr_req *r, struct tr_topic *t, size_t more)
+{
+    int err = e->draining ? TARRY_EDRAINING : tr_policies_admit(e, t, true);
+
+    if (err == TARRY_OK) {
+        err = tr_policies_admit_bytes(t, r->body_len, 0);
+    }
+    if (err != TARRY_OK) {
+        return err;
+    }
+    if (!tr_mem_room(e->mem, r->body_len + sizeof(struct tr_job))) {
+        return TARRY_ENOMEM;
+    }
+    if (!tr_space_push_ok(e) || !tr_meta_room(e, 1)) {
+        e->refusing = true;
+        return tr_space_hope(e) ? TARRY_EFULL : TARRY_ENOSPC;
+    }
+    if (e->state.next_rid >= e->rid_limit && !TR_MUTANT(IGNORE_RID_LIMIT)) {
+        e->meta.want_manifest = true;
+        return TARRY_EFULL;
+    }
+    err = tr_log_reserve(&e->log, r->body_len + (size_t)2 * TR_RECORD_HEAD_MAX + more, 2);
+    return err == TARRY_OK ? push_job(e, r, t) : err;
+}
+
 static enum tr_verdict push(struct tr_engine *e, struct tr_req *r)
 {
     struct tr_topic *t = tr_topics_by_handle(&e->state.topics, r->topic);
@@ -501,29 +533,7 @@ static enum tr_verdict push(struct tr_engine *e, struct tr_req *r)
             return end(e, r, err);
         }
     }
-    err = tr_policies_admit(e, t, true);
-    if (err == TARRY_OK) {
-        err = tr_policies_admit_bytes(t, r->body_len, 0);
-    }
-    if (err != TARRY_OK) {
-        return tr_engine_finish(e, r, err);
-    }
-    if (!tr_mem_room(e->mem, r->body_len + sizeof(struct tr_job))) {
-        return tr_engine_finish(e, r, TARRY_ENOMEM);
-    }
-    if (!tr_space_push_ok(e) || !tr_meta_room(e, 1)) {
-        e->refusing = true;
-        return tr_space_hope(e) ? TR_STALL : tr_engine_finish(e, r, TARRY_ENOSPC);
-    }
-    if (e->state.next_rid >= e->rid_limit && !TR_MUTANT(IGNORE_RID_LIMIT)) {
-        e->meta.want_manifest = true;
-        return TR_STALL;
-    }
-    err = tr_log_reserve(&e->log, r->body_len + (size_t)2 * TR_RECORD_HEAD_MAX, 2);
-    if (err == TARRY_OK) {
-        err = push_job(e, r, t);
-    }
-    return end(e, r, err);
+    return end(e, r, tr_change_push(e, r, t, 0));
 }
 
 /*
@@ -559,12 +569,24 @@ static enum tr_verdict find(struct tr_engine *e, struct tr_req *r, bool held_onl
     return TR_DONE;
 }
 
+/* Of a live job, near or far. */
+static uint64_t id_of(const struct tr_engine *e, uint64_t rid)
+{
+    const struct tr_job *job = tr_jobs_by_rid(&e->state.jobs, rid);
+    uint64_t moved = job == NULL ? tr_far_moved_id(&e->state.jobs.far, rid) : job->id;
+
+    return moved != 0 ? moved : rid;
+}
+
 void tr_change_kill(struct tr_engine *e, const struct tr_kill *kill, enum tr_why why)
 {
     struct tr_topic *t = tr_topics_by_number(&e->state.topics, kill->topic);
     struct tr_kill weighed = *kill;
 
     tr_past_gone(e, kill, why);
+    if (!t->purged) {
+        tr_occur_ended(e, id_of(e, kill->rid));
+    }
     tr_state_weigh(&e->state, &weighed);
     tr_log_kill(&e->log, weighed, (uint8_t)why, tr_engine_base(e), !t->purged);
     TR_CHECK(tr_state_kill(&e->state, &weighed, e->log.open.no));

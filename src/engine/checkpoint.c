@@ -181,7 +181,7 @@ static void close_page(const struct tr_pages *p, size_t number)
     tr_put_le(page + 4, tr_crc(0, page + 8, TR_PAGE - 8), 4);
 }
 
-static int add_row(struct tr_freeze *f, enum tr_page_kind kind, const uint8_t *row, size_t len)
+int tr_freeze_row(struct tr_freeze *f, enum tr_page_kind kind, const uint8_t *row, size_t len)
 {
     struct tr_pages *p = f->pages;
     uint64_t used = f->open[kind] != 0 ? tr_get_le(page_at(p, f->open[kind]) + 12, 4) : TR_PAGE;
@@ -272,7 +272,7 @@ static int copy_bits(struct tr_freeze *f, unsigned *work)
             size_t len = bits_row(row, number * (TR_BITMAP_CHUNK / BLOCK_RIDS) + i,
                                   bits + (size_t)i * BLOCK_BYTES);
 
-            if (len != 0 && add_row(f, TR_PAGE_BITS, row, len) != TARRY_OK) {
+            if (len != 0 && tr_freeze_row(f, TR_PAGE_BITS, row, len) != TARRY_OK) {
                 return TARRY_ENOMEM;
             }
         }
@@ -302,7 +302,7 @@ static int copy_policy(struct tr_freeze *f, struct tr_topic *t)
     len += tr_put_varint(row + len, size);
     TR_CHECK(len <= TR_CHECKPOINT_POLICY_HEAD);
     memcpy(row + len, bytes, size);
-    return add_row(f, TR_PAGE_POLICIES, row, len + size);
+    return tr_freeze_row(f, TR_PAGE_POLICIES, row, len + size);
 }
 
 static int copy_topic(struct tr_freeze *f, struct tr_topic *t)
@@ -321,7 +321,7 @@ static int copy_topic(struct tr_freeze *f, struct tr_topic *t)
     len += tr_put_varint(row + len, t->next_dead_seq);
     len += tr_put_varint(row + len, t->purged && t->purged_no != f->state->jobs.freeze_no);
     TR_CHECK(len <= TOPIC_ROW_MAX);
-    if (add_row(f, TR_PAGE_TOPICS, row, len) != TARRY_OK || copy_policy(f, t) != TARRY_OK) {
+    if (tr_freeze_row(f, TR_PAGE_TOPICS, row, len) != TARRY_OK || copy_policy(f, t) != TARRY_OK) {
         return TARRY_ENOMEM;
     }
     if (jobs == 0) {
@@ -332,7 +332,7 @@ static int copy_topic(struct tr_freeze *f, struct tr_topic *t)
     len += tr_put_varint(row + len, then ? t->dead_then : t->dead);
     len += tr_put_varint(row + len, then ? t->bytes_then : t->bytes);
     TR_CHECK(len <= COUNT_ROW_MAX);
-    return add_row(f, TR_PAGE_COUNTS, row, len);
+    return tr_freeze_row(f, TR_PAGE_COUNTS, row, len);
 }
 
 static int copy_topics(struct tr_freeze *f, unsigned *work)
@@ -366,7 +366,7 @@ static int add_cells(struct tr_freeze *f, uint32_t topic, struct cell_row *cells
     if (cells->len != 0) {
         row[len++] = (uint8_t)cells->len;
         memcpy(row + len, cells->bytes, cells->len);
-        err = add_row(f, TR_PAGE_CELLS, row, len + cells->len);
+        err = tr_freeze_row(f, TR_PAGE_CELLS, row, len + cells->len);
     }
     cells->len = 0;
     cells->before = 0;
@@ -444,7 +444,7 @@ static int copy_change(struct tr_freeze *f, struct tr_job *job)
     len = tr_record_encode(row, &rec, (struct tr_base){0});
     TR_CHECK(len <= CHANGE_MAX + (job->extra != NULL ? TR_EXTRA_ROW + rec.tag.len : 0));
     tr_jobs_row_done(&f->state->jobs, job);
-    return add_row(f, TR_PAGE_CHANGES, row, len);
+    return tr_freeze_row(f, TR_PAGE_CHANGES, row, len);
 }
 
 static int copy_changes(struct tr_freeze *f, unsigned *work)
@@ -522,7 +522,9 @@ int tr_freeze_begin(struct tr_freeze *f, struct tr_pages *p, struct tr_state *s,
                             .jobs = s->jobs.alive.members,
                             .altered = s->jobs.altered,
                             .clock_us = s->clock_us,
-                            .topic = s->topics.all.next};
+                            .topic = s->topics.all.next,
+                            .sched = s->scheds.all.next,
+                            .next_sched = s->scheds.next_number};
     memcpy(f->uuid, uuid, TR_UUID);
     tr_bitmap_init(&f->cleared, p->mem);
     tr_map_init(&f->cells_changed, p->mem);
@@ -558,6 +560,9 @@ int tr_freeze_step(struct tr_freeze *f, unsigned *work)
     }
     if (err == TARRY_OK) {
         err = copy_changes(f, work);
+    }
+    if (err == TARRY_OK) {
+        err = tr_freeze_copy_scheds(f, work);
     }
     if (err == TARRY_OK) {
         finish(f);
@@ -704,7 +709,8 @@ uint64_t tr_checkpoint_bound(const struct tr_state *s, uint64_t more)
                       topics / ((TR_PAGE - HEAD) / TOPIC_ROW_MAX) +
                       topics / ((TR_PAGE - HEAD) / COUNT_ROW_MAX) +
                       cells * CELL_MAX / (TR_PAGE - HEAD - CELL_ROW_MAX)) +
-           tr_checkpoint_policies(s->topics.policy_bytes);
+           tr_checkpoint_policies(s->topics.policy_bytes) +
+           tr_checkpoint_policies(s->scheds.row_bytes);
 }
 
 uint64_t tr_checkpoint_pages(const uint8_t *page, const uint8_t uuid[TR_UUID], uint64_t batch)
@@ -864,12 +870,13 @@ static int load_kind(const uint8_t *bytes, size_t pages, enum tr_page_kind kind,
 
         for (uint64_t rows = page[8] == kind ? tr_get_le(page + 10, 2) : 0;
              rows > 0 && err == TARRY_OK; rows--) {
-            err = kind == TR_PAGE_TOPICS     ? load_topic(&r, s)
-                  : kind == TR_PAGE_BITS     ? load_bits(&r, s)
-                  : kind == TR_PAGE_COUNTS   ? load_count(&r, s)
-                  : kind == TR_PAGE_CELLS    ? load_cells(&r, s)
-                  : kind == TR_PAGE_POLICIES ? load_policy(&r, s)
-                                             : load_change(&r, s);
+            err = kind == TR_PAGE_TOPICS      ? load_topic(&r, s)
+                  : kind == TR_PAGE_BITS      ? load_bits(&r, s)
+                  : kind == TR_PAGE_COUNTS    ? load_count(&r, s)
+                  : kind == TR_PAGE_CELLS     ? load_cells(&r, s)
+                  : kind == TR_PAGE_POLICIES  ? load_policy(&r, s)
+                  : kind == TR_PAGE_SCHEDULES ? tr_scheds_load_row(s, &r)
+                                              : load_change(&r, s);
         }
         if (err != TARRY_OK) {
             return err;
@@ -886,6 +893,9 @@ int tr_checkpoint_load(const uint8_t *bytes, size_t pages, struct tr_state *s)
 
     if (err == TARRY_OK) {
         err = load_kind(bytes, pages, TR_PAGE_POLICIES, s);
+    }
+    if (err == TARRY_OK) {
+        err = load_kind(bytes, pages, TR_PAGE_SCHEDULES, s);
     }
     if (err == TARRY_OK) {
         err = load_kind(bytes, pages, TR_PAGE_BITS, s);
@@ -925,10 +935,11 @@ int tr_checkpoint_load_page(const uint8_t *page, struct tr_state *s)
     int err = TARRY_OK;
 
     for (uint64_t rows = tr_get_le(page + 10, 2); rows > 0 && err == TARRY_OK; rows--) {
-        err = kind == TR_PAGE_TOPICS     ? load_topic(&r, s)
-              : kind == TR_PAGE_BITS     ? load_bits(&r, s)
-              : kind == TR_PAGE_POLICIES ? load_policy(&r, s)
-                                         : load_change(&r, s);
+        err = kind == TR_PAGE_TOPICS      ? load_topic(&r, s)
+              : kind == TR_PAGE_BITS      ? load_bits(&r, s)
+              : kind == TR_PAGE_POLICIES  ? load_policy(&r, s)
+              : kind == TR_PAGE_SCHEDULES ? tr_scheds_load_row(s, &r)
+                                          : load_change(&r, s);
         if (kind == TR_PAGE_CHANGES && (err == TARRY_EDAMAGED || err == TARRY_EIO)) {
             err = r.bad ? TARRY_EDAMAGED : TARRY_OK; /* of a job that is not there any more */
         }

@@ -30,6 +30,7 @@ enum tr_page_kind {
     TR_PAGE_COUNTS,
     TR_PAGE_CELLS,
     TR_PAGE_POLICIES,
+    TR_PAGE_SCHEDULES,
     TR_PAGE_KINDS
 };
 
@@ -67,6 +68,8 @@ struct tr_freeze {
     struct tr_list *cells_of;    /* CELLS: the topic whose cells are next, */
     struct tr_cells_walk cells;  /* from here on, */
     struct tr_map cells_changed; /* but for these, which have been dealt with */
+    struct tr_list *sched;       /* SCHEDULES: the next one, */
+    uint64_t next_sched;         /* if its number is less than this */
     bool failed;                 /* there was no memory for something that had to be copied */
 };
 
@@ -93,6 +96,15 @@ void tr_freeze_dropped(struct tr_freeze *f, const struct tr_dropped *d, const st
 /* A topic is about to go; its policy is about to change. */
 void tr_freeze_topic(struct tr_freeze *f, struct tr_topic *t);
 void tr_freeze_policy(struct tr_freeze *f, struct tr_topic *t);
+
+/* checkpoint_sched.c: a schedule is about to change; it goes; a slice of them is copied. */
+void tr_freeze_sched(struct tr_freeze *f, struct tr_sched *s);
+void tr_freeze_sched_leaves(struct tr_freeze *f, const struct tr_sched *s);
+TR_MUST_USE int tr_freeze_copy_scheds(struct tr_freeze *f, unsigned *work);
+
+/* Adds a row to the pages of its kind. */
+TR_MUST_USE int tr_freeze_row(struct tr_freeze *f, enum tr_page_kind kind, const uint8_t *row,
+                              size_t len);
 
 /* All of it at once. */
 TR_MUST_USE int tr_checkpoint_freeze(struct tr_pages *p, struct tr_state *s,

@@ -94,6 +94,9 @@ int tr_checkpoint_salvage(const uint8_t *bytes, size_t pages, uint64_t batch, st
         err = salvage_kind(bytes, pages, batch, s, TR_PAGE_POLICIES);
     }
     if (err == TARRY_OK) {
+        err = salvage_kind(bytes, pages, batch, s, TR_PAGE_SCHEDULES);
+    }
+    if (err == TARRY_OK) {
         err = salvage_kind(bytes, pages, batch, s, TR_PAGE_BITS);
     }
     find_gap(bytes, pages, batch, gap);

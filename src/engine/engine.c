@@ -199,7 +199,7 @@ static enum tr_verdict execute(struct tr_engine *e, struct tr_req *r)
     case TR_OP_HISTORY:
         return tr_past_execute(e, r);
     default:
-        return tr_view_execute(e, r);
+        return r->op >= TR_OP_SCHEDULE ? tr_occur_execute(e, r) : tr_view_execute(e, r);
     }
 }
 
@@ -221,6 +221,7 @@ static void set_now(struct tr_engine *e, struct tr_now now)
     case TR_CLOCK_STEPPED_FORWARD:
         tr_engine_note(e, TR_NOTE_WARNING, "The clock was set forward by %.3f s.",
                        (double)(e->clock.t_us - was) / 1e6);
+        tr_occur_clock(e);
         break;
     case TR_CLOCK_RUNS:
         break;
@@ -307,6 +308,7 @@ void tr_engine_abandon(struct tr_engine *e, struct tr_req *r, struct tr_now now)
     tr_advance_abandon(e, r);
     tr_backup_abandon(e, r);
     tr_past_drop(e, r);
+    tr_occur_drop(e, r);
     r->busy = false;
 }
 
@@ -351,6 +353,7 @@ void tr_engine_fail(struct tr_engine *e, const char *why)
         unstall(e, r);
         tr_handout_cancel_wait(e, r);
         tr_forecast_drop(e, r);
+        tr_occur_drop(e, r);
         (void)tr_engine_finish(e, r, TARRY_EIO);
     }
     tr_handout_fail(e);
@@ -564,7 +567,7 @@ static uint64_t next_turn(const struct tr_engine *e)
     at = min(at, tr_clock_span_boot(&e->clock, tr_wheel_next(&e->warns)));
     at = min(at, tr_clock_span_boot(&e->clock, tr_wheel_next(&e->pauses)));
     at = min(at, tr_clock_span_boot(&e->clock, tr_wheel_next(&e->tokens)));
-    at = min(at, tr_expiry_next(e));
+    at = min(at, min(tr_expiry_next(e), tr_occur_next(e)));
     at = min(at, tr_drop_next(e));
     at = min(at, tr_clock_boot_at(&e->clock, tr_wheel_next(&e->edges)));
     at = min(at, tr_clock_boot_at(&e->clock, tr_wheel_next(&e->resumes)));
@@ -621,6 +624,7 @@ uint64_t tr_engine_turn(struct tr_engine *e, struct tr_now now)
     tr_change_fire_due(e);
     tr_policies_step(e);
     if (!e->config.read_only) {
+        half(e, tr_occur_step);
         half(e, tr_expiry_step);
         tr_handout_expire(e);
     }
@@ -892,25 +896,6 @@ void tr_engine_facts(const struct tr_engine *e, tr_fact_fn *fn, void *ctx)
     far_facts(e, fn, ctx);
 }
 
-void tr_engine_topics(const struct tr_engine *e, tr_topic_fn *fn, void *ctx)
-{
-    const struct tr_list *all = &e->state.topics.all;
-
-    for (const struct tr_list *n = all->next; n != all; n = n->next) {
-        const struct tr_topic *t = TR_CONTAINER_OF(n, struct tr_topic, link);
-        struct tr_topic_fact fact = {.name = t->name,
-                                     .name_len = t->name_len,
-                                     .jobs = t->jobs,
-                                     .bytes = t->bytes,
-                                     .number = t->number,
-                                     .policy = t->policy};
-
-        if (!t->purged && tr_topics_find(&e->state.topics, t->name, t->name_len) == t) {
-            fn(ctx, &fact);
-        }
-    }
-}
-
 static void cell_facts(const struct tr_engine *e, uint32_t number, uint32_t row, tr_cell_fn *fn,
                        void *ctx)
 {
@@ -994,5 +979,5 @@ bool tr_engine_ok(const struct tr_engine *e)
     }
     return live == 0 && dead == 0 && tr_handout_ok(e) && tr_state_ok(&e->state) &&
            tr_wheel_ok(&e->due) && tr_wheel_ok(&e->crowd) && tr_wheel_ok(&e->leases) &&
-           tr_wheel_ok(&e->expiries);
+           tr_wheel_ok(&e->expiries) && tr_wheel_ok(&e->occur.ticks);
 }

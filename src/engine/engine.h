@@ -16,6 +16,7 @@
 #include "port/disk.h"
 #include "port/meter.h"
 #include "port/request.h"
+#include "port/zones.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -76,6 +77,8 @@ struct tr_engine_config {
     void (*durable)(void *ctx, uint64_t batch); /* all replies gated by up to this one may go */
     void (*closed)(void *ctx, uint64_t batch);  /* a batch was closed: memory is exact at its end */
     tr_notice_fn *notice;
+    tr_zone_file_fn *zone; /* reads time zones, with zone_ctx; NULL: there is only UTC */
+    void *zone_ctx;
     bool read_only; /* only look: nothing is written, nothing is handed out */
     bool salvage;   /* open what is left of a damaged store; without read_only it is repaired, and
                        the engine can only be closed then */
@@ -288,6 +291,9 @@ struct tr_topic_fact {
 typedef void tr_topic_fn(void *ctx, const struct tr_topic_fact *fact);
 void tr_engine_topics(const struct tr_engine *e, tr_topic_fn *fn, void *ctx);
 
+/* Every schedule, by number. */
+typedef void tr_schedule_fn(void *ctx, const struct tr_schedule_view *fact);
+void tr_engine_schedules(const struct tr_engine *e, tr_schedule_fn *fn, void *ctx);
 /* The cells of each topic, and those of all (number 0); see cells.h. */
 struct tr_cell_fact {
     uint32_t number;

@@ -8,6 +8,7 @@
  *     change.c    requests that change jobs: record, log, state, schedule
  *     handout.c   reserve, waiters, leases; holder.c who holds what
  *     advance.c   the test clock moves
+ *     occur.c     schedules make jobs
  *     nearest.c   when the next job of a topic is due
  *     retry.c     what becomes of those that were not finished
  *     limit.c     how many are handed out, and how fast
@@ -73,6 +74,7 @@ struct tr_engine {
     struct tr_scrub scrub;
     struct tr_clock clock;
     struct tr_advance advance;
+    struct tr_occur occur;
     struct tr_nearest nearest;
     struct tr_histories histories;
     struct tr_past past;
@@ -177,6 +179,11 @@ TR_MUST_USE int tr_change_fits(struct tr_engine *e, const struct tr_job *job,
 void tr_change_fire_due(struct tr_engine *e);
 /* It was ready since then and, unless it is due later now, has been all the time. */
 void tr_change_still_ready(struct tr_job *job, uint64_t since_us);
+/* A new job, if policy, space and memory allow it, with room in the log for so many bytes more.
+ * TARRY_EFULL: not now; TARRY_EPAUSED, TARRY_EQUOTA, TARRY_ENOMEM, TARRY_ENOSPC, TARRY_EDRAINING.
+ */
+TR_MUST_USE int tr_change_push(struct tr_engine *e, struct tr_req *r, struct tr_topic *t,
+                               size_t more);
 void tr_change_note_late(struct tr_engine *e, const struct tr_job *job); /* it became ready */
 
 /* policies.c */
@@ -221,6 +228,21 @@ void tr_holder_lease_begins(struct tr_engine *e, struct tr_job *job);
 /* When r is to be warned, as things are, or TR_NEVER. TARRY_EFULL: go on in the next slice. */
 TR_MUST_USE int tr_holder_next_warning(struct tr_engine *e, const struct tr_req *r,
                                        uint64_t *at_us);
+
+/* occur.c */
+enum tr_verdict tr_occur_execute(struct tr_engine *e, struct tr_req *r);
+void tr_occur_init(struct tr_engine *e);
+TR_MUST_USE int tr_occur_begin(struct tr_engine *e); /* after the replay */
+void tr_occur_step(struct tr_engine *e);
+uint64_t tr_occur_next(const struct tr_engine *e); /* boot: when it wants a turn */
+/* T: when something is to happen; not after T: it has not happened yet. */
+uint64_t tr_occur_event(const struct tr_engine *e);
+void tr_occur_clock(struct tr_engine *e); /* T has jumped ahead */
+/* This job is dead or about to be gone; there is room in the log for TR_SCHED_STEP_MAX more. */
+void tr_occur_ended(struct tr_engine *e, uint64_t id);
+void tr_occur_purged(struct tr_engine *e);                       /* a topic was */
+void tr_occur_drop(struct tr_engine *e, const struct tr_req *r); /* if it is being answered */
+void tr_occur_fini(struct tr_engine *e);
 
 /* advance.c */
 enum tr_verdict tr_advance_execute(struct tr_engine *e, struct tr_req *r);

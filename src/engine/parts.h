@@ -525,6 +525,30 @@ struct tr_gauges {
     uint64_t flight_us;    /* and of the one in flight */
 };
 
+/* A time zone that some schedule uses. */
+struct tr_occur_zone {
+    struct tr_list link;
+    struct tr_zone is;
+    size_t name_len;
+    size_t len;
+    uint8_t bytes[]; /* of its file, then its name */
+};
+
+/* Schedules at work; see occur.c. */
+struct tr_occur {
+    struct tr_wheel ticks; /* by T */
+    struct tr_list zones;
+    struct tr_list held;            /* those whose tick could not make a job, */
+    uint64_t retry_at;              /* boot: until then; or TR_NEVER */
+    uint64_t since_us;              /* T: ticks before it were missed */
+    bool blocked;                   /* a tick could not be logged in this turn */
+    bool checking;                  /* whether occurrences live, */
+    uint64_t checked;               /* so far: of those up to this number */
+    struct tr_req *asker;           /* who wants to know what will be, or NULL: */
+    struct tr_schedule_state ahead; /* so far */
+    uint64_t times[TR_SCHEDULE_TIMES_MAX];
+};
+
 /* The test clock is on its way; see advance.c. */
 struct tr_advance {
     bool on;

@@ -96,6 +96,7 @@ enum tr_verdict tr_purge_execute(struct tr_engine *e, struct tr_req *r)
     tr_listing_purged(e, t, heir);
     tr_engine_touch_log(e);
     e->purge.retry_at = 0;
+    tr_occur_purged(e);
     tr_change_drop_topic(e, heir);
     return tr_engine_finish(e, r, TARRY_OK);
 }

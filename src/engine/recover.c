@@ -785,6 +785,7 @@ static void init(struct tr_engine *e, struct tr_disk d, uint64_t seed, struct tr
     tr_wheel_init(&e->waits, now.boot_us);
     tr_wheel_init(&e->warns, now.boot_us);
     tr_wheel_init(&e->expiries, now.wall_us);
+    tr_occur_init(e);
     tr_wheel_init(&e->drops, now.wall_us);
     tr_wheel_init(&e->pauses, now.boot_us);
     tr_wheel_init(&e->resumes, now.wall_us);
@@ -876,6 +877,9 @@ int tr_engine_open(struct tr_engine **out, const struct tr_engine_config *c, str
         tr_policies_begin(e);
         tr_drop_begin(e);
     }
+    if (err == TARRY_OK) {
+        err = tr_occur_begin(e);
+    }
     if (err == TARRY_OK && !e->config.read_only && !e->config.salvage) {
         err = tr_advance_open(e);
     }
@@ -941,6 +945,7 @@ void tr_engine_free(struct tr_engine *e)
     tr_refill_fini(e);
     tr_deaths_fini(e);
     tr_nearest_fini(e);
+    tr_occur_fini(e);
     tr_backup_fini(e);
     tr_histories_fini(&e->histories);
     tr_scrub_fini(e);

@@ -10,6 +10,7 @@
  *     TOPIC    a number gets its name
  *     POLICY   all of a topic's policy, as bytes; nothing given: it has none any more
  *     PURGE    a number loses its name and policy: all that it has is dead, and is killed by and by
+ *     SCHED    a schedule is made, has come further, or goes: see sched.c
  *     CLOCK    the test clock is on its way there
  *
  * Replay. A checkpoint gives L, topics and the changes of altered jobs; the log gives the jobs
@@ -50,6 +51,7 @@ void tr_state_init(struct tr_state *s, struct tr_mem *mem)
     tr_topics_init(&s->topics, mem);
     tr_cells_init(&s->cells, mem, TR_CELLS_MAX_DEFAULT);
     tr_keys_init(&s->keys, mem);
+    tr_scheds_init(&s->scheds, mem);
 }
 
 void tr_state_fini(struct tr_state *s)
@@ -58,6 +60,7 @@ void tr_state_fini(struct tr_state *s)
     tr_topics_fini(&s->topics);
     tr_cells_fini(&s->cells);
     tr_keys_fini(&s->keys);
+    tr_scheds_fini(&s->scheds);
     tr_fine_end(&s->fine);
 }
 
@@ -822,6 +825,8 @@ int tr_state_apply(struct tr_state *s, const struct tr_record *rec, uint64_t bat
         return apply_policy(s, rec);
     case TR_REC_PURGE:
         return apply_purge(s, rec);
+    case TR_REC_SCHED:
+        return tr_scheds_apply(s, rec);
     case TR_REC_CLOCK:
         if (rec->number < s->clock_us) {
             return TARRY_EDAMAGED;
@@ -972,5 +977,5 @@ bool tr_state_ok(const struct tr_state *s)
         jobs += TR_CONTAINER_OF(n, struct tr_topic, link)->jobs;
     }
     return tr_jobs_ok(&s->jobs) && tr_topics_ok(&s->topics) && tr_cells_ok(&s->cells) &&
-           jobs == s->jobs.alive.members && keys_ok(s);
+           jobs == s->jobs.alive.members && keys_ok(s) && tr_scheds_ok(&s->scheds);
 }

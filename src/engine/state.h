@@ -14,6 +14,7 @@
 #include "engine/job.h"
 #include "engine/keys.h"
 #include "engine/record.h"
+#include "engine/sched.h"
 #include "engine/tally.h"
 #include "engine/topic.h"
 
@@ -47,6 +48,7 @@ struct tr_state {
     struct tr_dropped drops[TR_TALLY_DROPS];
     unsigned drop_count;
     struct tr_keys keys;
+    struct tr_scheds scheds;
     uint64_t next_rid;
     uint64_t clock_us;    /* the test clock may have come so far; 0: there is none */
     uint64_t freed_bytes; /* of records that were killed or moved since the start */

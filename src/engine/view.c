@@ -332,10 +332,32 @@ bool tr_view_only(const struct tr_req *r)
     case TR_OP_LIST:
     case TR_OP_HISTORY:
     case TR_OP_CLOSE:
+    case TR_OP_SCHEDULE_GET:
+    case TR_OP_SCHEDULE_AFTER:
+    case TR_OP_SCHEDULE_TIMES:
         return true;
     case TR_OP_BULK:
         return r->dry_run;
     default:
         return false;
+    }
+}
+
+void tr_engine_topics(const struct tr_engine *e, tr_topic_fn *fn, void *ctx)
+{
+    const struct tr_list *all = &e->state.topics.all;
+
+    for (const struct tr_list *n = all->next; n != all; n = n->next) {
+        const struct tr_topic *t = TR_CONTAINER_OF(n, struct tr_topic, link);
+        struct tr_topic_fact fact = {.name = t->name,
+                                     .name_len = t->name_len,
+                                     .jobs = t->jobs,
+                                     .bytes = t->bytes,
+                                     .number = t->number,
+                                     .policy = t->policy};
+
+        if (!t->purged && tr_topics_find(&e->state.topics, t->name, t->name_len) == t) {
+            fn(ctx, &fact);
+        }
     }
 }

@@ -23,6 +23,8 @@
 
 struct tr_policy;
 struct tr_backoff;
+struct tr_schedule;
+struct tr_schedule_state;
 
 enum tr_op {
     TR_OP_PUSH,        /* topic, body, delay_us or at_us, priority, ttr_us; key -> job, existed */
@@ -57,12 +59,21 @@ enum tr_op {
     TR_OP_LIST,       /* topic, filter, cursor, count: a page of so many at most -> jobs, cursor */
     TR_OP_POLICY,     /* topic, policy, fields: those are as in *policy from now on -> stat */
     TR_OP_HISTORY,    /* id -> events; TARRY_ENOTFOUND: nothing is known of it */
-    TR_OP_ADVANCE, /* at_us, or delay_us from where it stands: the test clock goes there, all that
-                      happens on the way is done -> number: where it stands; TARRY_EUNSUPPORTED:
-                      there is no test clock; TARRY_ESTATE: that is past. If its maker leaves it
-                      goes on */
-    TR_OP_BACKUP,  /* name: path of a folder that is not there, is empty or has a copy that was not
-                      finished; else TARRY_EEXISTS -> number: bytes copied. It goes on as well */
+    TR_OP_ADVANCE,  /* at_us, or delay_us from where it stands: the test clock goes there, all that
+                       happens on the way is done -> number: where it stands; TARRY_EUNSUPPORTED:
+                       there is no test clock; TARRY_ESTATE: that is past. If its maker leaves it
+                       goes on */
+    TR_OP_BACKUP,   /* name: path of a folder that is not there, is empty or has a copy that was not
+                       finished; else TARRY_EEXISTS -> number: bytes copied. It goes on as well */
+    TR_OP_SCHEDULE, /* name, schedule: it is so from now on -> schedule, existed. Another one
+                       of that name is made anew; TARRY_ENOTFOUND: there is no such zone */
+    TR_OP_SCHEDULE_GET,    /* name -> schedule, as all below; TARRY_ENOTFOUND: there is none */
+    TR_OP_SCHEDULE_AFTER,  /* id: the next one by number after it (0: the first) */
+    TR_OP_SCHEDULE_TIMES,  /* name, count up to TR_SCHEDULE_TIMES_MAX -> times, number */
+    TR_OP_SCHEDULE_DROP,   /* name: it ends; its jobs stay */
+    TR_OP_SCHEDULE_PAUSE,  /* name: no ticks any more, */
+    TR_OP_SCHEDULE_RESUME, /* name: and again, from now on */
+    TR_OP_SCHEDULE_RUN,    /* name: one job now, besides all ticks -> job */
     TR_OP_COUNT
 };
 
@@ -244,6 +255,19 @@ struct tr_forecast_view {
     const uint64_t *counts;
 };
 
+enum { TR_SCHEDULE_TIMES_MAX = 1000 };
+
+struct tr_schedule_view {
+    uint64_t number;
+    const char *name;
+    size_t name_len;
+    const struct tr_schedule *is;
+    const struct tr_schedule_state *at;
+    uint64_t next_us; /* when its next job will be due; 0: none will, or it waits for an end */
+    bool held;        /* its tick cannot make a job now: the topic or the store takes none, */
+    bool lost;        /* or its zone is not there any more */
+};
+
 struct tr_req;
 typedef void tr_req_done_fn(struct tr_req *r);
 
@@ -256,7 +280,7 @@ struct tr_req {
     uint32_t topic;         /* by number, from HOLD_TOPIC or FIND_TOPIC */
     const uint32_t *topics; /* RESERVE; not needed after submit */
     unsigned topic_count;
-    const char *name; /* HOLD_TOPIC, FIND_TOPIC */
+    const char *name; /* HOLD_TOPIC, FIND_TOPIC; of a schedule */
     size_t name_len;
     const char *key; /* PUSH; and instead of an id, with topic: then the engine sets the id */
     size_t key_len;  /* 1 to 255; 0: none. The bytes must stay until `done` */
@@ -284,7 +308,8 @@ struct tr_req {
     bool by_backoff;                /* RELEASE: the backoff says how long it waits, not delay_us */
     bool keep_priority;             /* RELEASE, BURY: it keeps the priority that it has */
     const struct tr_policy *policy; /* POLICY */
-    unsigned fields;                /* POLICY: TR_POLICY_BIT */
+    const struct tr_schedule *schedule; /* SCHEDULE; what it borrows must stay until `done` */
+    unsigned fields;                    /* POLICY: TR_POLICY_BIT */
     const uint8_t *body;
     size_t body_len;
     uint64_t count;
@@ -322,7 +347,9 @@ struct tr_req {
         struct tr_forecast_view forecast;
         struct tr_cursor cursor;       /* LIST, BULK */
         const struct tr_event *events; /* HISTORY: `number` of them, in order */
-        uint64_t passed;               /* BULK: matched, but could not be changed like that */
+        struct tr_schedule_view schedule;
+        const uint64_t *times; /* SCHEDULE_TIMES: `number` of them */
+        uint64_t passed;       /* BULK: matched, but could not be changed like that */
         bool damaged; /* LIST, BULK, KICK, PEEK_FIRST: something cannot be read, so there may be
                          jobs that this does not tell of, or that come before this one */
     } out;
@@ -333,6 +360,7 @@ struct tr_req {
     void *own;
     uint64_t start_wall_us;
     uint64_t progress;
+    bool exact;   /* PUSH of an occurrence: at_us is its due time, though it may be past */
     bool busy;    /* submitted and not yet done */
     bool stalled; /* in the list of those that are tried again */
 };

@@ -31,6 +31,7 @@
 
 #include "base/bytes.h"
 #include "base/err.h"
+#include "base/mutant.h"
 #include "base/name.h"
 #include "base/rng.h"
 #include "port/request.h"
@@ -383,7 +384,7 @@ static uint64_t next_cron(const struct tr_schedule_plan *p, uint64_t after_us, u
 
 static uint64_t end_of(const struct tr_schedule *s)
 {
-    return s->end_us != 0 ? s->end_us : TR_SCHEDULE_NEVER;
+    return s->end_us != 0 ? s->end_us + TR_MUTANT(SCHED_END_COUNTS) : TR_SCHEDULE_NEVER;
 }
 
 uint64_t tr_schedule_next(const struct tr_schedule_plan *p, const struct tr_schedule_state *at)
@@ -392,7 +393,7 @@ uint64_t tr_schedule_next(const struct tr_schedule_plan *p, const struct tr_sche
     uint64_t done = at->fired + at->waiting;
     uint64_t next;
 
-    if (at->paused || (s->limit != 0 && done >= s->limit) ||
+    if (at->paused || (s->limit != 0 && done >= s->limit + TR_MUTANT(SCHED_LIMIT_LATE)) ||
         (s->kind == TR_SCHEDULE_AFTER && at->live_id != 0)) {
         return TR_SCHEDULE_NEVER;
     }

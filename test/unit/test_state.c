@@ -176,12 +176,14 @@ static void test_state_dead_order_goes_on(void **state)
 static void test_state_unknown_records(void **state)
 {
     struct bench b;
-    struct tr_record rec = {.type = TR_REC_SCHED, .topic = 1};
+    struct tr_record rec = {.type = TR_REC_OCCUR, .topic = 1};
     struct tr_job *job;
 
     (void)state;
     start(&b);
     assert_int_equal(apply(&b, &rec, &job), TARRY_EVERSION);
+    rec.type = TR_REC_SCHED; /* of nothing */
+    assert_int_equal(apply(&b, &rec, &job), TARRY_EDAMAGED);
     rec.type = TR_REC_NOTE;
     assert_int_equal(apply(&b, &rec, &job), TARRY_OK);
     rec = (struct tr_record){.type = TR_REC_TOPIC, .topic = 2, .name = {(const uint8_t *)"-", 1}};

@@ -1,0 +1,751 @@
+/*
+ * Schedules at work.
+ *
+ *     tick --> job (PUSH) and step (SCHED) in one batch          exactly one for each tick (I24)
+ *          \-> the last one lives: skip, or one more waits       (SCHED alone)
+ *     end of an occurrence --> step: `after` counts from here, one that waits is due now
+ *
+ * Ticks. The next tick of each schedule stands in a wheel by T. What it does is written in one go:
+ * the job and how far the schedule has come are in the same batch, of which a crash leaves all or
+ * nothing. A step that makes no job gates nobody: if it is lost, so is what made it, and the tick
+ * comes again as one that was missed.
+ *
+ * Ends. An occurrence is an ordinary job. Whoever ends it (ack, cancel, expiry, last attempt, bury)
+ * asks whether it is the last one of a schedule (a map by id, empty if nothing needs it) and writes
+ * the step into the same batch, for which he has made room: so a crash cannot leave the one without
+ * the other. After a purge, which is one record for any number of jobs, and after a start all are
+ * looked at in slices: does the last one still live? A kick of a dead one begins nothing.
+ *
+ * Missed. Ticks from before the start, or from before the clock was set forward, were missed; so
+ * were those that came while the topic or the store took no job (paused for `in`, full, draining,
+ * no space): such a schedule is held, and tried again each second. What then happens is its own
+ * choice: one job for all of them, as the last one would have been; each; none. Ticks that are only
+ * late are not missed. `after` has one tick at a time, which is never skipped.
+ *
+ * Due is the moment of the tick and its jitter, also when it was missed, so lateness tells the
+ * truth. An occurrence that waited for another one (queue) is due when that ended.
+ *
+ * Zones are read when a schedule first needs one, and kept until the end of the process.
+ *
+ * Not done here: when ticks are (rules/schedule.c), what records do (sched.c).
+ */
+
+#include "base/err.h"
+#include "base/mutant.h"
+#include "engine/inner.h"
+
+#include <string.h>
+
+#define HELD_US UINT64_C(1000000)
+
+enum { TICK_UNITS = 8, TIME_UNITS = 20, ZONES_MAX = 1000, SCHEDULES_MAX = 1000000 };
+
+/* ---- zones ---- */
+
+static struct tr_occur_zone *find_zone(const struct tr_engine *e, struct tr_schedule_text name)
+{
+    const struct tr_list *all = &e->occur.zones;
+
+    for (struct tr_list *n = all->next; n != all; n = n->next) {
+        struct tr_occur_zone *z = TR_CONTAINER_OF(n, struct tr_occur_zone, link);
+
+        if (z->name_len == name.len && memcmp(z->bytes + z->len, name.at, name.len) == 0) {
+            return z;
+        }
+    }
+    return NULL;
+}
+
+static int read_zone(struct tr_engine *e, struct tr_schedule_text name, struct tr_zone_file *file)
+{
+    struct tr_occur_zone *z;
+    struct tr_zone is;
+    int err = e->config.zone != NULL ? e->config.zone(e->config.zone_ctx, name.at, name.len, file)
+                                     : TARRY_ENOTFOUND;
+
+    if (err == TARRY_OK) {
+        err = tr_zone_read(file->at, file->len, &is) == TARRY_OK ? TARRY_OK : TARRY_ENOTFOUND;
+    }
+    if (err != TARRY_OK) {
+        return err == TARRY_ENOMEM ? err : TARRY_ENOTFOUND;
+    }
+    z = tr_mem_alloc(e->mem, sizeof *z + file->len + name.len);
+    if (z == NULL) {
+        return TARRY_ENOMEM;
+    }
+    z->len = file->len;
+    z->name_len = name.len;
+    memcpy(z->bytes, file->at, file->len);
+    memcpy(z->bytes + file->len, name.at, name.len);
+    TR_CHECK(tr_zone_read(z->bytes, z->len, &z->is) == TARRY_OK);
+    tr_list_append(&e->occur.zones, &z->link);
+    return TARRY_OK;
+}
+
+/* TARRY_ENOTFOUND: there is none of that name. */
+static int get_zone(struct tr_engine *e, struct tr_schedule_text name, const struct tr_zone **zone)
+{
+    static const struct tr_zone utc;
+    struct tr_occur_zone *z = find_zone(e, name);
+    struct tr_zone_file file = {.size = TR_ZONE_BYTES_MAX};
+    int err;
+
+    *zone = NULL;
+    if (name.len == 0 || tr_zone_is_utc(name.at, name.len)) {
+        *zone = &utc;
+        return TARRY_OK;
+    }
+    if (z == NULL) {
+        file.at = tr_mem_alloc(e->mem, file.size);
+        err = file.at != NULL ? read_zone(e, name, &file) : TARRY_ENOMEM;
+        tr_mem_free(e->mem, file.at, file.size);
+        if (err != TARRY_OK) {
+            return err;
+        }
+        z = find_zone(e, name);
+    }
+    *zone = &z->is;
+    return TARRY_OK;
+}
+
+/* ---- when ---- */
+
+static struct tr_schedule_plan plan(const struct tr_sched *s)
+{
+    return (struct tr_schedule_plan){.is = &s->is, .cron = &s->cron, .zone = s->zone};
+}
+
+/* Can its ticks be told? */
+static bool known(const struct tr_sched *s)
+{
+    return s->is.kind != TR_SCHEDULE_CRON || s->zone != NULL;
+}
+
+static uint64_t next_tick(const struct tr_sched *s)
+{
+    struct tr_schedule_plan p = plan(s);
+
+    return known(s) ? tr_schedule_next(&p, &s->at) : TR_SCHEDULE_NEVER;
+}
+
+/* An occurrence waited for the last one, which has ended. */
+static bool may_follow(const struct tr_sched *s)
+{
+    return s->at.waiting != 0 && s->at.live_id == 0 && !s->at.paused;
+}
+
+static void arm(struct tr_engine *e, struct tr_sched *s)
+{
+    uint64_t at_us = may_follow(s) ? 0 : next_tick(s); /* 0: now, also if T is set back */
+
+    tr_wheel_disarm(&e->occur.ticks, &s->timer);
+    if (at_us != TR_SCHEDULE_NEVER && tr_list_empty(&s->in_held)) {
+        tr_wheel_arm(&e->occur.ticks, &s->timer, at_us);
+    }
+}
+
+static void disarm(struct tr_engine *e, struct tr_sched *s)
+{
+    tr_wheel_disarm(&e->occur.ticks, &s->timer);
+    if (!tr_list_empty(&s->in_held)) {
+        tr_list_remove(&s->in_held);
+    }
+    s->held = false;
+}
+
+/* ---- records; room was made ---- */
+
+static void log_step(struct tr_engine *e, struct tr_sched *s, const struct tr_schedule_state *at,
+                     bool gated)
+{
+    uint8_t bytes[1 + TR_SCHEDULE_STATE_MAX] = {TR_SCHED_STEP};
+    struct tr_record rec = {.type = TR_REC_SCHED,
+                            .number = s->number,
+                            .body = {bytes, 1 + tr_schedule_state_encode(bytes + 1, at)}};
+    struct tr_job *none;
+
+    TR_CHECK(tr_state_apply(&e->state, &rec, e->log.open.no, &none) == TARRY_OK);
+    if (TR_MUTANT(SCHED_STEP_UNLOGGED) && at->live_id != 0) {
+        return;
+    }
+    tr_log_append(&e->log, &rec, tr_engine_base(e), gated);
+    tr_engine_touch_log(e);
+}
+
+static int step(struct tr_engine *e, struct tr_sched *s, const struct tr_schedule_state *at,
+                bool gated)
+{
+    int err = tr_log_reserve(&e->log, TR_SCHED_STEP_MAX, 1);
+
+    if (err == TARRY_OK) {
+        log_step(e, s, at, gated);
+    }
+    return err;
+}
+
+/* ---- ticks ---- */
+
+static int find_topic(struct tr_engine *e, struct tr_schedule_text name, struct tr_topic **t)
+{
+    struct tr_topics *ts = &e->state.topics;
+
+    *t = tr_topics_find(ts, name.at, name.len);
+    if (*t != NULL) {
+        return TARRY_OK;
+    }
+    if (ts->count - ts->purged >= e->config.max_topics) {
+        return TARRY_EQUOTA;
+    }
+    return tr_topics_add(ts, tr_topics_free_number(ts), name.at, name.len, t);
+}
+
+/* Makes a job of the schedule that is due then, with room in the log for so much more. */
+static int push(struct tr_engine *e, const struct tr_schedule *is, uint64_t due_us, size_t more,
+                struct tr_job_view *job)
+{
+    struct tr_backoff backoff;
+    struct tr_req r = {.op = TR_OP_PUSH,
+                       .exact = true,
+                       .at_us = due_us,
+                       .priority = is->has_priority ? is->priority : 1024,
+                       .ttr_us = is->ttr_us,
+                       .ttl_us = is->ttl_us,
+                       .tag = is->tag.at,
+                       .tag_len = is->tag.len,
+                       .has_retries = is->has_retries,
+                       .retries = is->retries,
+                       .body = is->body,
+                       .body_len = is->body_len};
+    struct tr_topic *t;
+    int err = find_topic(e, is->topic, &t);
+
+    if (err != TARRY_OK) {
+        return err;
+    }
+    if (is->backoff.len != 0 &&
+        tr_backoff_decode((const uint8_t *)is->backoff.at, is->backoff.len, &backoff) == TARRY_OK) {
+        r.backoff = &backoff;
+    }
+    err = tr_change_push(e, &r, t, more);
+    if (err != TARRY_OK) {
+        tr_change_drop_topic(e, t);
+        return err;
+    }
+    *job = r.out.job;
+    return TARRY_OK;
+}
+
+/* Is it known when the last one ends, since something follows from that? */
+static bool watched(const struct tr_sched *s)
+{
+    return s->is.kind == TR_SCHEDULE_AFTER || s->is.overlap != TR_OVERLAP_ALLOW;
+}
+
+static int fire(struct tr_engine *e, struct tr_sched *s, struct tr_schedule_state *at,
+                uint64_t due_us)
+{
+    struct tr_job_view job;
+    int err = tr_map_reserve(&e->state.scheds.live, 1);
+
+    if (err == TARRY_OK) {
+        err = push(e, &s->is, due_us, TR_SCHED_STEP_MAX, &job);
+    }
+    if (err != TARRY_OK) {
+        return err;
+    }
+    at->fired++;
+    at->last_us = job.due_us;
+    if (watched(s)) {
+        at->live_id = job.id;
+        at->live_topic = tr_jobs_by_id(&e->state.jobs, job.id)->topic->number;
+    }
+    log_step(e, s, at, true);
+    return TARRY_OK;
+}
+
+/* What its tick does. TARRY_EFULL: not now; any other error: it is held. */
+static int tick(struct tr_engine *e, struct tr_sched *s)
+{
+    struct tr_schedule_plan p = plan(s);
+    struct tr_schedule_state at = s->at;
+    uint64_t since = s->held ? e->clock.t_us : e->occur.since_us;
+    bool lives = at.live_id != 0 && !TR_MUTANT(SCHED_OVERLAPS);
+    uint64_t when;
+
+    if (may_follow(s)) {
+        at.waiting--;
+        return fire(e, s, &at, e->clock.t_us);
+    }
+    when = next_tick(s);
+    if (when > e->clock.t_us) {
+        return TARRY_OK;
+    }
+    if (when < since && s->is.kind != TR_SCHEDULE_AFTER && s->is.missed != TR_MISSED_ALL) {
+        since = since < e->clock.t_us ? since : e->clock.t_us + 1; /* T may have been set back */
+        when = tr_schedule_last(&p, &at, since);
+        if (s->is.missed == TR_MISSED_SKIP || TR_MUTANT(SCHED_MISSED_LOST)) {
+            at.tick_us = when;
+            return step(e, s, &at, false);
+        }
+    }
+    at.tick_us = when;
+    if (lives && s->is.overlap != TR_OVERLAP_ALLOW) {
+        bool queue = s->is.overlap == TR_OVERLAP_QUEUE && !TR_MUTANT(SCHED_QUEUE_LOST);
+
+        *(queue ? &at.waiting : &at.skipped) += 1;
+        return step(e, s, &at, false);
+    }
+    return fire(e, s, &at, tr_schedule_due(&s->is, when, s->number));
+}
+
+static void hold(struct tr_engine *e, struct tr_sched *s, int why)
+{
+    if (!s->held) {
+        tr_engine_note(e, TR_NOTE_WARNING, "Schedule %.*s cannot make its job: %s.",
+                       (int)s->name_len, tr_sched_name(s), tarry_strerror(why));
+    }
+    s->held = true;
+    tr_list_append(&e->occur.held, &s->in_held);
+    if (e->occur.retry_at == TR_NEVER) {
+        e->occur.retry_at = e->now.boot_us + HELD_US;
+    }
+}
+
+static void try_held(struct tr_engine *e)
+{
+    struct tr_occur *o = &e->occur;
+
+    if (o->retry_at > e->now.boot_us) {
+        return;
+    }
+    while (!tr_list_empty(&o->held) && tr_engine_spend(e)) {
+        struct tr_sched *s = TR_CONTAINER_OF(o->held.next, struct tr_sched, in_held);
+
+        tr_list_remove(&s->in_held);
+        arm(e, s);
+    }
+    o->retry_at = tr_list_empty(&o->held) ? TR_NEVER : e->now.boot_us;
+}
+
+/* ---- ends ---- */
+
+void tr_occur_ended(struct tr_engine *e, uint64_t id)
+{
+    struct tr_sched *s = tr_scheds_by_live(&e->state.scheds, id);
+    struct tr_schedule_state at;
+
+    if (s == NULL) {
+        return;
+    }
+    at = s->at;
+    at.live_id = 0;
+    at.live_topic = 0;
+    if (s->is.kind == TR_SCHEDULE_AFTER) {
+        at.tick_us = TR_MUTANT(SCHED_AFTER_START) ? at.last_us : e->clock.t_us;
+    }
+    log_step(e, s, &at, false);
+    arm(e, s);
+}
+
+/* Dead ones have told; so it is enough that it is there. */
+static bool lives(const struct tr_engine *e, const struct tr_sched *s)
+{
+    const struct tr_topic *t = tr_topics_by_number(&e->state.topics, s->at.live_topic);
+    uint64_t id = s->at.live_id;
+    uint64_t moved = tr_far_moved_rid(&e->state.jobs.far, id);
+
+    return t != NULL && !t->purged &&
+           (tr_jobs_by_id(&e->state.jobs, id) != NULL ||
+            tr_bitmap_test(&e->state.jobs.alive, moved != 0 ? moved : id));
+}
+
+static void check_ends(struct tr_engine *e)
+{
+    struct tr_occur *o = &e->occur;
+
+    while (o->checking && tr_engine_spend(e)) {
+        struct tr_sched *s = tr_scheds_after(&e->state.scheds, o->checked);
+
+        if (s == NULL) {
+            o->checking = false;
+            return;
+        }
+        if (s->at.live_id != 0 && !lives(e, s)) {
+            if (tr_log_reserve(&e->log, TR_SCHED_STEP_MAX, 1) != TARRY_OK) {
+                e->blocked = true;
+                o->blocked = true;
+                return;
+            }
+            tr_occur_ended(e, s->at.live_id);
+        }
+        o->checked = s->number;
+    }
+}
+
+void tr_occur_purged(struct tr_engine *e)
+{
+    e->occur.checking = e->occur.checking || tr_map_count(&e->state.scheds.live) != 0;
+    e->occur.checked = 0;
+}
+
+/* ---- turns ---- */
+
+void tr_occur_step(struct tr_engine *e)
+{
+    struct tr_occur *o = &e->occur;
+    struct tr_timer *timer;
+
+    o->blocked = false;
+    check_ends(e);
+    try_held(e);
+    while (!o->blocked && (timer = tr_wheel_pop(&o->ticks, e->clock.t_us, &e->work)) != NULL) {
+        struct tr_sched *s = TR_CONTAINER_OF(timer, struct tr_sched, timer);
+        int err = tick(e, s);
+
+        (void)tr_engine_charge(e, TICK_UNITS);
+        if (err == TARRY_EFULL) {
+            tr_wheel_arm(&o->ticks, timer, 0);
+            e->blocked = true;
+            o->blocked = true;
+        } else if (err != TARRY_OK) {
+            hold(e, s, err);
+        } else {
+            s->held = s->held && next_tick(s) < e->clock.t_us; /* more may have been missed */
+            arm(e, s);
+        }
+    }
+}
+
+uint64_t tr_occur_next(const struct tr_engine *e)
+{
+    const struct tr_occur *o = &e->occur;
+    uint64_t tick = tr_clock_boot_at(&e->clock, tr_wheel_next(&o->ticks));
+
+    if (o->blocked || e->config.read_only) {
+        return TR_NEVER;
+    }
+    if (o->checking) {
+        return e->now.boot_us;
+    }
+    return tick < o->retry_at ? tick : o->retry_at;
+}
+
+uint64_t tr_occur_event(const struct tr_engine *e)
+{
+    return e->occur.checking ? 0 : tr_wheel_next(&e->occur.ticks);
+}
+
+void tr_occur_clock(struct tr_engine *e)
+{
+    e->occur.since_us = e->clock.t_us;
+}
+
+void tr_occur_init(struct tr_engine *e)
+{
+    tr_wheel_init(&e->occur.ticks, e->clock.t_us);
+    tr_list_init(&e->occur.zones);
+    tr_list_init(&e->occur.held);
+    e->occur.retry_at = TR_NEVER;
+}
+
+int tr_occur_begin(struct tr_engine *e)
+{
+    const struct tr_list *all = &e->state.scheds.all;
+
+    e->occur.since_us = e->clock.t_us;
+    for (struct tr_list *n = all->next; n != all; n = n->next) {
+        struct tr_sched *s = TR_CONTAINER_OF(n, struct tr_sched, link);
+        int err = get_zone(e, s->is.tz, &s->zone);
+
+        if (err == TARRY_ENOTFOUND) {
+            tr_engine_note(e, TR_NOTE_WARNING,
+                           "Schedule %.*s stands still: its time zone %.*s is not there any more.",
+                           (int)s->name_len, tr_sched_name(s), (int)s->is.tz.len, s->is.tz.at);
+        } else if (err != TARRY_OK) {
+            return err;
+        }
+        arm(e, s);
+    }
+    tr_occur_purged(e);
+    return TARRY_OK;
+}
+
+void tr_occur_fini(struct tr_engine *e)
+{
+    struct tr_occur *o = &e->occur;
+
+    while (!tr_list_empty(&o->zones)) {
+        struct tr_occur_zone *z = TR_CONTAINER_OF(o->zones.next, struct tr_occur_zone, link);
+
+        tr_list_remove(&z->link);
+        tr_mem_free(e->mem, z, sizeof *z + z->len + z->name_len);
+    }
+}
+
+/* ---- requests ---- */
+
+static void view(const struct tr_sched *s, struct tr_schedule_view *v)
+{
+    uint64_t next = next_tick(s);
+
+    *v = (struct tr_schedule_view){
+        .number = s->number,
+        .name = tr_sched_name(s),
+        .name_len = s->name_len,
+        .is = &s->is,
+        .at = &s->at,
+        .next_us = next != TR_SCHEDULE_NEVER ? tr_schedule_due(&s->is, next, s->number) : 0,
+        .held = s->held,
+        .lost = !known(s),
+    };
+}
+
+void tr_engine_schedules(const struct tr_engine *e, tr_schedule_fn *fn, void *ctx)
+{
+    const struct tr_list *all = &e->state.scheds.all;
+
+    for (const struct tr_list *n = all->next; n != all; n = n->next) {
+        struct tr_schedule_view v;
+
+        view(TR_CONTAINER_OF(n, struct tr_sched, link), &v);
+        fn(ctx, &v);
+    }
+}
+
+static enum tr_verdict end(struct tr_engine *e, struct tr_req *r, int err)
+{
+    return err == TARRY_EFULL ? TR_STALL : tr_engine_finish(e, r, err);
+}
+
+/* The same once more leaves it as it is, and as far as it has come. */
+static bool same(const struct tr_sched *s, const uint8_t *def, size_t len)
+{
+    return s != NULL && s->def_len == len && memcmp(s->bytes + s->name_len, def, len) == 0;
+}
+
+/* What has to be there for one of so many bytes. TARRY_EFULL: not yet. */
+static int make_room(struct tr_engine *e, const struct tr_req *r, size_t len)
+{
+    size_t row = tr_sched_row_bytes(r->name_len, len);
+
+    if (!tr_mem_room(e->mem, sizeof(struct tr_sched) + r->name_len + 2 * len)) {
+        return TARRY_ENOMEM;
+    }
+    if (!tr_meta_policy_room(e, row)) {
+        e->refusing = true;
+        return tr_space_hope(e) ? TARRY_EFULL : TARRY_ENOSPC;
+    }
+    return tr_log_reserve(&e->log, len + TR_RECORD_HEAD_MAX + TR_SCHED_STEP_MAX, 1);
+}
+
+/* bytes: room for the body of the record, in which the definition stands from `head` on. */
+static int define(struct tr_engine *e, struct tr_req *r, uint8_t *bytes)
+{
+    struct tr_sched *s = tr_scheds_find(&e->state.scheds, r->name, r->name_len);
+    struct tr_schedule_state at = tr_schedule_begin(r->schedule, e->clock.t_us);
+    uint8_t *def = bytes + 1 + TR_VARINT_MAX;
+    size_t len = tr_schedule_encode(def, r->schedule);
+    const struct tr_zone *zone;
+    struct tr_record rec = {.type = TR_REC_SCHED,
+                            .number = s != NULL ? s->number : e->state.scheds.next_number,
+                            .name = {(const uint8_t *)r->name, r->name_len},
+                            .body = {bytes, 0}};
+    struct tr_job *none;
+    size_t head;
+    int err = get_zone(e, r->schedule->tz, &zone);
+
+    r->out.existed = s != NULL;
+    if (err != TARRY_OK || same(s, def, len)) {
+        return err;
+    }
+    if (s == NULL && e->state.scheds.count >= SCHEDULES_MAX) {
+        return TARRY_EQUOTA;
+    }
+    if (s != NULL) {
+        bool keeps =
+            r->schedule->kind == TR_SCHEDULE_AFTER || r->schedule->overlap != TR_OVERLAP_ALLOW;
+
+        at.paused = s->at.paused;
+        at.live_id = keeps ? s->at.live_id : 0;
+        at.live_topic = keeps ? s->at.live_topic : 0;
+    }
+    err = make_room(e, r, len);
+    if (err != TARRY_OK) {
+        return err;
+    }
+    bytes[0] = TR_SCHED_WHOLE;
+    head = 1 + tr_put_varint(bytes + 1, len);
+    memmove(bytes + head, def, len);
+    rec.body.len = head + len;
+    rec.body.len += tr_schedule_state_encode(bytes + rec.body.len, &at);
+    if (s != NULL) {
+        disarm(e, s);
+    }
+    err = tr_state_apply(&e->state, &rec, e->log.open.no, &none);
+    if (err == TARRY_OK) {
+        tr_log_append(&e->log, &rec, tr_engine_base(e), true);
+        tr_engine_touch_log(e);
+        s = tr_scheds_find(&e->state.scheds, r->name, r->name_len);
+        s->zone = zone;
+    }
+    if (s != NULL) {
+        arm(e, s);
+    }
+    return err;
+}
+
+static enum tr_verdict put(struct tr_engine *e, struct tr_req *r)
+{
+    const struct tr_schedule *is = r->schedule;
+    struct tr_cron cron;
+    char why[TR_CRON_WHY];
+    uint8_t *bytes;
+    size_t size;
+    int err;
+
+    if (is == NULL || !tr_name_ok(r->name, r->name_len) || !tr_schedule_ok(is) ||
+        (is->kind == TR_SCHEDULE_CRON &&
+         tr_cron_read(is->cron.at, is->cron.len, &cron, why) != TARRY_OK)) {
+        return tr_engine_finish(e, r, TARRY_EINVAL);
+    }
+    if (is->body_len > e->config.body_max) {
+        return tr_engine_finish(e, r, TARRY_EFULL);
+    }
+    size = is->body_len + (TR_SCHEDULE_BYTES_MAX - TR_SCHEDULE_BODY_MAX) + TR_SCHEDULE_STATE_MAX +
+           (size_t)2 * TR_VARINT_MAX;
+    bytes = tr_mem_alloc(e->mem, size);
+    err = bytes != NULL ? define(e, r, bytes) : TARRY_ENOMEM;
+    tr_mem_free(e->mem, bytes, size);
+    if (err == TARRY_OK) {
+        view(tr_scheds_find(&e->state.scheds, r->name, r->name_len), &r->out.schedule);
+    }
+    return end(e, r, err);
+}
+
+static enum tr_verdict drop(struct tr_engine *e, struct tr_req *r, struct tr_sched *s)
+{
+    uint8_t what = TR_SCHED_GONE;
+    struct tr_record rec = {.type = TR_REC_SCHED, .number = s->number, .body = {&what, 1}};
+    struct tr_job *none;
+    int err = tr_log_reserve(&e->log, TR_SCHED_STEP_MAX, 1);
+
+    if (err == TARRY_OK) {
+        disarm(e, s);
+        TR_CHECK(tr_state_apply(&e->state, &rec, e->log.open.no, &none) == TARRY_OK);
+        tr_log_append(&e->log, &rec, tr_engine_base(e), true);
+        tr_engine_touch_log(e);
+    }
+    return end(e, r, err);
+}
+
+static enum tr_verdict set_paused(struct tr_engine *e, struct tr_req *r, struct tr_sched *s)
+{
+    struct tr_schedule_state at = s->at;
+    int err = TARRY_OK;
+
+    at.paused = r->op == TR_OP_SCHEDULE_PAUSE;
+    if (at.paused != s->at.paused) {
+        if (!at.paused) {
+            tr_schedule_resume(&s->is, &at, e->clock.t_us);
+        }
+        err = step(e, s, &at, true);
+    }
+    if (err == TARRY_OK) {
+        disarm(e, s);
+        arm(e, s);
+        view(s, &r->out.schedule);
+    }
+    return end(e, r, err);
+}
+
+static enum tr_verdict run(struct tr_engine *e, struct tr_req *r, struct tr_sched *s)
+{
+    int err = push(e, &s->is, e->clock.t_us, 0, &r->out.job);
+
+    if (err == TARRY_OK) {
+        view(s, &r->out.schedule);
+    }
+    return end(e, r, err);
+}
+
+/* What will be, as far as it can be told; in slices, as a tick may be far away. */
+static enum tr_verdict foretell(struct tr_engine *e, struct tr_req *r, struct tr_sched *s)
+{
+    struct tr_occur *o = &e->occur;
+    struct tr_schedule_plan p = plan(s);
+
+    if (o->asker != NULL && o->asker != r) {
+        return TR_STALL;
+    }
+    if (r->count > TR_SCHEDULE_TIMES_MAX) {
+        return tr_engine_finish(e, r, TARRY_EINVAL);
+    }
+    if (o->asker == NULL || s->at.tick_us > o->ahead.tick_us) { /* it has come further meanwhile */
+        o->ahead = s->at;
+        r->out.number = 0;
+    }
+    o->asker = r;
+    while (r->out.number < r->count && known(s)) {
+        uint64_t tick;
+
+        if (!tr_engine_charge(e, TIME_UNITS)) {
+            return TR_STALL;
+        }
+        tick = tr_schedule_next(&p, &o->ahead);
+        if (tick == TR_SCHEDULE_NEVER) {
+            break;
+        }
+        o->times[r->out.number++] = tr_schedule_due(&s->is, tick, s->number);
+        o->ahead.tick_us = tick;
+        o->ahead.fired++;
+        if (s->is.kind == TR_SCHEDULE_AFTER) {
+            break; /* the one after it depends on how long it takes */
+        }
+    }
+    o->asker = NULL;
+    r->out.times = o->times;
+    view(s, &r->out.schedule);
+    return tr_engine_finish(e, r, TARRY_OK);
+}
+
+void tr_occur_drop(struct tr_engine *e, const struct tr_req *r)
+{
+    if (e->occur.asker == r) {
+        e->occur.asker = NULL;
+    }
+}
+
+enum tr_verdict tr_occur_execute(struct tr_engine *e, struct tr_req *r)
+{
+    struct tr_sched *s = NULL;
+
+    if (r->op >= TR_OP_COUNT) {
+        return tr_engine_finish(e, r, TARRY_EINVAL);
+    }
+    if (r->op == TR_OP_SCHEDULE) {
+        return put(e, r);
+    }
+    if (r->op == TR_OP_SCHEDULE_AFTER) {
+        s = tr_scheds_after(&e->state.scheds, r->id);
+    } else if (r->name != NULL) {
+        s = tr_scheds_find(&e->state.scheds, r->name, r->name_len);
+    }
+    if (s == NULL) {
+        tr_occur_drop(e, r);
+        return tr_engine_finish(e, r, TARRY_ENOTFOUND);
+    }
+    switch (r->op) {
+    case TR_OP_SCHEDULE_DROP:
+        return drop(e, r, s);
+    case TR_OP_SCHEDULE_PAUSE:
+    case TR_OP_SCHEDULE_RESUME:
+        return set_paused(e, r, s);
+    case TR_OP_SCHEDULE_RUN:
+        return run(e, r, s);
+    case TR_OP_SCHEDULE_TIMES:
+        return foretell(e, r, s);
+    default: /* GET, AFTER */
+        view(s, &r->out.schedule);
+        return tr_engine_finish(e, r, TARRY_OK);
+    }
+}
