@@ -10,6 +10,7 @@
 #include "engine/manifest.h"
 #include "os/clock_linux.h"
 #include "os/random_linux.h"
+#include "os/zones_linux.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -46,6 +47,7 @@ static int open_engine(struct tr_cli_store *s, bool look, bool salvage)
         return err;
     }
     tr_engine_config_init(&c, &s->mem);
+    c.zone = tr_zones_linux_read;
     c.read_only = look;
     c.salvage = salvage;
     c.slots_max = look ? c.slots_max : TR_MANIFEST_SLOTS_MAX; /* old and new slots side by side */

@@ -25,6 +25,7 @@
 #include "lib/inner.h"
 #include "os/clock_linux.h"
 #include "os/random_linux.h"
+#include "os/zones_linux.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -275,6 +276,7 @@ static int open_engine(struct tarry *t, const struct tarry_options *o)
         return err;
     }
     tr_engine_config_init(&c, &t->mem);
+    c.zone = tr_zones_linux_read;
     c.sync = (enum tr_sync)o->sync;
     c.body_max = BODY_MAX; /* each program has its own limit */
     c.ctx = t;

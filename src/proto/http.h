@@ -23,6 +23,7 @@
 #include "proto/prom_out.h"
 #include "proto/session.h"
 #include "rules/policy.h"
+#include "rules/schedule.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -143,6 +144,8 @@ struct tr_hs {
     struct tr_route_match match;
     struct tr_args args;
     struct tr_policy policy; /* of the arguments; a push has only the backoff */
+    struct tr_schedule schedule;
+    uint8_t backoff[TR_BACKOFF_BYTES]; /* of that */
     struct tr_http_error error;
     bool judged;      /* it was looked at: */
     bool refused;     /* error says why */

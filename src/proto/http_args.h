@@ -74,6 +74,15 @@ enum tr_arg_kind {
     X(FOR, "for", DURATION, 1, TR_ARGS_LONG, NULL, "how long; default: until resumed")             \
     X(FROM, "from", MOMENT, TR_ARGS_PAST, TR_ARGS_EVER, NULL, "the beginning; default now")        \
     X(STEP, "step", DURATION, 1000000, TR_ARGS_LONG, NULL, "the length of a step")                 \
+    X(CRON, "cron", LABEL, 1, 256, NULL, "when, as cron writes it: 5 or 6 fields, or @daily")      \
+    X(TZ, "tz", LABEL, 1, 64, NULL, "the time zone of cron, such as Asia/Shanghai; default UTC")   \
+    X(EVERY, "every", DURATION, 1000, TR_ARGS_LONG, NULL, "a fixed rate, from due to due")         \
+    X(AFTER, "after", DURATION, 1000, TR_ARGS_LONG, NULL, "a fixed delay, from end to due")        \
+    X(START, "start", MOMENT, TR_ARGS_PAST, TR_ARGS_EVER, NULL, "no sooner than this")             \
+    X(END, "end", MOMENT, TR_ARGS_PAST, TR_ARGS_EVER, NULL, "not from then on")                    \
+    X(OCCURRENCES, "limit", NUMBER, 1, TR_ARGS_MANY, NULL, "so many times at most")                \
+    X(OVERLAP, "overlap", CHOICE, 0, 0, "skip|queue|allow", "while the last job lives; skip")      \
+    X(MISSED, "missed", CHOICE, 0, 0, "once|all|skip", "after a time without a server; once")      \
     X(N, "n", NUMBER, 1, 1000, NULL, "so many; default 10")                                        \
     X(DIR, "dir", LABEL, 1, 1024, NULL, "a folder below store.backup_root")                        \
     X(ADVANCE, "by", DURATION, 0, TR_ARGS_LONG, NULL, "how far to move the clock")                 \
@@ -130,7 +139,7 @@ struct tr_args {
     uint64_t given;   /* TR_ARG_BIT; values of others are not set */
     uint64_t cleared; /* members that were null */
     struct tr_arg_value values[TR_ARG_COUNT];
-    char message[192]; /* of an error */
+    char message[288]; /* of an error */
     char field[32];
 };
 

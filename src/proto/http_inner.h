@@ -153,6 +153,15 @@ tr_hs_step_fn tr_hs_resume;
 bool tr_hs_read_policy(struct tr_hs *s);
 void tr_hs_tell_policy(struct tr_json *j, const struct tr_policy *p, uint64_t now_us); /* members */
 
+tr_hs_step_fn tr_hs_schedules; /* http_schedule.c */
+tr_hs_step_fn tr_hs_schedule;
+tr_hs_step_fn tr_hs_schedule_set;
+tr_hs_step_fn tr_hs_schedule_delete;
+tr_hs_step_fn tr_hs_schedule_run;
+tr_hs_step_fn tr_hs_schedule_pause;
+tr_hs_step_fn tr_hs_schedule_resume;
+tr_hs_step_fn tr_hs_schedule_next;
+
 tr_hs_step_fn tr_hs_forecast; /* http_figures.c */
 tr_hs_step_fn tr_hs_stats;
 tr_hs_step_fn tr_hs_config;

@@ -59,6 +59,12 @@ enum tr_route_status {
      TR_ARG_BIT(RATE) | TR_ARG_BIT(BURST) | TR_ARG_BIT(MAX_JOBS) | TR_ARG_BIT(MAX_BYTES) |         \
      TR_ARG_BIT(DEAD_KEEP) | TR_ARG_BIT(DEAD_MAX) | TR_ARG_BIT(IN_FLIGHT) | TR_ARG_BIT(JITTER) |   \
      TR_ARG_BIT(HISTORY) | TR_ARG_BIT(SPREAD) | TR_ARG_BIT(DELIVER) | TR_ARG_BIT(PAUSED))
+#define TR_ARGS_SCHEDULE                                                                           \
+    (TR_ARGS_BODY | TR_ARG_BIT(TOPIC) | TR_ARG_BIT(CRON) | TR_ARG_BIT(TZ) | TR_ARG_BIT(EVERY) |    \
+     TR_ARG_BIT(AFTER) | TR_ARG_BIT(START) | TR_ARG_BIT(END) | TR_ARG_BIT(OCCURRENCES) |           \
+     TR_ARG_BIT(JITTER) | TR_ARG_BIT(OVERLAP) | TR_ARG_BIT(MISSED) | TR_ARG_BIT(PRIORITY) |        \
+     TR_ARG_BIT(TTR) | TR_ARG_BIT(TTL) | TR_ARG_BIT(TAG) | TR_ARG_BIT(RETRIES) |                   \
+     TR_ARG_BIT(BACKOFF))
 #define TR_ARGS_LEASE TR_ARG_BIT(LEASE)
 #define TR_ARGS_FORCE TR_ARG_BIT(FORCE)
 
@@ -134,20 +140,22 @@ enum tr_route_status {
     X(FORECAST, GET, "v1/forecast",                                                                \
       TR_ARG_BIT(FROM) | TR_ARG_BIT(TO) | TR_ARG_BIT(STEP) | TR_ARG_BIT(TOPIC), 0, READ, NONE,     \
       S(200) | S(404), "how many jobs are due when")                                               \
-    X(SCHEDULES, GET, "v1/schedules", 0, 0, READ, NONE, S(501), "list recurring jobs")             \
-    X(SCHEDULE, GET, "v1/schedules/{name}", 0, 0, READ, NONE, S(501), "look a recurring job up")   \
-    X(SCHEDULE_SET, PUT, "v1/schedules/{name}", 0, 0, ADMIN, OBJECT, S(501),                       \
-      "set a recurring job")                                                                       \
-    X(SCHEDULE_DELETE, DELETE, "v1/schedules/{name}", 0, 0, ADMIN, NONE, S(501),                   \
+    X(SCHEDULES, GET, "v1/schedules", TR_ARG_BIT(PAGE) | TR_ARG_BIT(CURSOR), 0, READ, NONE,        \
+      S(200), "list recurring jobs")                                                               \
+    X(SCHEDULE, GET, "v1/schedules/{name}", 0, 0, READ, NONE, S(200) | S(404),                     \
+      "look a recurring job up")                                                                   \
+    X(SCHEDULE_SET, PUT, "v1/schedules/{name}", TR_ARGS_SCHEDULE, TR_ARG_BIT(TOPIC), ADMIN,        \
+      OBJECT, S(200) | S(201) | S(413), "set a recurring job")                                     \
+    X(SCHEDULE_DELETE, DELETE, "v1/schedules/{name}", 0, 0, ADMIN, NONE, S(200) | S(404),          \
       "end a recurring job")                                                                       \
-    X(SCHEDULE_RUN, POST, "v1/schedules/{name}/run", 0, 0, ADMIN, NONE, S(501),                    \
+    X(SCHEDULE_RUN, POST, "v1/schedules/{name}/run", 0, 0, ADMIN, NONE, S(201) | S(404) | S(409),  \
       "let it happen now, too")                                                                    \
-    X(SCHEDULE_PAUSE, POST, "v1/schedules/{name}/pause", 0, 0, ADMIN, NONE, S(501),                \
+    X(SCHEDULE_PAUSE, POST, "v1/schedules/{name}/pause", 0, 0, ADMIN, NONE, S(200) | S(404),       \
       "pause a recurring job")                                                                     \
-    X(SCHEDULE_RESUME, POST, "v1/schedules/{name}/resume", 0, 0, ADMIN, NONE, S(501),              \
+    X(SCHEDULE_RESUME, POST, "v1/schedules/{name}/resume", 0, 0, ADMIN, NONE, S(200) | S(404),     \
       "end its pause")                                                                             \
-    X(SCHEDULE_NEXT, GET, "v1/schedules/{name}/next", TR_ARG_BIT(N), 0, READ, NONE, S(501),        \
-      "when it will happen")                                                                       \
+    X(SCHEDULE_NEXT, GET, "v1/schedules/{name}/next", TR_ARG_BIT(N), 0, READ, NONE,                \
+      S(200) | S(404), "when it will happen")                                                      \
     X(STATS, GET, "v1/stats", 0, 0, READ, NONE, S(200), "figures")                                 \
     X(CONFIG, GET, "v1/config", 0, 0, READ, NONE, S(200),                                          \
       "the config, and where each value came from")                                                \

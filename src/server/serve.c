@@ -32,6 +32,7 @@
 #include "os/loop_linux.h"
 #include "os/process_linux.h"
 #include "os/random_linux.h"
+#include "os/zones_linux.h"
 #include "rules/moment.h"
 #include "server/certificate.h"
 #include "server/conn.h"
@@ -554,6 +555,7 @@ static int open_engine(struct server *s)
         return err;
     }
     tr_engine_config_init(&c, &s->mem);
+    c.zone = tr_zones_linux_read;
     c.sync = s->config->sync;
     c.sync_us = s->config->sync_us;
     c.far_max = s->config->far_max;

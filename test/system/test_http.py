@@ -924,4 +924,4 @@ def test_classic_is_off(web):
 
 
 def test_what_is_not_there_yet_says_so(web):
-    is_error(web.get("/v1/schedules"), 501, "unsupported")
+    is_error(web.get("/"), 501, "unsupported")

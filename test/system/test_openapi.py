@@ -106,7 +106,8 @@ def test_every_member_is_real_and_none_is_missing(server, described):
             unknown = "is not known here" in told.get("error", {}).get("message", "")
             assert unknown == (name not in operation.members), (operation.name, name, answer)
         for name in operation.needed:
-            answer = web.ask(operation.method, operation.sample(), "[{}]").json["results"][0]
+            answer = web.ask(operation.method, operation.sample(), "[{}]" if operation.many else "{}").json
+            answer = answer["results"][0] if operation.many else answer
             assert "is missing" in answer["error"]["message"]
 
 
@@ -170,7 +171,7 @@ def topics(web):
     for method in ("PUT", "PATCH"):
         web.ask(method, "/v1/topics/p", '{"retries":3}')
         web.ask(method, "/v1/topics/p", '{"spread":3}')
-        web.ask(method, "/v1/topics/p", " " * 4_000_000)
+        web.ask(method, "/v1/topics/p", " " * 8_000_000)
     web.get("/v1/jobs")
     for what in ("cancel?", "shift?by=1s&", "kick?"):
         web.post(f"/v1/jobs/{what}tag=x")
@@ -188,7 +189,17 @@ def facts(web):
         web.get(path)
     for what in ("run", "pause", "resume"):
         web.post(f"/v1/schedules/k/{what}")
-    web.ask("PUT", "/v1/schedules/k", "{}")
+    web.ask("DELETE", "/v1/schedules/k")
+    every = {"topic": "k", "every": "1h"}
+    web.ask("PUT", "/v1/schedules/k", json.dumps(every))
+    web.ask("PUT", "/v1/schedules/k", json.dumps({**every, "limit": 3}))
+    web.ask("PUT", "/v1/schedules/k", json.dumps({**every, "body": "x" * 65536}))
+    for path in ("/v1/schedules", "/v1/schedules/k", "/v1/schedules/k/next"):
+        web.get(path)
+    for what in ("run", "pause", "resume"):
+        web.post(f"/v1/schedules/k/{what}")
+    web.post("/v1/topics/k/pause", what="in")
+    web.post("/v1/schedules/k/run")
     web.ask("DELETE", "/v1/schedules/k")
     web.post("/v1/clock/advance", by="1s")
     web.post("/v1/backup", dir="x")
