@@ -124,6 +124,7 @@ static bool can_open(const char *key, const char *path, char *why)
 }
 
 /* Keys that ask for a passphrase cannot be used: nobody is there who could type it. */
+/* NOLINTNEXTLINE(readability-non-const-parameter): the type is OpenSSL's */
 static int no_passphrase(char *buf, int size, int writes, void *ctx)
 {
     (void)buf;
@@ -234,6 +235,7 @@ static int load_client_ca(struct tr_tls *t, const char *path, char *why)
 /* ---- what all connections have ---- */
 
 /* Which protocol is spoken inside: clients may ask. */
+/* NOLINTNEXTLINE(readability-function-size): the type is OpenSSL's */
 static int choose_protocol(SSL *ssl, const unsigned char **out, unsigned char *out_len,
                            const unsigned char *in, unsigned in_len, void *ctx)
 {
@@ -302,12 +304,13 @@ int tr_tls_open(struct tr_tls **out, const struct tr_tls_files *f, char why[TR_T
                                        : "tls.client_ca",
                       f->cert != NULL ? "tls.key" : "tls.cert");
     }
-    ERR_clear_error();
-    if (t != NULL) {
-        t->users = 1;
-        t->ctx = SSL_CTX_new(TLS_server_method());
+    if (t == NULL) {
+        return refuse(why, "there is no memory for TLS");
     }
-    if (t == NULL || t->ctx == NULL || !set_rules(t->ctx)) {
+    ERR_clear_error();
+    t->users = 1;
+    t->ctx = SSL_CTX_new(TLS_server_method());
+    if (t->ctx == NULL || !set_rules(t->ctx)) {
         err = refuse(why, "TLS cannot be set up (%s)", reason());
     } else {
         err = load_cert(t, f, why);
