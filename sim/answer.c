@@ -517,9 +517,10 @@ bool sim_answer_holder(struct sim_oracle *o, struct sim_ask *a, struct sim_job *
     return mine;
 }
 
-static void gone(struct sim_oracle *o, struct sim_job *j)
+static void gone(struct sim_oracle *o, struct sim_job *j, uint32_t by)
 {
     j->gone_seen = true;
+    j->gone_by = by;
     sim_model_set_where(&o->model, j, SIM_GONE);
 }
 
@@ -538,7 +539,7 @@ static void answer_delete(struct sim_oracle *o, struct sim_ask *a)
     } else if (a->req.lease != 0 && !a->req.force) {
         FAIL("I25", "delete of job %" PRIu64 " was accepted with a lost lease", j->id);
     }
-    gone(o, j);
+    gone(o, j, a->req.actor);
     sim_answer_change(o, a, j);
 }
 

@@ -172,6 +172,7 @@ void sim_answer_push(struct sim_oracle *o, struct sim_ask *a)
     j->key = a->key;
     take_fields(o, a, j);
     j->created_us = v->created_us;
+    j->made_by = a->req.actor;
     if (v->created_us != o->model.now.wall_us && !o->clock_doubt) {
         FAIL("I7", "push of job %" PRIu64 " was made at another time", v->id);
     }

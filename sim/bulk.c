@@ -84,6 +84,7 @@ void sim_answer_each(struct sim_oracle *o, const struct sim_each *each)
         break;
     default:
         j->gone_seen = true;
+        j->gone_by = each->ask->req.actor;
         sim_model_set_where(&o->model, j, SIM_GONE);
         break;
     }

@@ -302,6 +302,7 @@ void sim_oracle_turned(struct sim_oracle *o, uint64_t next)
 
 void sim_oracle_ask(struct sim_oracle *o, struct sim_ask *a)
 {
+    a->req.actor = a->client + 1;
     a->req.done = sim_oracle_done;
     a->req.each = sim_oracle_each;
     a->changed = 0;

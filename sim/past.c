@@ -3,7 +3,8 @@
  *
  *     a live job       begins with its making, unless there are too many events
  *     one that went    ends with that, and why, if this engine saw it; when it was made is told to
- * a tenth of a second, or not at all all of them      in order of time, not after now
+ *                      a tenth of a second, or not at all
+ *     all of them      in order of time, not after now; by whom, as far as that is known
  */
 #include "oracle.h"
 
@@ -52,6 +53,16 @@ void sim_answer_history(struct sim_oracle *o, struct sim_ask *a)
         !o->clock_doubt && o->params->event_weight[SIM_EV_CLOCK] == 0) {
         FAIL("I31", "job %" PRIu64 " was made at %" PRIu64 ", not at %" PRIu64, j->id,
              j->created_us, a->event_first.at_us);
+    }
+    if (a->event_first.what == TR_EVENT_PUSHED && a->event_first.actor != 0 && j->made_by != 0 &&
+        a->event_first.actor != j->made_by) {
+        FAIL("I31", "job %" PRIu64 " is said to be pushed by %u, but %u did", j->id,
+             a->event_first.actor, j->made_by);
+    }
+    if (j->where == SIM_GONE && a->event_last.what == TR_EVENT_GONE && must_know(o, j) &&
+        a->event_last.actor != j->gone_by) {
+        FAIL("I31", "job %" PRIu64 " is said to be gone by %u, but it was %u", j->id,
+             a->event_last.actor, j->gone_by);
     }
     if (j->where != SIM_GONE && a->event_last.what == TR_EVENT_GONE) {
         FAIL("I31", "job %" PRIu64 " is said to be gone", j->id);

@@ -492,7 +492,9 @@ void tr_bulk_step(struct tr_engine *e)
         return;
     }
     e->work -= rest;
+    e->actor = b->actor;
     err = go_on(e);
+    e->actor = 0;
     b->waits = err == TARRY_EFULL && e->work != 0;
     e->work += rest;
     if (b->more) {
@@ -578,6 +580,7 @@ enum tr_verdict tr_bulk_execute(struct tr_engine *e, struct tr_req *r)
 
     *b = (struct tr_bulk){.on = true,
                           .req = r,
+                          .actor = r->actor,
                           .what = r->bulk,
                           .filter = r->filter,
                           .shift_us = r->shift_us,

@@ -426,6 +426,7 @@ static int push_job(struct tr_engine *e, struct tr_req *r, struct tr_topic *t)
     tr_rate_add(&t->pushes, tr_clock_span(&e->clock));
     tr_change_schedule(e, job);
     tr_engine_touch_log(e);
+    tr_past_pushed(e, job);
     tr_view_fill(e, job, &r->out.job);
     return TARRY_OK;
 }

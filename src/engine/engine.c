@@ -157,6 +157,7 @@ static enum tr_verdict execute(struct tr_engine *e, struct tr_req *r)
 {
     int err = e->config.read_only && !tr_view_only(r) ? TARRY_EREADONLY : tr_lookup_resolve(e, r);
 
+    e->actor = r->actor;
     if (err == TARRY_EFULL) {
         return TR_STALL;
     }

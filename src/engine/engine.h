@@ -215,6 +215,14 @@ bool tr_engine_meters_looks(const struct tr_engine *e); /* some next_due_us are 
 unsigned tr_engine_meters(struct tr_engine *e, unsigned from, bool with_due,
                           struct tr_meter_view *views);
 
+/* The number of somebody who makes requests, for `actor` of those: by his name of 1 to 64 bytes.
+ * The same name has the same number, as far as histories reach. 0: there are too many, or no
+ * memory. */
+uint32_t tr_engine_actor(struct tr_engine *e, const char *name, size_t len);
+
+/* His name, without an end; NULL: it is not known. */
+const char *tr_engine_actor_name(const struct tr_engine *e, uint32_t actor, size_t *len);
+
 /* 16 bytes by which this store differs from all others, and always the same. */
 const uint8_t *tr_engine_uuid(const struct tr_engine *e);
 

@@ -252,7 +252,7 @@ static enum tr_verdict handed(struct tr_engine *e, struct tr_req *r, const struc
         return finish(e, r, TARRY_EIO);
     }
     tr_handout_cancel_wait(e, r);
-    tr_past_handed(e, job);
+    tr_past_handed(e, job, r->actor);
     meter_handed(e, job);
     tr_view_fill(e, job, &r->out.job);
     r->out.job.body = body;
@@ -621,6 +621,7 @@ static void served(struct tr_engine *e, struct tr_topic *t)
  */
 void tr_handout_serve(struct tr_engine *e)
 {
+    e->actor = 0; /* what was asked for is done; those who are served have their own */
     while (!tr_list_empty(&e->dirty) && tr_engine_spend(e)) {
         struct tr_topic *t = TR_CONTAINER_OF(e->dirty.next, struct tr_topic, dirty);
         struct tr_list *next = t->serving != NULL ? t->serving : t->waiters.next;

@@ -4,6 +4,8 @@
  *     pieces:  | 64 KiB, full | full | full | being filled |       16 bytes an event
  *               ^ goes first: too old, or too many
  *
+ *     word 0:  id 53 bits, what 4, why 4, state 3       word 1:  actor 11 bits, time 53
+ *
  * To note one is to write two words behind the last. To find those of a job is to look at all
  * pieces whose ids include it, which is 64 MiB of memory at most and cut in slices by the caller;
  * nobody asks often. A piece is given back when its youngest event is older than keep_us, or when
@@ -23,9 +25,21 @@
 #include "base/bytes.h"
 #include "base/check.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { WHAT_BITS = 4, WHY_BITS = 4, STATE_BITS = 3, BITS = WHAT_BITS + WHY_BITS + STATE_BITS };
+
+/* 53 bits of microseconds last until the year 2255; a test clock beyond that is told as then. */
+#define TIME_BITS 53
+#define TIME_MAX ((UINT64_C(1) << TIME_BITS) - 1)
+
+static_assert(TR_ACTORS_MAX < 1 << (64 - TIME_BITS), "an actor fits");
+
+static uint64_t time_of(uint64_t when)
+{
+    return when & TIME_MAX;
+}
 
 static uint64_t pack(uint64_t id, const struct tr_event *e)
 {
@@ -34,10 +48,17 @@ static uint64_t pack(uint64_t id, const struct tr_event *e)
            (uint64_t)e->why << STATE_BITS | e->state;
 }
 
-static struct tr_event unpack(uint64_t what, uint64_t at_us)
+static uint64_t pack_when(const struct tr_event *e)
+{
+    return (uint64_t)(e->actor <= TR_ACTORS_MAX ? e->actor : 0) << TIME_BITS |
+           (e->at_us < TIME_MAX ? e->at_us : TIME_MAX);
+}
+
+static struct tr_event unpack(uint64_t what, uint64_t when)
 {
     return (struct tr_event){
-        .at_us = at_us,
+        .at_us = time_of(when),
+        .actor = (uint32_t)(when >> TIME_BITS),
         .what = (uint8_t)(what >> (WHY_BITS + STATE_BITS) & ((1U << WHAT_BITS) - 1)),
         .why = (uint8_t)(what >> STATE_BITS & ((1U << WHY_BITS) - 1)),
         .state = (uint8_t)(what & ((1U << STATE_BITS) - 1)),
@@ -64,7 +85,7 @@ static struct tr_history_piece *newest(const struct tr_histories *h)
 static void drop_oldest(struct tr_histories *h)
 {
     struct tr_history_piece *p = oldest(h);
-    uint64_t last_us = p->events[p->count - 1].at_us;
+    uint64_t last_us = time_of(p->events[p->count - 1].when);
 
     h->since_us = last_us + 1 > h->since_us ? last_us + 1 : h->since_us;
     tr_list_remove(&p->link);
@@ -81,6 +102,7 @@ void tr_histories_fini(struct tr_histories *h)
     if (h->made != NULL) {
         tr_mem_free(&h->mem, h->made, h->made_room * sizeof *h->made);
     }
+    tr_mem_free(&h->mem, h->actors, h->actor_room * sizeof h->actors[0]);
     *h = (struct tr_histories){0};
 }
 
@@ -139,11 +161,39 @@ uint64_t tr_histories_when(const struct tr_histories *h, uint64_t id)
     return low > 0 ? h->made[low - 1].at_us : 0;
 }
 
+uint32_t tr_histories_actor(struct tr_histories *h, const char *name, size_t len)
+{
+    TR_CHECK(len >= 1 && len <= TR_ACTOR_NAME_MAX);
+    for (uint32_t i = 0; i < h->actor_count; i++) {
+        if (h->actors[i].len == len && memcmp(h->actors[i].name, name, len) == 0) {
+            return i + 1;
+        }
+    }
+    if (h->actor_count == TR_ACTORS_MAX) {
+        return 0;
+    }
+    if (h->actor_count == h->actor_room) {
+        uint32_t room = h->actor_room > 0 ? h->actor_room * 2 : 8;
+        struct tr_actor *more =
+            tr_mem_resize(&h->mem, h->actors, h->actor_room * sizeof *more, room * sizeof *more);
+
+        if (more == NULL) {
+            return 0;
+        }
+        h->actors = more;
+        h->actor_room = room;
+    }
+    h->actors[h->actor_count].len = (uint8_t)len;
+    memcpy(h->actors[h->actor_count].name, name, len);
+    return ++h->actor_count;
+}
+
 void tr_histories_age(struct tr_histories *h, uint64_t now_us)
 {
     uint64_t from_us = now_us > h->keep_us ? now_us - h->keep_us : 0;
 
-    while (!tr_list_empty(&h->pieces) && oldest(h)->events[oldest(h)->count - 1].at_us < from_us) {
+    while (!tr_list_empty(&h->pieces) &&
+           time_of(oldest(h)->events[oldest(h)->count - 1].when) < from_us) {
         drop_oldest(h);
     }
     h->since_us = from_us > h->since_us ? from_us : h->since_us;
@@ -183,7 +233,7 @@ void tr_histories_add(struct tr_histories *h, uint64_t id, const struct tr_event
         return;
     }
     p->events[p->count].what = pack(id, event);
-    p->events[p->count++].at_us = event->at_us;
+    p->events[p->count++].when = pack_when(event);
     p->id_least = id < p->id_least ? id : p->id_least;
     p->id_most = id > p->id_most ? id : p->id_most;
 }
@@ -221,7 +271,7 @@ bool tr_histories_next(const struct tr_histories *h, uint64_t *at, uint64_t id,
 
     for (; i < p->count && id >= p->id_least && id <= p->id_most; i++) {
         if (p->events[i].what >> BITS == id) {
-            *event = unpack(p->events[i].what, p->events[i].at_us);
+            *event = unpack(p->events[i].what, p->events[i].when);
             *at = number * TR_HISTORY_PIECE + i + 1;
             return true;
         }

@@ -23,7 +23,7 @@ struct tr_history_piece {
     uint32_t count;
     struct {
         uint64_t what; /* id, event, why, state: see pack */
-        uint64_t at_us;
+        uint64_t when; /* actor and time */
     } events[TR_HISTORY_PIECE];
 };
 
@@ -34,6 +34,12 @@ struct tr_made {
 };
 
 enum { TR_MADE_EVERY_US = 100000, TR_MADE_MAX = 1 << 16 };
+
+/* Somebody who does things. */
+struct tr_actor {
+    uint8_t len;
+    char name[TR_ACTOR_NAME_MAX];
+};
 
 struct tr_histories {
     struct tr_mem mem; /* its own: it takes nothing from jobs */
@@ -46,6 +52,9 @@ struct tr_histories {
     struct tr_made *made; /* by rising id */
     uint32_t made_count;
     uint32_t made_room;
+    struct tr_actor *actors; /* number 1 is the first */
+    uint32_t actor_count;
+    uint32_t actor_room;
 };
 
 void tr_histories_init(struct tr_histories *h, uint64_t now_us);
@@ -62,6 +71,10 @@ void tr_histories_made(struct tr_histories *h, uint64_t id, uint64_t now_us);
 
 /* When the job with this id was made, or a tenth of a second before that; 0: that is not known. */
 uint64_t tr_histories_when(const struct tr_histories *h, uint64_t id);
+
+/* The number of somebody of that name, 1 to 64 bytes; a new one if need be. 0: there are too many,
+ * or no memory. They are never forgotten. */
+uint32_t tr_histories_actor(struct tr_histories *h, const char *name, size_t len);
 
 /* What is older than keep_us goes; since_us follows. */
 void tr_histories_age(struct tr_histories *h, uint64_t now_us);

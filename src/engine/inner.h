@@ -79,6 +79,7 @@ struct tr_engine {
     struct tr_histories histories;
     struct tr_past past;
     struct tr_gauges gauges;
+    uint32_t actor; /* of the request that is being executed; 0: not known, or there is none */
     struct tr_now now;
 
     struct tr_wheel due;      /* delayed jobs, by T, */
@@ -253,7 +254,8 @@ void tr_advance_fail(struct tr_engine *e);
 TR_MUST_USE int tr_advance_open(struct tr_engine *e); /* a new store: where the clock stands */
 
 /* past.c */
-void tr_past_handed(struct tr_engine *e, const struct tr_job *job);
+void tr_past_pushed(struct tr_engine *e, const struct tr_job *job);
+void tr_past_handed(struct tr_engine *e, const struct tr_job *job, uint32_t actor);
 void tr_past_touched(struct tr_engine *e, const struct tr_job *job);
 void tr_past_left(struct tr_engine *e, const struct tr_job *job); /* by who held it */
 /* It was revised by rec; its counters before that. */

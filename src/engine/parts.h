@@ -345,6 +345,7 @@ enum tr_bulk_step { TR_BULK_SLOTS, TR_BULK_RUNS, TR_BULK_LOADING, TR_BULK_MEMORY
 struct tr_bulk {
     bool on;
     struct tr_req *req; /* NULL: its maker has left */
+    uint32_t actor;     /* who that is */
     enum tr_bulk_what what;
     struct tr_filter filter;
     int64_t shift_us;

@@ -2,12 +2,16 @@
  * What is noted of jobs, and who asks for it.
  *
  *     push                     nothing: the record of a live job says when it was made
+ *                              (PUSHED, if it is known who asks)
  *     handed out               READY, when that was, and HANDED
  *     revised (change.c)       RELEASED, TIMED_OUT, DEAD with why, KICKED, else CHANGED
  *     its connection closes    RELEASED
  *     touched                  TOUCHED, if the policy says full
  *     killed                   PUSHED, when that was, of a far job to a tenth of a second, and GONE
  *                              with why
+ *
+ * Who did it is the actor of the request that is being executed, or of the reserve that got the
+ * job; what happens by itself (due, timed out, expired) nobody did.
  *
  * So a push costs nothing and a job that is handed out and finished costs four events of 16 bytes.
  * A purge leaves no events: it would push out all others. Nothing is noted of topics whose policy
@@ -30,9 +34,17 @@ static enum tr_history wanted(const struct tr_topic *t)
     return tr_topic_policy(t)->history;
 }
 
-static void note(struct tr_engine *e, uint64_t id, struct tr_event event)
+/* Something that happens by itself, or whose maker the event has. */
+static void note_plain(struct tr_engine *e, uint64_t id, struct tr_event event)
 {
     tr_histories_add(&e->histories, id, &event);
+}
+
+/* Something that was asked for, perhaps. */
+static void note(struct tr_engine *e, uint64_t id, struct tr_event event)
+{
+    event.actor = TR_MUTANT(ACTOR_FORGOTTEN) ? 0 : e->actor;
+    note_plain(e, id, event);
 }
 
 static uint8_t state_pushed(const struct tr_job *job)
@@ -40,15 +52,27 @@ static uint8_t state_pushed(const struct tr_job *job)
     return job->delay_us != 0 ? TR_DELAYED : TR_READY;
 }
 
-void tr_past_handed(struct tr_engine *e, const struct tr_job *job)
+void tr_past_pushed(struct tr_engine *e, const struct tr_job *job)
+{
+    if (e->actor != 0 && wanted(job->topic) != TR_HISTORY_OFF) {
+        note(e, job->id,
+             (struct tr_event){
+                 .at_us = job->created_us, .what = TR_EVENT_PUSHED, .state = state_pushed(job)});
+    }
+}
+
+void tr_past_handed(struct tr_engine *e, const struct tr_job *job, uint32_t actor)
 {
     if (wanted(job->topic) == TR_HISTORY_OFF) {
         return;
     }
-    note(e, job->id,
-         (struct tr_event){.at_us = job->ready_us, .what = TR_EVENT_READY, .state = TR_READY});
-    note(e, job->id,
-         (struct tr_event){.at_us = e->clock.t_us, .what = TR_EVENT_HANDED, .state = TR_RESERVED});
+    note_plain(
+        e, job->id,
+        (struct tr_event){.at_us = job->ready_us, .what = TR_EVENT_READY, .state = TR_READY});
+    note_plain(
+        e, job->id,
+        (struct tr_event){
+            .at_us = e->clock.t_us, .what = TR_EVENT_HANDED, .state = TR_RESERVED, .actor = actor});
 }
 
 void tr_past_touched(struct tr_engine *e, const struct tr_job *job)
@@ -121,13 +145,31 @@ void tr_past_gone(struct tr_engine *e, const struct tr_kill *kill, enum tr_why w
     id = id != 0 ? id : kill->rid;
     made_us = job != NULL ? job->created_us : tr_histories_when(&e->histories, id);
     if (made_us != 0) {
-        note(e, id,
-             (struct tr_event){.at_us = made_us,
-                               .what = TR_EVENT_PUSHED,
-                               .state = job != NULL ? state_pushed(job) : TR_DELAYED});
+        note_plain(e, id,
+                   (struct tr_event){.at_us = made_us,
+                                     .what = TR_EVENT_PUSHED,
+                                     .state = job != NULL ? state_pushed(job) : TR_DELAYED});
     }
     note(e, id,
          (struct tr_event){.at_us = e->clock.t_us, .what = TR_EVENT_GONE, .why = (uint8_t)why});
+}
+
+/* ---- who ---- */
+
+uint32_t tr_engine_actor(struct tr_engine *e, const char *name, size_t len)
+{
+    return tr_histories_actor(&e->histories, name, len);
+}
+
+const char *tr_engine_actor_name(const struct tr_engine *e, uint32_t actor, size_t *len)
+{
+    const struct tr_histories *h = &e->histories;
+
+    if (actor == 0 || actor > h->actor_count) {
+        return NULL;
+    }
+    *len = h->actors[actor - 1].len;
+    return h->actors[actor - 1].name;
 }
 
 /* ---- asking ---- */
@@ -145,6 +187,9 @@ static void keep(struct tr_past *p, const struct tr_event *event)
     bool first = event->what == TR_EVENT_PUSHED; /* of those at its time */
     uint32_t at = p->count;
 
+    if (first && p->pushed) {
+        return; /* noted when it was pushed, and told again when it went */
+    }
     while (at > 0 && p->events[at - 1].at_us >= event->at_us + !first) {
         at--;
     }

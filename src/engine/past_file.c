@@ -6,11 +6,13 @@
  * there is the file of an earlier close, or none; what is in it is told, and history_us says that
  * some may be missing.
  *
- *     frames of 64 KiB:  u32 magic "thst"   u32 crc32c of all that follows, uuid first
- *                        u64 epoch of the engine that wrote it   u32 events   u32 number of the
- * frame u64 since when nothing is missing then for each event: u64 id, what, why, state (see
- * history.c), u64 time, us
+ *     frames of 64 KiB:  u32 magic "thst", or "thsn" for names   u32 crc32c of all that follows,
+ *                        uuid first   u64 epoch of the engine that wrote it   u32 events, or names
+ *                        u32 number of the frame   u64 since when nothing is missing
+ *                        for each event: its two words (see history.c), u64 each
+ *                        for each name of an actor, from number 1 on: u8 length, 64 bytes
  *
+ * Names come first, if there are any, so that no event is read whose actor is not known.
  * The first frame that is not good, or of another epoch, is the end.
  */
 
@@ -22,7 +24,15 @@
 #include <assert.h>
 #include <string.h>
 
-enum { MAGIC = 0x74736874, HEAD = 32, EVENT = 16, FRAME = 65536 };
+enum {
+    MAGIC = 0x74736874,
+    MAGIC_NAMES = 0x6e736874,
+    HEAD = 32,
+    EVENT = 16,
+    ACTOR = 1 + TR_ACTOR_NAME_MAX,
+    FRAME = 65536,
+    NAMES = (FRAME - HEAD) / ACTOR, /* in a frame */
+};
 
 static const char NAME[] = "history";
 
@@ -59,18 +69,42 @@ static int write_frame(struct tr_engine *e, int file, uint64_t number, const uin
     return err;
 }
 
+static void fill_head(const struct tr_engine *e, uint32_t magic, uint32_t count, uint32_t number,
+                      uint8_t *frame)
+{
+    memset(frame, 0, FRAME);
+    tr_put_le(frame, magic, 4);
+    tr_put_le(frame + 8, e->epoch, 8);
+    tr_put_le(frame + 16, count, 4);
+    tr_put_le(frame + 20, number, 4);
+    tr_put_le(frame + 24, e->histories.since_us, 8);
+}
+
+/* The names that belong into this frame. */
+static void fill_names(const struct tr_engine *e, uint32_t number, uint8_t *frame)
+{
+    const struct tr_histories *h = &e->histories;
+    uint32_t left = h->actor_count - number * NAMES;
+    uint32_t count = left < NAMES ? left : NAMES;
+
+    fill_head(e, MAGIC_NAMES, count, number, frame);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct tr_actor *a = &h->actors[number * NAMES + i];
+        uint8_t *at = frame + HEAD + (size_t)ACTOR * i;
+
+        at[0] = a->len;
+        memcpy(at + 1, a->name, a->len);
+    }
+    tr_put_le(frame + 4, crc_of(e, frame), 4);
+}
+
 static void fill(const struct tr_engine *e, const struct tr_history_piece *p, uint32_t number,
                  uint8_t *frame)
 {
-    memset(frame, 0, FRAME);
-    tr_put_le(frame, MAGIC, 4);
-    tr_put_le(frame + 8, e->epoch, 8);
-    tr_put_le(frame + 16, p->count, 4);
-    tr_put_le(frame + 20, number, 4);
-    tr_put_le(frame + 24, e->histories.since_us, 8);
+    fill_head(e, MAGIC, p->count, number, frame);
     for (uint32_t i = 0; i < p->count; i++) {
         tr_put_le(frame + HEAD + (size_t)EVENT * i, p->events[i].what, 8);
-        tr_put_le(frame + HEAD + (size_t)EVENT * i + 8, p->events[i].at_us, 8);
+        tr_put_le(frame + HEAD + (size_t)EVENT * i + 8, p->events[i].when, 8);
     }
     tr_put_le(frame + 4, crc_of(e, frame), 4);
 }
@@ -88,6 +122,10 @@ void tr_past_save(struct tr_engine *e)
         struct tr_io end = {.op = TR_IO_CLOSE, .file = made.file};
         int err = TARRY_OK;
 
+        while (err == TARRY_OK && number * NAMES < e->histories.actor_count) {
+            fill_names(e, number, frame);
+            err = write_frame(e, made.file, number++, frame);
+        }
         for (const struct tr_list *n = all->next; n != all && err == TARRY_OK; n = n->next) {
             fill(e, TR_CONTAINER_OF(n, const struct tr_history_piece, link), number, frame);
             err = write_frame(e, made.file, number++, frame);
@@ -104,13 +142,36 @@ static bool is_good(const struct tr_engine *e, const uint8_t *frame, uint32_t nu
                     uint64_t *epoch)
 {
     uint64_t was = tr_get_le(frame + 8, 8);
+    bool names = tr_get_le(frame, 4) == MAGIC_NAMES;
 
-    if (tr_get_le(frame, 4) != MAGIC || tr_get_le(frame + 4, 4) != crc_of(e, frame) ||
-        tr_get_le(frame + 16, 4) > TR_HISTORY_PIECE || tr_get_le(frame + 20, 4) != number ||
-        (*epoch != 0 && was != *epoch)) {
+    if ((!names && tr_get_le(frame, 4) != MAGIC) || tr_get_le(frame + 4, 4) != crc_of(e, frame) ||
+        tr_get_le(frame + 16, 4) > (names ? NAMES : TR_HISTORY_PIECE) ||
+        tr_get_le(frame + 20, 4) != number || (*epoch != 0 && was != *epoch)) {
         return false;
     }
     *epoch = was;
+    return true;
+}
+
+/* False: what follows cannot be understood. */
+static bool take(struct tr_engine *e, const uint8_t *frame)
+{
+    struct tr_histories *h = &e->histories;
+    uint32_t count = (uint32_t)tr_get_le(frame + 16, 4);
+
+    if (tr_get_le(frame, 4) == MAGIC) {
+        tr_histories_read(h, frame + HEAD, count);
+        return true;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const uint8_t *at = frame + HEAD + (size_t)ACTOR * i;
+        uint32_t number = h->actor_count + 1;
+
+        if (at[0] == 0 || at[0] > TR_ACTOR_NAME_MAX ||
+            tr_histories_actor(h, (const char *)at + 1, at[0]) != number) {
+            return false;
+        }
+    }
     return true;
 }
 
@@ -138,7 +199,9 @@ void tr_past_load(struct tr_engine *e, bool clean)
             since_us = number == 0 && clean && epoch + !e->config.read_only == e->epoch
                            ? tr_get_le(frame + 24, 8)
                            : since_us;
-            tr_histories_read(&e->histories, frame + HEAD, (uint32_t)tr_get_le(frame + 16, 4));
+            if (!take(e, frame)) {
+                break;
+            }
         }
         (void)run(e, &end);
     }

@@ -205,8 +205,10 @@ struct tr_event {
     uint8_t what;   /* enum tr_event_what */
     uint8_t state;  /* enum tr_job_state from then on; 0: gone */
     uint8_t why;    /* enum tr_why */
-    uint32_t actor; /* number of a token; 0: not known */
+    uint32_t actor; /* who did it, from tr_engine_actor; 0: not known, or nobody */
 };
+
+enum { TR_ACTORS_MAX = 2047, TR_ACTOR_NAME_MAX = 64 };
 
 struct tr_topic_stat {
     uint64_t delayed;
@@ -277,6 +279,7 @@ struct tr_req {
     void *ctx; /* the maker's */
 
     /* What is asked. */
+    uint32_t actor;         /* who asks, for histories; 0: not known */
     uint32_t topic;         /* by number, from HOLD_TOPIC or FIND_TOPIC */
     const uint32_t *topics; /* RESERVE; not needed after submit */
     unsigned topic_count;

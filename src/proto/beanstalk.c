@@ -165,6 +165,7 @@ void tr_bs_ask(struct tr_bs_session *s, enum tr_op op, tr_bs_step_fn *then)
 {
     TR_CHECK(!s->asked);
     s->req.op = op;
+    s->req.actor = s->pass.who != NULL ? s->pass.who->actor : 0;
     s->req.done = done;
     s->req.ctx = s;
     s->req.holder = s->number;

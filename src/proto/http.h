@@ -69,6 +69,9 @@ struct tr_hs_port {
     void (*tell_config)(void *ctx, struct tr_json *j);
     void (*tell_stats)(void *ctx, struct tr_json *j);
 
+    /* The name of an actor, without an end; NULL: it is not known. */
+    const char *(*actor_name)(void *ctx, uint32_t actor, size_t *len);
+
     struct tr_hs_metrics metrics;
 
     /* Why it is not ready: gives how many reasons there are, TR_HS_REASONS at most; 0: it is. */

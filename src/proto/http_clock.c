@@ -98,7 +98,21 @@ static const char *what_name(uint8_t what)
     return what < sizeof names / sizeof names[0] && names[what] != NULL ? names[what] : "?";
 }
 
-static void tell_event(struct tr_json *j, const struct tr_event *event)
+/* Who did it, if that is known. */
+static void tell_actor(const struct tr_hs *s, struct tr_json *j, uint32_t actor)
+{
+    size_t len = 0;
+    const char *name = actor != 0 && s->port->actor_name != NULL
+                           ? s->port->actor_name(s->port->ctx, actor, &len)
+                           : NULL;
+
+    if (name != NULL) {
+        tr_json_name(j, "by");
+        tr_json_string(j, name, len);
+    }
+}
+
+static void tell_event(const struct tr_hs *s, struct tr_json *j, const struct tr_event *event)
 {
     const char *state = tr_shape_state((enum tr_job_state)event->state);
     const char *why = tr_shape_why(event->why);
@@ -108,10 +122,7 @@ static void tell_event(struct tr_json *j, const struct tr_event *event)
     tr_json_text(j, state != NULL ? state : "gone");
     tr_json_name(j, "at_ms");
     tr_json_number(j, event->at_us / 1000);
-    if (event->actor != 0) {
-        tr_json_name(j, "by");
-        tr_json_id(j, event->actor);
-    }
+    tell_actor(s, j, event->actor);
     tr_json_name(j, "why");
     tr_json_text(j, why != NULL ? why : what_name(event->what));
     tr_json_close(j, '}');
@@ -129,7 +140,7 @@ static void history_done(struct tr_hs *s)
     tr_json_name(&r.json, "events");
     tr_json_open(&r.json, '[');
     for (uint64_t i = 0; i < s->req.out.number; i++) {
-        tell_event(&r.json, &s->req.out.events[i]);
+        tell_event(s, &r.json, &s->req.out.events[i]);
     }
     tr_json_close(&r.json, ']');
     tr_hs_close(s, &r);

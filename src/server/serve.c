@@ -188,6 +188,13 @@ static void tell_stats(void *ctx, struct tr_json *j)
     tr_tell_auth(j, &s->auth);
 }
 
+static const char *actor_name(void *ctx, uint32_t actor, size_t *len)
+{
+    const struct server *s = TR_CONTAINER_OF((struct tr_conns *)ctx, struct server, conns);
+
+    return tr_engine_actor_name(s->engine, actor, len);
+}
+
 /* Why new jobs are not to come here now; the gravest reason first. */
 static unsigned unready_for(const struct server *s, struct tr_hs_reason *reasons)
 {
@@ -330,6 +337,16 @@ static void set_limits(struct server *s)
     s->conns.buffers.limit_bytes = c->buffers;
 }
 
+/* Histories tell the names of tokens. */
+static void name_actors(struct server *s)
+{
+    for (unsigned i = 0; s->engine != NULL && i < s->auth.count; i++) {
+        struct tr_auth_token *t = &s->auth.tokens[i];
+
+        t->actor = tr_engine_actor(s->engine, t->is.name, strlen(t->is.name));
+    }
+}
+
 /* The tokens of the config from now on, also for clients that are there. SHA-256 is asked for only
  * when there are some. */
 static int set_tokens(struct server *s)
@@ -345,6 +362,7 @@ static int set_tokens(struct server *s)
         err = tr_auth_set(&s->auth, c->tokens, c->token_count, now);
     }
     if (err == TARRY_OK) {
+        name_actors(s);
         tr_conns_reauth(&s->conns, now);
         tr_auth_forget(&s->auth);
     }
@@ -477,6 +495,7 @@ static void init_http(struct server *s)
                                            .looks = metrics_looks,
                                            .topics = metrics_topics,
                                            .tell = tell_metrics};
+    port->actor_name = actor_name;
 }
 
 static uint64_t test_clock(void *ctx)
@@ -641,6 +660,7 @@ static enum tr_exit open_store(struct server *s)
     }
     if (err == TARRY_OK) {
         make_lease_key(s);
+        name_actors(s);
         err = tr_bs_port_open(&s->conns.beanstalk, tr_clock_linux_now());
     }
     return err == TARRY_OK ? TR_EXIT_FINE : tr_trouble_store(s->path, err);

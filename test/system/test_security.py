@@ -471,6 +471,32 @@ def test_audit(tmp_path):
                         "audit: eu from 127.0.0.1: beanstalk: pause-tube eu-t 5"]
 
 
+def test_history_says_who(tmp_path):
+    """Names of tokens, also after a restart with other tokens."""
+    with guarded(tmp_path, line("shop", "produce"), line("work", "consume"), line("ops", "admin")) as server:
+        port = web_port(server)
+        made = Holder(port, "shop").push("t", b"x", delay="1h")["id"]
+        Holder(port, "ops").post(f"/v1/jobs/{made}/fire")
+        lease = Holder(port, "work").reserve("t")[0]["lease"]
+        assert Holder(port, "work").post(f"/v1/jobs/{made}/ack", lease=lease).status == 200
+        with client(server, "work") as worker:
+            worker.say("watch t")
+            other = Holder(port, "shop").push("t", b"y")["id"]
+            assert worker.reserve() == (int(other), b"y")
+        assert server.stop() == 0
+    with guarded(tmp_path, line("new", "admin"), line("work", "consume")) as server:
+        web = Holder(web_port(server), "new")
+        events = web.get(f"/v1/jobs/{made}/history").json["events"]
+        assert [(event["why"], event.get("by")) for event in events] == [
+            ("pushed", "shop"), ("changed", "ops"), ("due", None), ("handed out", "work"), ("acked", "work")]
+        web.ask("DELETE", f"/v1/jobs/{other}")
+        events = web.get(f"/v1/jobs/{other}/history").json["events"]
+        assert [(event["why"], event.get("by")) for event in events][:3] == [
+            ("pushed", "shop"), ("due", None), ("handed out", "work")]
+        assert (events[-1]["why"], events[-1]["by"]) == ("cancelled", "new")
+        assert server.stop() == 0
+
+
 def test_audit_as_json(tmp_path):
     with guarded(tmp_path, *STANDARD, flags=("--log-json",)) as server:
         Holder(web_port(server), "admin").post("/v1/topics/t/pause")

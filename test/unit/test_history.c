@@ -132,6 +132,9 @@ static void on_done(struct tr_req *r)
         last_us = e->at_us;
         len += (size_t)snprintf(text + len, sizeof text - len, "%s%s@%u", i > 0 ? " " : "",
                                 names[e->what], (unsigned)((e->at_us - RIG_WALL_US) / RIG_SECOND));
+        if (e->actor != 0) {
+            len += (size_t)snprintf(text + len, sizeof text - len, "#%u", e->actor);
+        }
         if (e->why != 0) {
             len += (size_t)snprintf(text + len, sizeof text - len, "(%u)", e->why);
         }
@@ -224,6 +227,78 @@ static void test_history_of_far_jobs(void **state)
     rig_fini(&rig);
 }
 
+static int with_actor(struct rig *rig, enum tr_op op, uint64_t id, uint32_t actor)
+{
+    struct ask a = rig_ask(op);
+
+    a.req.id = id;
+    a.req.holder = ME;
+    a.req.actor = actor;
+    return rig_do(rig, &a);
+}
+
+static uint64_t push_by(struct rig *rig, uint32_t t, uint32_t actor)
+{
+    struct ask a = rig_ask(TR_OP_PUSH);
+
+    a.req.topic = t;
+    a.req.ttr_us = RIG_TTR_US;
+    a.req.actor = actor;
+    assert_int_equal(rig_do(rig, &a), TARRY_OK);
+    return a.req.out.job.id;
+}
+
+/* Who did it, also when somebody else's request gave the waiter his job; names outlive restarts. */
+static void test_history_says_who(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    uint32_t shop = tr_engine_actor(rig.e, "shop", 4);
+    uint32_t worker = tr_engine_actor(rig.e, "worker", 6);
+    struct ask waits = rig_ask(TR_OP_RESERVE);
+    uint64_t id;
+    size_t len;
+
+    (void)state;
+    assert_int_equal(shop, 1);
+    assert_int_equal(worker, 2);
+    assert_int_equal(tr_engine_actor(rig.e, "shop", 4), shop);
+    waits.req.topics = &t;
+    waits.req.topic_count = 1;
+    waits.req.holder = ME;
+    waits.req.wait_us = TR_WAIT_FOREVER;
+    waits.req.actor = worker;
+    rig_submit(&rig, &waits);
+    id = push_by(&rig, t, shop);
+    assert_false(waits.req.busy);
+    assert_string_equal(history(&rig, id), "pushed@0#1 ready@0 handed@0#2");
+    rig_pass(&rig, RIG_TTR_US); /* by nobody */
+    assert_string_equal(history(&rig, id), "pushed@0#1 ready@0 handed@0#2 timed-out@10 ready@10");
+    assert_int_equal(with_actor(&rig, TR_OP_DELETE, id, shop), TARRY_OK);
+    assert_string_equal(history(&rig, id),
+                        "pushed@0#1 ready@0 handed@0#2 timed-out@10 gone@10#1(2)");
+    for (unsigned i = 3; i <= TR_ACTORS_MAX; i++) {
+        char name[8];
+
+        (void)snprintf(name, sizeof name, "%u", i);
+        assert_int_equal(tr_engine_actor(rig.e, name, strlen(name)), i);
+    }
+    assert_int_equal(tr_engine_actor(rig.e, "one more", 8), 0);
+    id = push_by(&rig, t, TR_ACTORS_MAX);
+    rig_close(&rig);
+    rig_open(&rig);
+    assert_string_equal(history(&rig, 1),
+                        "pushed@0#1 ready@0 handed@0#2 timed-out@10 gone@10#1(2)");
+    assert_non_null(strstr(history(&rig, id), "pushed@10#2047"));
+    assert_memory_equal(tr_engine_actor_name(rig.e, 2, &len), "worker", 6);
+    assert_int_equal(len, 6);
+    assert_memory_equal(tr_engine_actor_name(rig.e, TR_ACTORS_MAX, &len), "2047", 4);
+    assert_int_equal(tr_engine_actor(rig.e, "1500", 4), 1500);
+    assert_null(tr_engine_actor_name(rig.e, 0, &len));
+    assert_null(tr_engine_actor_name(rig.e, TR_ACTORS_MAX + 1, &len));
+    rig_fini(&rig);
+}
+
 /* A clean restart keeps it; a crash leaves what the last clean end kept, and says so. */
 static void test_history_over_restarts(void **state)
 {
@@ -290,7 +365,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_history_bounds),        cmocka_unit_test(test_history_when_made),
         cmocka_unit_test(test_history_of_a_life),     cmocka_unit_test(test_history_of_far_jobs),
-        cmocka_unit_test(test_history_over_restarts), cmocka_unit_test(test_history_by_policy),
+        cmocka_unit_test(test_history_over_restarts), cmocka_unit_test(test_history_says_who),
+        cmocka_unit_test(test_history_by_policy),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
