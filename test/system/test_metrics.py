@@ -3,10 +3,13 @@ import itertools
 import json
 import pathlib
 import re
+import shutil
 import signal
+import subprocess
 import time
 
 import pytest
+import yaml
 
 from client import Client
 from harness import PATIENCE_S
@@ -356,3 +359,93 @@ def test_every_metric_is_explained(web):
         for (sample, have), _ in page.samples.items():
             if sample == name:
                 assert {label for label, _ in have} == labels, sample
+
+
+# ---- contrib: alerts and dashboard ----
+
+BUILT_IN = {"instance", "job"}  # labels that Prometheus itself adds
+
+
+def check_query(page, query):
+    """Each metric in it exists, with these labels; brackets are in pairs."""
+    stripped = re.sub(r'"[^"]*"', '""', query)
+    open_ones = []
+    for c in stripped:
+        if c in "({[":
+            open_ones.append(c)
+        elif c in ")}]":
+            assert open_ones and open_ones.pop() + c in ("()", "{}", "[]"), query
+    assert not open_ones, query
+    found = re.findall(r"\b((?:tarry|process)_\w+|up)\b(?:\{([^}]*)\})?", query)
+    assert found, query
+    for name, matchers in found:
+        if name == "up":
+            continue
+        kinds = {s for s, _ in page.samples} | {n for n, kind in page.types.items()
+                                                if kind != "histogram"}
+        assert name in kinds, f"{name}: {query}"
+        labels = {label for (s, have), _ in page.samples.items() if s == name for label, _ in have}
+        for label in re.findall(r"(\w+)\s*(?:=~|!~|!=|=)\s*\"", matchers or ""):
+            assert label in labels | BUILT_IN, f"{label} of {name}: {query}"
+        if re.search(r"\b(rate|increase)\(" + name, query):  # only of what never goes back
+            assert name.endswith(("_total", "_bucket", "_sum", "_count")), query
+    return {name for name, _ in found}
+
+
+@pytest.fixture(name="rich")
+def fixture_rich(web):
+    """A page with a sample of everything."""
+    web.push("t", b"x", delay="1h")
+    web.get("/nothing")
+    return page_of(web)
+
+
+def test_alerts(rich):
+    rules = yaml.safe_load((ROOT / "contrib/prometheus/alerts.yml").read_text())
+    names = set()
+    for group in rules["groups"]:
+        assert set(group) == {"name", "rules"}
+        for rule in group["rules"]:
+            assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}, rule
+            assert rule["alert"] not in names and re.fullmatch(r"Tarry\w+", rule["alert"])
+            names.add(rule["alert"])
+            assert rule["labels"]["severity"] in ("page", "ticket"), rule
+            assert set(rule["annotations"]) == {"summary", "reason"}, rule
+            assert len(rule["annotations"]["reason"]) > 40, rule
+            assert re.fullmatch(r"\d+[smh]", rule.get("for", "0s")), rule
+            used = check_query(rich, rule["expr"])
+            if any(name.startswith("tarry_jobs_") for name in used):
+                assert 'topic!="_other"' in rule["expr"], rule
+    assert len(names) >= 15
+
+
+def test_dashboard(rich):
+    board = json.loads((ROOT / "contrib/grafana/tarry.json").read_text())
+    ids, used = set(), set()
+    for panel in board["panels"]:
+        assert panel["id"] not in ids and panel["title"]
+        ids.add(panel["id"])
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24
+        for target in panel.get("targets", []):
+            query = target["expr"].replace("$__rate_interval", "5m")
+            used |= check_query(rich, query)
+            assert '$instance' in query, query
+    for variable in board["templating"]["list"]:
+        if variable["type"] == "query":
+            check_query(rich, variable["query"]["query"])
+    assert {"tarry_job_lateness_seconds_bucket", "tarry_due_jobs", "tarry_commit_seconds_bucket",
+            "tarry_storage_disk_bytes"} <= used
+    text = json.dumps(board)
+    assert "http://" not in text and "https://" not in text  # nothing from elsewhere
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+def test_promtool(web):
+    page = web.get("/metrics").body
+    done = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True,
+                          timeout=PATIENCE_S, check=False)
+    assert done.returncode == 0, done.stderr
+    done = subprocess.run(["promtool", "check", "rules", str(ROOT / "contrib/prometheus/alerts.yml")],
+                          capture_output=True, timeout=PATIENCE_S, check=False)
+    assert done.returncode == 0, done.stderr
