@@ -245,6 +245,7 @@ static int fire(struct tr_engine *e, struct tr_sched *s, struct tr_schedule_stat
                 uint64_t due_us)
 {
     struct tr_job_view job;
+    const struct tr_job *made;
     int err = tr_map_reserve(&e->state.scheds.live, 1);
 
     if (err == TARRY_OK) {
@@ -253,11 +254,15 @@ static int fire(struct tr_engine *e, struct tr_sched *s, struct tr_schedule_stat
     if (err != TARRY_OK) {
         return err;
     }
+    made = tr_jobs_by_id(&e->state.jobs, job.id);
+    if (made->state == TR_READY) { /* as late as its tick was */
+        tr_change_note_late(e, made);
+    }
     at->fired++;
     at->last_us = job.due_us;
     if (watched(s)) {
         at->live_id = job.id;
-        at->live_topic = tr_jobs_by_id(&e->state.jobs, job.id)->topic->number;
+        at->live_topic = made->topic->number;
     }
     log_step(e, s, at, true);
     return TARRY_OK;

@@ -95,7 +95,7 @@ __attribute__((format(printf, 3, 4))) static bool refuse(struct parse *p, const 
 
 static char upper(char c)
 {
-    return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
+    return (char)(c >= 'a' && c <= 'z' ? c & ~0x20 : c);
 }
 
 static bool is_letter(const struct parse *p)
