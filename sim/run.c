@@ -723,6 +723,9 @@ static void play_event(struct sim_run *r)
     case SIM_EV_METERS:
         sim_meters_look(r);
         break;
+    case SIM_EV_TUNE:
+        sim_tune(r);
+        break;
     default:
         stall_lane(r);
     }

@@ -144,6 +144,9 @@ void sim_offline_repair(struct sim_run *r);
 /* meters.c: goes through all of them. */
 void sim_meters_look(struct sim_run *r);
 
+/* tune.c: the config is read again. */
+void sim_tune(struct sim_run *r);
+
 /* drain.c: faults stop, everything must come out, nothing may be left. */
 void sim_run_drain(struct sim_run *r);
 

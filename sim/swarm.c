@@ -717,6 +717,17 @@ static void swarm_meters(struct sim_params *p, struct tr_rng *rng)
     p->op_weight[TR_OP_DROP_TOPIC] = (unsigned)sim_between(rng, 0, 20);
 }
 
+/* The config is read again and again, while far jobs are promoted, merged and scrubbed. */
+static void swarm_tune(struct sim_params *p, struct tr_rng *rng)
+{
+    swarm_far(p, rng);
+    p->promote_slots = (unsigned)sim_between(rng, 1, 3);
+    p->live_max = (unsigned)sim_between(rng, 30, 200);
+    p->op_weight[TR_OP_PUSH] = (unsigned)sim_between(rng, 100, 300);
+    p->event_weight[SIM_EV_TUNE] = (unsigned)sim_between(rng, 1, 8);
+    p->event_weight[SIM_EV_SETTLE] = (unsigned)sim_between(rng, 1, 10);
+}
+
 const struct sim_swarm sim_swarms[] = {
     {"generic", "everything at once, at random rates", swarm_generic},
     {"crash", "crash upon crash, in recovery too", swarm_crash},
@@ -749,6 +760,7 @@ const struct sim_swarm sim_swarms[] = {
     {"tclock", "a test clock, which somebody moves", swarm_tclock},
     {"meters", "somebody watches, and topics come and go", swarm_meters},
     {"cron", "schedules, their jobs, and crashes", swarm_generic},
+    {"tune", "the config is read again and again", swarm_tune},
     {NULL, NULL, NULL},
 };
 

@@ -27,6 +27,7 @@ enum sim_event {
     SIM_EV_STALL,   /* a lane of the disk stands still, or goes on */
     SIM_EV_BACKUP,  /* somebody wants a copy */
     SIM_EV_METERS,  /* somebody looks at the meters */
+    SIM_EV_TUNE,    /* the config is read again */
     SIM_EV_COUNT
 };
 

@@ -135,6 +135,17 @@ bool tr_engine_failed(const struct tr_engine *e);
 
 void tr_engine_drain(struct tr_engine *e); /* no new jobs from now on */
 
+/* What of the config may change while it runs, all of it. Call tr_engine_turn afterwards. */
+struct tr_engine_tune {
+    uint64_t far_max;
+    uint64_t background_rate;
+    uint64_t scrub_rate;
+    uint64_t scrub_every_us;
+    uint64_t history_us;
+    uint64_t history_bytes;
+};
+void tr_engine_tune(struct tr_engine *e, const struct tr_engine_tune *tune);
+
 struct tr_engine_stat {
     uint64_t jobs;
     uint64_t purged; /* not among them: dead, and to be cleared away */

@@ -199,6 +199,17 @@ void tr_histories_age(struct tr_histories *h, uint64_t now_us)
     h->since_us = from_us > h->since_us ? from_us : h->since_us;
 }
 
+void tr_histories_limit(struct tr_histories *h, uint64_t bytes_max, uint64_t keep_us,
+                        uint64_t now_us)
+{
+    h->bytes_max = bytes_max;
+    h->keep_us = keep_us;
+    tr_histories_age(h, now_us);
+    while (!tr_list_empty(&h->pieces) && h->bytes > h->bytes_max) {
+        drop_oldest(h);
+    }
+}
+
 /* A new piece behind the others. NULL: no memory. */
 static struct tr_history_piece *begin(struct tr_histories *h, uint64_t now_us)
 {

@@ -60,6 +60,10 @@ struct tr_histories {
 void tr_histories_init(struct tr_histories *h, uint64_t now_us);
 void tr_histories_fini(struct tr_histories *h);
 
+/* How much is kept from now on, and for how long: what is more than that goes at once. */
+void tr_histories_limit(struct tr_histories *h, uint64_t bytes_max, uint64_t keep_us,
+                        uint64_t now_us);
+
 /* Without memory it is lost, and since_us says so. id < 2^53. */
 void tr_histories_add(struct tr_histories *h, uint64_t id, const struct tr_event *event);
 

@@ -309,7 +309,7 @@ static void on(struct tr_engine *e)
 {
     struct tr_scrub *s = &e->scrub;
     uint64_t len = s->io.len;
-    uint64_t took = len * 1000000 / e->config.scrub_rate;
+    uint64_t took = e->config.scrub_rate != 0 ? len * 1000000 / e->config.scrub_rate : 0;
 
     s->at += s->count;
     s->bytes += len;
@@ -372,6 +372,11 @@ static void look_for_rids(struct tr_engine *e)
 
 /* ---- turns ---- */
 
+static bool is_off(const struct tr_engine *e)
+{
+    return e->config.scrub_rate == 0 || e->config.scrub_every_us == 0;
+}
+
 /* A moment within the week that is another one after each start. */
 static uint64_t some_time(const struct tr_engine *e, const struct tr_group *g)
 {
@@ -401,12 +406,32 @@ static struct tr_group *next_group(struct tr_engine *e)
     return best;
 }
 
+void tr_scrub_retime(struct tr_engine *e)
+{
+    struct tr_scrub *s = &e->scrub;
+
+    for (uint32_t i = 0; i < e->groups.count && !is_off(e); i++) {
+        struct tr_group *g = e->groups.order[i];
+
+        if (g->scrub_at > e->now.boot_us + e->config.scrub_every_us) {
+            g->scrub_at = e->now.boot_us + some_time(e, g);
+        }
+    }
+    if (s->wait_until > e->now.boot_us) {
+        s->wait_until = e->now.boot_us;
+    }
+    s->seen = 0;
+}
+
 void tr_scrub_step(struct tr_engine *e)
 {
     struct tr_scrub *s = &e->scrub;
     uint64_t seen = 1 + e->groups.count + (e->promote.made + e->merge.made) * TR_GROUPS_MAX;
 
-    if (e->config.scrub_rate == 0 || e->config.scrub_every_us == 0) {
+    if (is_off(e)) {
+        if (s->step == TR_SCRUB_WAIT || s->step == TR_SCRUB_RIDS) {
+            let_go(e); /* it was switched off in the midst of it */
+        }
         return;
     }
     if (s->step == TR_SCRUB_IDLE && (s->seen != seen || s->wake_at <= e->now.boot_us)) {
@@ -437,7 +462,7 @@ uint64_t tr_scrub_next(const struct tr_engine *e)
 {
     const struct tr_scrub *s = &e->scrub;
 
-    if (e->config.scrub_rate == 0 || e->config.scrub_every_us == 0 || tr_scrub_busy(e)) {
+    if (is_off(e) || tr_scrub_busy(e)) {
         return TR_NEVER;
     }
     if (s->step == TR_SCRUB_WAIT) {

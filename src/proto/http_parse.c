@@ -564,7 +564,7 @@ static void count(struct tr_http *h, bool head, size_t taken)
 {
     if (head) {
         h->head_taken += taken;
-        if (h->in_head && h->state == TR_HTTP_INPUT && h->head_taken == h->limits->head) {
+        if (h->in_head && h->state == TR_HTTP_INPUT && h->head_taken >= h->limits->head) {
             (void)refuse(h, 431, "header_too_large", "the header is too large");
         }
         return;
@@ -576,6 +576,13 @@ static void count(struct tr_http *h, bool head, size_t taken)
     }
 }
 
+/* How much of a head may be taken. The limit may have been lowered since it began: then one byte,
+ * and it is too large. */
+static size_t left_of_head(const struct tr_http *h)
+{
+    return h->head_taken < h->limits->head ? h->limits->head - h->head_taken : 1;
+}
+
 size_t tr_http_feed(struct tr_http *h, const void *bytes, size_t len)
 {
     const char *at = bytes;
@@ -583,7 +590,7 @@ size_t tr_http_feed(struct tr_http *h, const void *bytes, size_t len)
 
     while (h->state == TR_HTTP_INPUT && taken < len) {
         bool head = h->in_head;
-        size_t left = head ? h->limits->head - h->head_taken : len;
+        size_t left = head ? left_of_head(h) : len;
         size_t piece = len - taken < left ? len - taken : left;
         llhttp_errno_t err = llhttp_execute(machine(h), at + taken, piece);
 

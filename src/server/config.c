@@ -11,7 +11,9 @@
  * TARRY_STORE_PATH set for one server must not turn the temporary store of another into that one.
  *
  * A reload is a second reading of the same sources into a config of its own; only when that has
- * succeeded are the values taken over that can change in a running server.
+ * succeeded, and the server can go on with it, are the values taken over that can change while it
+ * runs. Which these are, and why the others cannot, is in the table of keys; live.c has, for each
+ * of them, what to do then.
  */
 
 #include "server/config.h"
@@ -242,11 +244,9 @@ static const char *file_of(const struct tr_config *c, enum tr_key key)
     return text != NULL && strcmp(text, "off") != 0 ? text : NULL;
 }
 
-int tr_config_finish(struct tr_reading *r)
+/* What follows from the settings. */
+static void derive(struct tr_config *c)
 {
-    struct tr_config *c = r->config;
-    int err = TARRY_OK;
-
     c->data_path = c->settings[TR_KEY_STORE_PATH].text;
     c->backup_root = file_of(c, TR_KEY_STORE_BACKUP_ROOT);
     c->tls_cert = file_of(c, TR_KEY_TLS_CERT);
@@ -262,6 +262,14 @@ int tr_config_finish(struct tr_reading *r)
     if (c->drop_in) {
         c->connections_max = UINT32_MAX; /* beanstalkd has no limit of its own */
     }
+}
+
+int tr_config_finish(struct tr_reading *r)
+{
+    struct tr_config *c = r->config;
+    int err = TARRY_OK;
+
+    derive(c);
     if (!c->drop_in) {
         err = check_open(r, TR_KEY_LISTEN_BEANSTALK, &c->beanstalk_addr);
     }
@@ -383,8 +391,9 @@ static unsigned compare(const struct tr_config *now, const struct tr_config *fre
                           tr_key_rows[i].full, new, old);
         } else {
             tr_logger_say(log, TR_LEVEL_WARNING,
-                          "config read again: %s stays %s until a restart, which would make it %s",
-                          tr_key_rows[i].full, old, new);
+                          "config read again: %s stays %s until a restart, which would make it "
+                          "%s: %s",
+                          tr_key_rows[i].full, old, new, tr_key_rows[i].fixed);
         }
     }
     return count;
@@ -394,28 +403,25 @@ static unsigned compare(const struct tr_config *now, const struct tr_config *fre
 static void take_over(struct tr_config *now, struct tr_config *fresh)
 {
     for (unsigned i = 0; i < TR_KEY_COUNT; i++) {
-        if (tr_key_rows[i].live || same(&now->settings[i], &fresh->settings[i])) {
-            struct tr_setting old = now->settings[i];
+        const struct tr_key_row *row = &tr_key_rows[i];
+        struct tr_setting old = now->settings[i];
+        const char *why;
 
-            now->settings[i] = fresh->settings[i];
-            fresh->settings[i] = old;
-            if (!tr_key_rows[i].live) { /* the server may be using this very string */
-                fresh->settings[i].text = now->settings[i].text;
-                now->settings[i].text = old.text;
-            }
+        if (!row->live && !same(&old, &fresh->settings[i])) {
+            continue;
+        }
+        now->settings[i] = fresh->settings[i];
+        fresh->settings[i] = old;
+        if (row->live) {
+            int err = row->apply(now, now->settings[i].text, &why);
+
+            TR_CHECK(err == TARRY_OK); /* as it was when it was read */
+        } else {                       /* the server may be using this very string */
+            fresh->settings[i].text = now->settings[i].text;
+            now->settings[i].text = old.text;
         }
     }
-    now->log_level = fresh->log_level;
-    now->log_json = fresh->log_json;
-    now->body_max = fresh->body_max;
-    now->http_body_max = fresh->http_body_max;
-    now->http_classic = fresh->http_classic;
-    now->header_us = fresh->header_us;
-    now->idle_us = fresh->idle_us;
-    now->address_max = fresh->address_max;
-    now->body_rate = fresh->body_rate;
-    now->unread_us = fresh->unread_us;
-    now->buffers = fresh->buffers;
+    derive(now);
     tr_config_drop_tokens(now);
     now->tokens = fresh->tokens;
     now->token_places = fresh->token_places;
@@ -425,7 +431,14 @@ static void take_over(struct tr_config *now, struct tr_config *fresh)
     fresh->token_count = 0;
 }
 
-int tr_config_reload(struct tr_config *c, struct tr_logger *log)
+bool tr_config_is_live(enum tr_key key)
+{
+    TR_CHECK((unsigned)key < TR_KEY_COUNT);
+    return tr_key_rows[key].live;
+}
+
+int tr_config_reload(struct tr_config *c, const struct tr_logger *log, tr_config_check_fn *check,
+                     void *ctx)
 {
     struct tr_config fresh;
     struct tr_reading r;
@@ -436,6 +449,9 @@ int tr_config_reload(struct tr_config *c, struct tr_logger *log)
         return TARRY_OK;
     }
     err = tr_config_read_all(&r, &fresh, c->argc, c->argv, c->env);
+    if (err == TARRY_OK && check != NULL) {
+        err = check(ctx, &fresh, r.why, sizeof r.why);
+    }
     if (err != TARRY_OK) {
         tr_logger_say(log, TR_LEVEL_ERROR, "the config was not taken over, all stays as it was: %s",
                       r.why);
@@ -446,8 +462,6 @@ int tr_config_reload(struct tr_config *c, struct tr_logger *log)
                                                  : "there is no config file to read again");
         }
         take_over(c, &fresh);
-        log->level = c->log_level;
-        log->json = c->log_json;
     }
     tr_config_fini(&fresh);
     return err;

@@ -4,8 +4,8 @@
 /*
  * What to do, and how: from the command line, the environment and the config file. See config.c.
  *
- * Ownership: the config owns its strings; they live until tr_config_fini, and a reload never
- * replaces one that the server may be using. argv and the environment are borrowed for as long as
+ * Ownership: the config owns its strings; they live until tr_config_fini, but those of keys that
+ * can change only until the next reload. argv and the environment are borrowed for as long as
  * the config lives.
  */
 
@@ -16,6 +16,7 @@
 #include "server/logger.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* How the process ends. */
@@ -156,13 +157,20 @@ void tr_config_fini(struct tr_config *c);
 /* Logs what is odd but no error: to be called once, when the server starts. */
 void tr_config_warn(const struct tr_config *c, struct tr_logger *log);
 
+/* Could the server go on with what was read? Else `why` is a sentence that says why not. */
+typedef int tr_config_check_fn(void *ctx, const struct tr_config *fresh, char *why, size_t room);
+
 /*
  * Reads file and environment again, under the same command line. Takes over what can change while
- * running: log_level and log_json (in `log` too), http_classic, the limits and the tokens. Says in
- * `log` what has changed, and of other keys that they need a restart. TARRY_EINVAL: something is
- * wrong and was logged, and all is as it was. TARRY_ENOMEM likewise.
+ * the server runs, which has to look at it then (live.c), and says in `log` what that is, and of
+ * other keys why they stay as they are. TARRY_EINVAL: something is wrong, or `check` said no; that
+ * was logged, and all is as it was. TARRY_ENOMEM likewise. `check` may be NULL.
  */
-TR_MUST_USE int tr_config_reload(struct tr_config *c, struct tr_logger *log);
+TR_MUST_USE int tr_config_reload(struct tr_config *c, const struct tr_logger *log,
+                                 tr_config_check_fn *check, void *ctx);
+
+/* Can it change while the server runs? */
+bool tr_config_is_live(enum tr_key key);
 
 /* "store.path" and so on; "default", "file", "environment", "flag". */
 const char *tr_config_key_name(enum tr_key key);

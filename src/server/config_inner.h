@@ -34,11 +34,12 @@ struct tr_flags {
 struct tr_key_row {
     const char *section;
     const char *name;
-    const char *full;     /* "section.name" */
-    const char *set;      /* "--set section.name" */
-    const char *flag;     /* NULL: only --set */
-    bool is_switch;       /* the flag alone means "on" */
-    bool live;            /* can change while the server runs */
+    const char *full;  /* "section.name" */
+    const char *set;   /* "--set section.name" */
+    const char *flag;  /* NULL: only --set */
+    bool is_switch;    /* the flag alone means "on" */
+    bool live;         /* can change while the server runs: live.c brings it to its place */
+    const char *fixed; /* or why it cannot: "... stays as it is until a restart: the store ..." */
     const char *fallback; /* the default */
     const char *allowed;  /* "--sync takes ..." */
     /* Takes the value over. TARRY_EINVAL: *why is how it goes on after the value, or stays NULL. */

@@ -69,7 +69,7 @@ struct tr_conns {
     struct tr_bs_port beanstalk; /* queue, limits, texts: set by the owner before the first
                                     connection */
     struct tr_hs_port http;      /* the same */
-    uint64_t count_max;          /* more wait until others go, or are told so: */
+    uint64_t count_max;          /* more wait until others go, or are told so (tr_conns_allow): */
     uint64_t spare;              /* so many, on top of the others */
     uint64_t address_max;        /* from one address; 0: any */
     uint64_t body_rate;          /* bytes a second of a body, at least; 0: any */
@@ -102,6 +102,9 @@ struct tr_conns {
 
 /* cs is zeroed memory; what is the owner's above is then to be set. */
 void tr_conns_init(struct tr_conns *cs, struct tr_mem *mem);
+
+/* There may be so many connections from now on. Those that are there stay. */
+void tr_conns_allow(struct tr_conns *cs, uint64_t most);
 
 /* As tr_listener_open. */
 TR_MUST_USE int tr_conns_listen(struct tr_conns *cs, enum tr_port_kind port, const char *address);

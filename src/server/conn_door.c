@@ -86,7 +86,8 @@ void tr_conn_leave_address(struct tr_conn *c)
 
 /* ---- coming ---- */
 
-static void check_full(struct tr_conns *cs, struct tr_door *door)
+/* Nobody is let in by a port that has too many. */
+static void hold_back(struct tr_conns *cs)
 {
     for (unsigned i = 0; i < TR_PORTS; i++) {
         struct tr_door *d = &cs->doors[i];
@@ -96,6 +97,18 @@ static void check_full(struct tr_conns *cs, struct tr_door *door)
             d->refused[TR_REFUSAL_FULL]++;
         }
     }
+}
+
+void tr_conns_allow(struct tr_conns *cs, uint64_t most)
+{
+    cs->count_max = most;
+    hold_back(cs);
+    tr_conns_let_in(cs);
+}
+
+static void check_full(struct tr_conns *cs, struct tr_door *door)
+{
+    hold_back(cs);
     if ((cs->count >= cs->count_max || tr_listener_paused(door->listener)) && !cs->told_full) {
         cs->told_full = true;
         cs->full(cs->ctx, "the limit of connections (limits.connections) or open files (ulimit -n) "

@@ -62,9 +62,8 @@ const char tr_help_serve_text[] =
     "signals:\n"
     "  SIGTERM, SIGINT   finish what is being written, close the store, exit 0\n"
     "  SIGUSR1           drain: take no new jobs from now on\n"
-    "  SIGHUP            read the file again: log.*, http.classic, tokens and limits.* (but\n"
-    "                    for connections and header_bytes) change at once, of other keys\n"
-    "                    it says that they need a restart; read the certificate again\n"
+    "  SIGHUP            read the file again: what can change does so at once, of other\n"
+    "                    keys the log says that they need a restart; certificates are read again\n"
     "\n";
 
 const char tr_help_keys_text[] =

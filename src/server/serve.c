@@ -36,6 +36,7 @@
 #include "rules/moment.h"
 #include "server/certificate.h"
 #include "server/conn.h"
+#include "server/live.h"
 #include "server/metrics.h"
 #include "server/tell.h"
 #include "server/trouble.h"
@@ -67,6 +68,7 @@ struct server {
     struct tr_engine *engine;
     struct tr_conns conns;
     struct tr_auth auth;
+    uint64_t most;  /* connections for which there are descriptors */
     char temp[256]; /* a store that goes when we go, or empty */
     const char *path;
     uint64_t start_us;
@@ -318,23 +320,14 @@ static void woken(void *ctx)
     tr_conns_shaken(&s->conns);
 }
 
-/* What of the config can change while it runs. */
-static void set_limits(struct server *s)
+/* Where what can change of the config is used. */
+static struct tr_live live(struct server *s)
 {
-    const struct tr_config *c = s->config;
-
-    s->conns.beanstalk.body_max = c->body_max;
-    s->conns.http.body_max = c->http_body_max;
-    s->conns.http.classic = c->http_classic;
-    s->conns.patience_us[TR_PATIENCE_HEAD] = c->header_us;
-    s->conns.patience_us[TR_PATIENCE_SHAKE] = c->header_us;
-    s->conns.patience_us[TR_PATIENCE_BODY] = c->idle_us;
-    s->conns.patience_us[TR_PATIENCE_IDLE] = c->idle_us;
-    s->conns.patience_us[TR_PATIENCE_UNREAD] = c->idle_us;
-    s->conns.patience_us[TR_PATIENCE_UNREAD_LONG] = c->unread_us;
-    s->conns.address_max = c->address_max;
-    s->conns.body_rate = c->body_rate;
-    s->conns.buffers.limit_bytes = c->buffers;
+    return (struct tr_live){.config = s->config,
+                            .log = &s->log,
+                            .conns = &s->conns,
+                            .engine = s->engine,
+                            .most = s->most};
 }
 
 /* Histories tell the names of tokens. */
@@ -371,12 +364,11 @@ static int set_tokens(struct server *s)
 
 static void reload(struct server *s)
 {
-    if (tr_config_reload(s->config, &s->log) == TARRY_OK) {
-        set_limits(s);
-        if (set_tokens(s) != TARRY_OK) {
-            tr_logger_say(&s->log, TR_LEVEL_ERROR,
-                          "the tokens stay as they were: there is no memory, or no SHA-256");
-        }
+    struct tr_live l = live(s);
+
+    if (tr_live_reload(&l) == TARRY_OK && set_tokens(s) != TARRY_OK) {
+        tr_logger_say(&s->log, TR_LEVEL_ERROR,
+                      "the tokens stay as they were: there is no memory, or no SHA-256");
     }
 }
 
@@ -482,11 +474,7 @@ static void init_http(struct server *s)
     struct tr_hs_port *port = &s->conns.http;
 
     port->queue = (struct tr_queue){.ctx = s, .submit = submit, .abandon = abandon, .work = work};
-    port->limits = (struct tr_http_limits){.head = s->config->header_bytes,
-                                           .url = s->config->header_bytes / 2};
     port->version = TARRY_VERSION;
-    port->hosts = s->config->http_hosts;
-    port->backup_root = s->config->backup_root;
     port->test_clock = s->config->test_clock;
     port->tell_config = tell_config;
     port->tell_stats = tell_stats;
@@ -511,16 +499,13 @@ static int init_ports(struct server *s)
     struct tr_process_names names = tr_process_names();
     struct tr_bs_port *port = &s->conns.beanstalk;
     uint64_t files = tr_process_raise_files();
-    uint64_t most = files > 2 * STORE_FILES ? files - STORE_FILES : files / 2;
+    struct tr_live l;
     uint64_t id;
     int err = tr_random_linux_seed(&id);
 
     if (err == TARRY_OK) {
         err = tr_random_linux_fill(s->conns.address_key, sizeof s->conns.address_key);
     }
-    s->conns.spare = most / 8 < SPARE ? most / 8 : SPARE;
-    most -= s->conns.spare;
-    s->conns.count_max = most < s->config->connections_max ? most : s->config->connections_max;
     s->conns.ctx = s;
     s->conns.full = full;
     s->conns.note = note;
@@ -529,7 +514,11 @@ static int init_ports(struct server *s)
     s->conns.http.auth = &s->auth;
     s->auth =
         (struct tr_auth){.mem = &s->mem, .ctx = s, .peer = peer, .warn = warn, .audit = audit};
-    set_limits(s);
+    s->most = files > 2 * STORE_FILES ? files - STORE_FILES : files / 2;
+    s->conns.spare = s->most / 8 < SPARE ? s->most / 8 : SPARE;
+    s->most -= s->conns.spare;
+    l = live(s);
+    tr_live_apply(&l);
     init_http(s);
     port->queue = (struct tr_queue){.ctx = s, .submit = submit, .abandon = abandon, .work = work};
     port->usage = usage;

@@ -165,7 +165,7 @@ def test_sighup_reads_the_file_again(tmp_path):
         server.process.send_signal(signal.SIGHUP)
         server.wait_for("note: config read again: limits.body is now 2k, was 1k\n")
         server.wait_for("warning: config read again: store.sync stays always until a restart, "
-                        "which would make it never\n")
+                        "which would make it never: the store was opened with it\n")
         assert put(address, 1025) == b"INSERTED"
         conf.write_text("[limits]\nbody = 3x\n")
         server.process.send_signal(signal.SIGHUP)

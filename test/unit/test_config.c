@@ -1,6 +1,6 @@
 /*
  * The config without a server: sources and which of them wins, refusals, the flags of beanstalkd,
- * the help, warnings, reading again.
+ * the help, warnings. Reading it again is in test_reload.c.
  */
 
 #include "base/err.h"
@@ -9,6 +9,7 @@
 #include "server/config_inner.h"
 #include "server/help.h"
 #include "test/unit/ear.h"
+#include "test/unit/reading.h"
 
 #include <ctype.h>
 #include <setjmp.h>
@@ -20,103 +21,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-enum { WORDS_MAX = 16 };
-
-#define COUNT(a) (sizeof(a) / sizeof(a)[0])
-
-/* One reading, with what it read from. */
-struct bench {
-    struct tr_config c;
-    struct tr_reading r;
-    char *argv[WORDS_MAX + 1];
-    char *env[WORDS_MAX + 1];
-    char words[2][1024];
-    char path[64]; /* of a config file; empty: none */
-};
-
-/* Takes text apart at its spaces. */
-static int split(char **out, char *room, const char *text)
-{
-    int count = 0;
-
-    tr_text(room, 1024, "%s", text);
-    while (*room != '\0') {
-        size_t len = strcspn(room, " ");
-
-        assert_true(count < WORDS_MAX);
-        out[count++] = room;
-        room += len;
-        if (*room == ' ') {
-            *room++ = '\0';
-        }
-    }
-    out[count] = NULL;
-    return count;
-}
-
-/* Reads a command line and an environment, both with spaces between the words. */
-static int read_both(struct bench *b, const char *line, const char *env)
-{
-    int argc = split(b->argv, b->words[0], line);
-
-    (void)split(b->env, b->words[1], env);
-    return tr_config_read_all(&b->r, &b->c, argc, b->argv, b->env);
-}
-
-static void write_file(const char *path, const char *text, size_t len)
-{
-    FILE *file = fopen(path, "w");
-
-    assert_non_null(file);
-    assert_int_equal(fwrite(text, 1, len, file), len);
-    assert_int_equal(fclose(file), 0);
-}
-
-static void new_file(struct bench *b, const char *text, size_t len)
-{
-    int fd;
-
-    tr_text(b->path, sizeof b->path, "/tmp/test_config.XXXXXX");
-    fd = mkstemp(b->path);
-    assert_true(fd >= 0);
-    assert_int_equal(close(fd), 0);
-    write_file(b->path, text, len);
-}
-
-/* Reads a file, then env and flags. */
-static int read_file(struct bench *b, const char *text, const char *env, const char *flags)
-{
-    char line[256];
-
-    new_file(b, text, strlen(text));
-    tr_text(line, sizeof line, "tarry serve --config %s %s", b->path, flags);
-    return read_both(b, line, env);
-}
-
-static void end(struct bench *b)
-{
-    tr_config_fini(&b->c);
-    if (b->path[0] != '\0') {
-        assert_int_equal(unlink(b->path), 0);
-        b->path[0] = '\0';
-    }
-}
-
-static void assert_says(const char *text, const char *part)
-{
-    if (strstr(text, part) == NULL) {
-        print_error("no \"%s\" in \"%s\"\n", part, text);
-        fail();
-    }
-}
-
-static void assert_setting(const struct bench *b, enum tr_key key, const char *text,
-                           enum tr_from from)
-{
-    assert_string_equal(b->c.settings[key].text, text);
-    assert_int_equal(b->c.settings[key].from, from);
-}
 
 /* ---- sources ---- */
 
@@ -774,7 +678,7 @@ static void test_help_names_every_key(void **state)
     assert_says(tr_help_drop_in_text, "-c, -n");
 }
 
-/* ---- warnings, reading again ---- */
+/* ---- warnings ---- */
 
 static void test_config_warnings(void **state)
 {
@@ -810,101 +714,6 @@ static void test_config_warnings(void **state)
     deafen(&e);
 }
 
-static void test_reload_takes_over_what_can_change(void **state)
-{
-    static const char old[] = "[store]\npath = a\n[log]\nlevel = info\n[limits]\nbody = 1k\n";
-    static const char new[] =
-        "\n[store]\npath = b\nsync = always\n[log]\nlevel = debug\njson = on\n"
-        "[limits]\nbody = 2k\n";
-    struct bench b = {0};
-    struct ear e = {.text = NULL};
-    const char *path;
-
-    (void)state;
-    listen(&e, TR_LEVEL_INFO, false);
-    assert_int_equal(read_file(&b, old, "", ""), TARRY_OK);
-    path = b.c.data_path;
-    assert_int_equal(tr_config_reload(&b.c, &e.log), TARRY_OK);
-    assert_string_equal(heard(&e), "note: config read again: nothing has changed\n");
-
-    write_file(b.path, new, strlen(new));
-    assert_int_equal(tr_config_reload(&b.c, &e.log), TARRY_OK);
-    assert_says(heard(&e), "\nnote: config read again: log.level is now debug, was info\n");
-    assert_says(heard(&e), "\nnote: config read again: limits.body is now 2k, was 1k\n");
-    assert_says(heard(&e), "\nwarning: config read again: store.path stays a until a restart, "
-                           "which would make it b\n");
-    assert_int_equal(b.c.log_level, TR_LEVEL_DEBUG);
-    assert_int_equal(e.log.level, TR_LEVEL_DEBUG);
-    assert_true(b.c.log_json);
-    assert_true(e.log.json);
-    assert_int_equal(b.c.body_max, 2048);
-    assert_setting(&b, TR_KEY_STORE_PATH, "a", TR_FROM_FILE);
-    assert_ptr_equal(b.c.data_path, path);
-    assert_string_equal(b.c.data_path, "a");
-    assert_setting(&b, TR_KEY_STORE_SYNC, "always", TR_FROM_FILE);
-    assert_ptr_equal(b.c.sync_text, b.c.settings[TR_KEY_STORE_SYNC].text);
-    assert_int_equal(b.c.settings[TR_KEY_LOG_LEVEL].line, 6);
-
-    write_file(b.path, "", 0);
-    assert_int_equal(tr_config_reload(&b.c, &e.log), TARRY_OK);
-    assert_setting(&b, TR_KEY_LIMITS_BODY, "1MiB", TR_FROM_DEFAULT);
-    assert_int_equal(b.c.body_max, 65535);
-    assert_int_equal(b.c.http_body_max, 1 << 20);
-    assert_false(e.log.json);
-    end(&b);
-    deafen(&e);
-}
-
-static void test_reload_of_a_broken_file_changes_nothing(void **state)
-{
-    static const char old[] = "[log]\nlevel = warning\n[limits]\nbody = 1k\n";
-    static const char new[] = "[log]\nlevel = debug\n[limits]\nbody = 2x\n";
-    struct bench b = {0};
-    struct ear e = {.text = NULL};
-
-    (void)state;
-    listen(&e, TR_LEVEL_WARNING, false);
-    assert_int_equal(read_file(&b, old, "", ""), TARRY_OK);
-    write_file(b.path, new, strlen(new));
-    assert_int_equal(tr_config_reload(&b.c, &e.log), TARRY_EINVAL);
-    assert_says(heard(&e), "error: the config was not taken over, all stays as it was: ");
-    assert_says(heard(&e), ":4: limits.body takes a number");
-    assert_int_equal(e.log.level, TR_LEVEL_WARNING);
-    assert_int_equal(b.c.log_level, TR_LEVEL_WARNING);
-    assert_int_equal(b.c.body_max, 1024);
-    assert_setting(&b, TR_KEY_LOG_LEVEL, "warning", TR_FROM_FILE);
-    assert_int_equal(unlink(b.path), 0);
-    assert_int_equal(tr_config_reload(&b.c, &e.log), TARRY_EINVAL);
-    assert_says(heard(&e), "cannot be read: No such file");
-    assert_int_equal(b.c.body_max, 1024);
-    b.path[0] = '\0';
-    end(&b);
-    deafen(&e);
-}
-
-static void test_reload_keeps_the_command_line(void **state)
-{
-    static const char new[] = "[log]\nlevel = debug\n";
-    struct bench b = {0};
-    struct ear e = {.text = NULL};
-
-    (void)state;
-    listen(&e, TR_LEVEL_ERROR, false);
-    assert_int_equal(read_file(&b, "", "", "--log-level error"), TARRY_OK);
-    write_file(b.path, new, strlen(new));
-    assert_int_equal(tr_config_reload(&b.c, &e.log), TARRY_OK);
-    assert_int_equal(b.c.log_level, TR_LEVEL_ERROR);
-    assert_string_equal(heard(&e), "");
-    end(&b);
-    e.log.level = TR_LEVEL_INFO;
-    assert_int_equal(read_both(&b, "beanstalkd -z 100", ""), TARRY_OK);
-    assert_int_equal(tr_config_reload(&b.c, &e.log), TARRY_OK);
-    assert_string_equal(heard(&e), "note: there is no config file to read again\n");
-    assert_int_equal(b.c.body_max, 100);
-    end(&b);
-    deafen(&e);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -927,9 +736,6 @@ int main(void)
         cmocka_unit_test(test_config_commands),
         cmocka_unit_test(test_help_names_every_key),
         cmocka_unit_test(test_config_warnings),
-        cmocka_unit_test(test_reload_takes_over_what_can_change),
-        cmocka_unit_test(test_reload_of_a_broken_file_changes_nothing),
-        cmocka_unit_test(test_reload_keeps_the_command_line),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -69,8 +69,14 @@ static void test_history_bounds(void **state)
     assert_true(h.bytes <= h.bytes_max);
     assert_true(h.since_us > 1000 && h.since_us <= 1000 + TR_HISTORY_PIECE);
     assert_true(count(&h, 100) > 800);
-    tr_histories_age(&h, 1000 + 3 * TR_HISTORY_PIECE + HOUR);
+    tr_histories_limit(&h, 1 * sizeof(struct tr_history_piece), HOUR, 2000); /* less from now on */
+    assert_int_equal(h.bytes, sizeof(struct tr_history_piece));
+    assert_int_equal(count(&h, 109), 1); /* the last one */
     assert_int_equal(count(&h, 100), 0);
+    tr_histories_limit(&h, 3 * sizeof(struct tr_history_piece), HOUR, 2000);
+    assert_int_equal(count(&h, 109), 1);
+    tr_histories_age(&h, 1000 + 3 * TR_HISTORY_PIECE + HOUR);
+    assert_int_equal(count(&h, 109), 0);
     assert_int_equal(h.since_us, 1000 + 3 * TR_HISTORY_PIECE);
     h.mem.limit_bytes = 1; /* no memory: what is lost is told */
     add(&h, 1, 1000 + 3 * TR_HISTORY_PIECE + HOUR);

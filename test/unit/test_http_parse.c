@@ -277,6 +277,23 @@ static void long_one(const char *before, size_t n, const char *after)
     (void)feed(text, strlen(text), 100);
 }
 
+/* A limit that is lowered in the midst of a head ends it, unless that is nearly whole. */
+static void test_http_limit_is_lowered(void **state)
+{
+    static const char head[] = "GET /aaaaaaaaaaaaaaaaaaaa HTTP/1.1\r\nHost: x\r\n";
+    struct tr_http_limits less = {.head = 2048, .url = 512};
+
+    (void)state;
+    tr_http_fini(&h);
+    tr_http_init(&h, &mem, &less);
+    assert_int_equal(feed(head, strlen(head), 100), strlen(head));
+    assert_int_equal(h.state, TR_HTTP_INPUT);
+    less.head = 20;
+    (void)feed("X: y\r\n\r\n", 8, 100);
+    assert_int_equal(h.state, TR_HTTP_FAULT);
+    assert_int_equal(h.fault.status, 431);
+}
+
 static void test_http_limits(void **state)
 {
     static const char head[] = "GET / HTTP/1.1\r\nHost: x\r\nX: ";
@@ -507,6 +524,7 @@ int main(void)
         TEST(test_http_queries),
         TEST(test_http_refuses),
         TEST(test_http_limits),
+        TEST(test_http_limit_is_lowered),
         TEST(test_http_small_chunks),
         TEST(test_http_head_comes_first),
         TEST(test_http_length_unknown),

@@ -179,6 +179,49 @@ static void test_scrub_off(void **state)
     rig_fini(&rig);
 }
 
+static void tune(struct rig *rig, uint64_t rate, uint64_t every_us)
+{
+    struct tr_engine_tune t = {.far_max = rig->config.far_max,
+                               .scrub_rate = rate,
+                               .scrub_every_us = every_us,
+                               .history_us = rig->config.history_us,
+                               .history_bytes = rig->config.history_bytes};
+
+    tr_engine_tune(rig->e, &t);
+}
+
+/* Switched off in the midst of a group it lets go of it; switched on it goes through all. */
+static void test_scrub_can_be_tuned(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    uint64_t groups;
+    uint64_t was;
+
+    (void)state;
+    fill(&rig, t);
+    groups = stat(&rig).groups;
+    rig_pass(&rig, DAY - 200 * RIG_SECOND);
+    while (stat(&rig).scrubbed_bytes == 0) {
+        rig_pass(&rig, RIG_SECOND / 4);
+    }
+    assert_non_null(rig.e->scrub.group);
+    tune(&rig, 0, DAY);
+    rig_pass(&rig, RIG_SECOND);
+    assert_null(rig.e->scrub.group);
+    was = stat(&rig).scrubbed_bytes;
+    rig_pass(&rig, 3 * DAY);
+    assert_int_equal(stat(&rig).scrubbed_bytes, was);
+
+    tune(&rig, 100000000, 30 * DAY);
+    rig_pass(&rig, 60 * RIG_SECOND); /* those whose time had come */
+    was = stat(&rig).scrubbed_groups;
+    tune(&rig, 100000000, HOUR); /* each within an hour instead of a month */
+    rig_pass(&rig, HOUR + 60 * RIG_SECOND);
+    assert_true(stat(&rig).scrubbed_groups >= was + groups);
+    rig_fini(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -188,6 +231,7 @@ int main(void)
         cmocka_unit_test(test_scrub_finds_lost_footer_and_head),
         cmocka_unit_test(test_scrub_in_spite_of_restarts),
         cmocka_unit_test(test_scrub_off),
+        cmocka_unit_test(test_scrub_can_be_tuned),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

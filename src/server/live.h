@@ -1,0 +1,32 @@
+#ifndef TR_SERVER_LIVE_H
+#define TR_SERVER_LIVE_H
+
+/*
+ * What of the config can change while the server runs. See live.c.
+ */
+
+#include "base/check.h"
+#include "engine/engine.h"
+#include "server/config.h"
+#include "server/conn.h"
+#include "server/logger.h"
+
+#include <stdint.h>
+
+/* Where values are used. All of it is the server's. */
+struct tr_live {
+    struct tr_config *config;
+    struct tr_logger *log;
+    struct tr_conns *conns;
+    struct tr_engine *engine; /* NULL: it is not open yet, and gets them when it is opened */
+    uint64_t most;            /* connections for which there are descriptors */
+};
+
+/* Brings each value of a live key to where it is used: at the start, and after a reload. */
+void tr_live_apply(struct tr_live *l);
+
+/* Reads the config again, and applies it if nothing is wrong with it; the log tells. As
+ * tr_config_reload. */
+TR_MUST_USE int tr_live_reload(struct tr_live *l);
+
+#endif
