@@ -89,6 +89,8 @@ struct tr_disk_linux {
     uint64_t log_us; /* what a write of the LOG lane takes */
     void (*wake)(void *ctx);
     void *ctx;
+    bool (*asked)(void); /* to give up; or NULL */
+    bool gave_up;
 
     bool helps;         /* the loop thread's own: does it help? */
     struct tr_io *held; /* what it is to do, */
@@ -265,8 +267,24 @@ static int run(void *ctx, struct tr_io *io)
 {
     struct tr_disk_linux *d = ctx;
 
+    if (d->asked != NULL && (d->gave_up || d->asked())) {
+        d->gave_up = true;
+        io->got = 0;
+        io->status = TARRY_ECLOSED;
+        return io->status;
+    }
     tr_files_linux_do(&d->files, io);
     return io->status;
+}
+
+void tr_disk_linux_give_up(struct tr_disk_linux *d, bool (*asked)(void))
+{
+    d->asked = asked;
+}
+
+bool tr_disk_linux_gave_up(const struct tr_disk_linux *d)
+{
+    return d->gave_up;
 }
 
 static const struct tr_disk_ops ops = {.submit = submit, .run = run};

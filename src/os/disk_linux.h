@@ -13,6 +13,8 @@
 #include "base/check.h"
 #include "port/disk.h"
 
+#include <stdbool.h>
+
 struct tr_disk_linux;
 
 enum { TR_DISK_LINUX_QUEUE_MAX = 16384 }; /* requests waiting in a lane; more: TARRY_EFULL */
@@ -31,6 +33,15 @@ TR_MUST_USE int tr_disk_linux_look(struct tr_disk_linux **d, const char *dir,
 
 /* Finishes what is queued, ends the threads, closes all files. d may be NULL. */
 void tr_disk_linux_close(struct tr_disk_linux *d);
+
+/*
+ * Once `asked` has said so nothing is done that is to be done at once (tr_disk_ops.run): it fails
+ * with TARRY_ECLOSED. So a start can be given up, as if the process ended there. NULL: no longer.
+ */
+void tr_disk_linux_give_up(struct tr_disk_linux *d, bool (*asked)(void));
+
+/* Did anything fail for that reason? */
+bool tr_disk_linux_gave_up(const struct tr_disk_linux *d);
 
 struct tr_disk tr_disk_linux_port(struct tr_disk_linux *d);
 

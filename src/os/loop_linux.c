@@ -29,6 +29,7 @@
 #include "os/clock_linux.h"
 #include "os/loop_linux_uv.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -196,6 +197,27 @@ static void on_signal(uv_signal_t *handle, int number)
 
 /* ---- opening and closing ---- */
 
+/* Until the loop runs, signals to stop are kept back, where one can see whether there are any. */
+static void hold_stops(bool hold)
+{
+    sigset_t stops;
+    int err;
+
+    sigemptyset(&stops);
+    sigaddset(&stops, SIGTERM);
+    sigaddset(&stops, SIGINT);
+    err = pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &stops, NULL);
+    TR_CHECK(err == 0);
+}
+
+bool tr_loop_linux_stop_waits(void)
+{
+    sigset_t waiting;
+
+    return sigpending(&waiting) == 0 &&
+           (sigismember(&waiting, SIGTERM) == 1 || sigismember(&waiting, SIGINT) == 1);
+}
+
 static int start_signals(struct tr_loop_linux *l)
 {
     static const int numbers[SIGNALS] = {SIGTERM, SIGINT, SIGUSR1, SIGHUP};
@@ -256,6 +278,7 @@ int tr_loop_linux_open(struct tr_loop_linux **out, const struct tr_loop_calls *c
         free(l);
         return code_of(err);
     }
+    hold_stops(true);
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN);
     l->calls = *calls;
@@ -287,6 +310,7 @@ void tr_loop_linux_close(struct tr_loop_linux *l)
     if (l == NULL) {
         return;
     }
+    hold_stops(false); /* now, while one that comes does no harm */
     uv_walk(&l->uv, close_handle, NULL);
     (void)uv_run(&l->uv, UV_RUN_DEFAULT); /* ends when all of them are closed; no calls are made */
     err = uv_loop_close(&l->uv);
@@ -302,6 +326,7 @@ void tr_loop_linux_close(struct tr_loop_linux *l)
 
 void tr_loop_linux_run(struct tr_loop_linux *l)
 {
+    hold_stops(false);
     (void)uv_run(&l->uv, UV_RUN_DEFAULT);
 }
 

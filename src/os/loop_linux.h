@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/hist.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct tr_loop_linux;
@@ -36,9 +37,13 @@ struct tr_loop_calls {
 
 /*
  * Signals are held from here on and told when the loop runs; SIGPIPE and SIGXFSZ become errors of
- * the calls that cause them. TARRY_EFULL (files, memory), TARRY_EIO.
+ * the calls that cause them. TARRY_EFULL (files, memory), TARRY_EIO. To be called by the only
+ * thread there is, since others take its mask of signals.
  */
 TR_MUST_USE int tr_loop_linux_open(struct tr_loop_linux **l, const struct tr_loop_calls *calls);
+
+/* Before it runs: does a signal to stop wait to be told? */
+bool tr_loop_linux_stop_waits(void);
 
 /* l may be NULL. */
 void tr_loop_linux_close(struct tr_loop_linux *l);

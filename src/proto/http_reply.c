@@ -15,7 +15,10 @@
 
 #include <string.h>
 
-enum { LENGTH_ROOM = 10 };
+enum {
+    LENGTH_ROOM = 10,
+    RETRY_S = 5, /* after which one who was told 503 may come again: a restart takes less */
+};
 
 static const struct {
     unsigned status;
@@ -111,6 +114,14 @@ void tr_http_reply_header(struct tr_http_reply *r, const char *name, const void 
     put(r, "\r\n");
 }
 
+void tr_http_reply_retry(struct tr_http_reply *r, unsigned seconds)
+{
+    char text[LENGTH_ROOM + 1];
+
+    tr_text(text, sizeof text, "%u", seconds != 0 ? seconds : RETRY_S);
+    tr_http_reply_header(r, "Retry-After", text, strlen(text));
+}
+
 void tr_http_reply_body(struct tr_http_reply *r, const char *type)
 {
     put(r, "Content-Type: ");
@@ -193,11 +204,8 @@ void tr_http_reply_error(struct tr_output *out, const struct tr_http_how *how,
     if (error->status == 401) {
         put(&r, "WWW-Authenticate: Bearer realm=\"tarry\"\r\n");
     }
-    if (error->retry_s > 0) {
-        char seconds[LENGTH_ROOM + 1];
-
-        tr_text(seconds, sizeof seconds, "%u", error->retry_s);
-        tr_http_reply_header(&r, "Retry-After", seconds, strlen(seconds));
+    if (error->retry_s > 0 || error->status == 503) {
+        tr_http_reply_retry(&r, error->retry_s);
     }
     tr_http_reply_body(&r, "application/json");
     tr_json_init(&j, out);

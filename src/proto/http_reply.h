@@ -56,6 +56,9 @@ void tr_http_reply_open(struct tr_http_reply *r, struct tr_output *out,
 /* Control characters in the value are replaced by "?", so that no value can end its line. */
 void tr_http_reply_header(struct tr_http_reply *r, const char *name, const void *value, size_t len);
 
+/* Retry-After: so many seconds, or 0: as many as one who is told 503 should wait. */
+void tr_http_reply_retry(struct tr_http_reply *r, unsigned seconds);
+
 /* Ends the head. What is added to the output from now on is the body. */
 void tr_http_reply_body(struct tr_http_reply *r, const char *type);
 void tr_http_reply_close(struct tr_http_reply *r);

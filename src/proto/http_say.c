@@ -61,6 +61,9 @@ static void begin(struct tr_hs *s, struct tr_http_reply *r, unsigned status)
 void tr_hs_open(struct tr_hs *s, struct tr_hs_reply *r, unsigned status)
 {
     begin(s, &r->http, status);
+    if (status == 503) {
+        tr_http_reply_retry(&r->http, 0);
+    }
     tr_http_reply_body(&r->http, "application/json");
     tr_json_init(&r->json, &s->out);
     tr_json_open(&r->json, '{');

@@ -11,6 +11,9 @@
  * a port in use is told before anything else, and clients of a server that is started again wait
  * instead of being refused; then the user to become; then disk and engine, whose opening blocks.
  *
+ * A stop that is asked for while the store is opened ends that at the next call of the disk: the
+ * store is then as after a crash.
+ *
  * Stop: no new connections and commands; what was taken is answered, as long as that takes not
  * too long; then no more turns, so nothing new begins; when the engine is not busy any more it is
  * closed (CLEAN). A disk that does not answer in time is left to itself: the store is then as
@@ -30,6 +33,7 @@
 #include "os/digest_linux.h"
 #include "os/disk_linux.h"
 #include "os/loop_linux.h"
+#include "os/notify_linux.h"
 #include "os/process_linux.h"
 #include "os/random_linux.h"
 #include "os/zones_linux.h"
@@ -73,8 +77,11 @@ struct server {
     const char *path;
     uint64_t start_us;
     uint64_t start_wall_us;
-    uint64_t stop_us; /* when it was told to stop; 0: it was not */
-    bool closing;     /* all clients are gone: the engine gets no more turns */
+    struct tr_notify_linux notify;
+    uint64_t alive_us; /* when the service manager is told again that we are alive */
+    uint64_t stop_us;  /* when it was told to stop; 0: it was not */
+    bool closing;      /* all clients are gone: the engine gets no more turns */
+    bool gave_up;      /* it was told to stop while it opened the store */
 };
 
 static const char *jobs_word(uint64_t count)
@@ -96,6 +103,9 @@ static void notice(void *ctx, enum tr_notice kind, const char *text)
 {
     struct server *s = ctx;
 
+    if (tr_disk_linux_gave_up(s->disk)) {
+        return; /* what it misses is there */
+    }
     tr_logger_notice(&s->log, kind, text);
 }
 
@@ -381,16 +391,20 @@ static void signalled(void *ctx, enum tr_loop_signal what)
     case TR_LOOP_STOP:
         if (s->stop_us == 0) {
             s->stop_us = now.boot_us;
+            tr_notify_linux_say(&s->notify, "STOPPING=1\nSTATUS=stopping");
             tr_conns_stop(&s->conns, now);
         }
         break;
     case TR_LOOP_DRAIN:
         tr_engine_drain(s->engine);
         puts("draining: no new jobs are taken until the next start");
+        tr_notify_linux_say(&s->notify, "STATUS=draining: no new jobs are taken");
         break;
     case TR_LOOP_RELOAD:
+        tr_notify_linux_reloading(&s->notify);
         reload(s);
         tr_certificate_reload(&s->conns, s->config, &s->log);
+        tr_notify_linux_say(&s->notify, "READY=1");
         break;
     }
 }
@@ -451,10 +465,27 @@ static uint64_t stop_turn(struct server *s, uint64_t next)
     return s->stop_us + STOP_DISK_US;
 }
 
+/* Tells the service manager that we are alive, if it wants to hear that; gives the next time. */
+static uint64_t say_alive(struct server *s)
+{
+    uint64_t now_us;
+
+    if (s->notify.watchdog_us == 0) {
+        return UINT64_MAX;
+    }
+    now_us = tr_clock_linux_now().boot_us;
+    if (now_us >= s->alive_us) {
+        tr_notify_linux_say(&s->notify, "WATCHDOG=1");
+        s->alive_us = now_us + s->notify.watchdog_us / 2;
+    }
+    return s->alive_us;
+}
+
 static uint64_t turn(void *ctx)
 {
     struct server *s = ctx;
     uint64_t next = s->closing ? UINT64_MAX : serve_turn(s);
+    uint64_t alive = say_alive(s);
     bool helped = help(s);
 
     if (tr_engine_failed(s->engine)) {
@@ -464,6 +495,7 @@ static uint64_t turn(void *ctx)
     if (s->stop_us != 0) {
         next = stop_turn(s, next);
     }
+    next = next < alive ? next : alive;
     return helped ? 0 : next; /* those who sent something are read before the answers leave */
 }
 
@@ -582,7 +614,8 @@ static int open_engine(struct server *s)
     c.durable = durable;
     c.idle = idle;
     err = tr_engine_open(&s->engine, &c, tr_disk_linux_port(s->disk), seed, tr_clock_linux_now());
-    if (c.read_only && (err == TARRY_EDAMAGED || err == TARRY_EIO)) { /* then what is left of it */
+    if (c.read_only && (err == TARRY_EDAMAGED || err == TARRY_EIO) &&
+        !tr_disk_linux_gave_up(s->disk)) { /* then what is left of it */
         tr_logger_say(&s->log, TR_LEVEL_WARNING,
                       "the store is damaged: what can be read is shown; tarry check says more");
         c.salvage = true;
@@ -643,11 +676,16 @@ static enum tr_exit open_store(struct server *s)
     }
     if (err == TARRY_OK) {
         tr_disk_linux_offer_help(s->disk);
-    }
-    if (err == TARRY_OK) {
+        tr_disk_linux_give_up(s->disk, tr_loop_linux_stop_waits);
         err = open_engine(s);
     }
+    if (s->disk != NULL && tr_disk_linux_gave_up(s->disk)) {
+        puts("stopped before it was ready");
+        s->gave_up = true;
+        return TR_EXIT_FINE;
+    }
     if (err == TARRY_OK) {
+        tr_disk_linux_give_up(s->disk, NULL);
         make_lease_key(s);
         name_actors(s);
         err = tr_bs_port_open(&s->conns.beanstalk, tr_clock_linux_now());
@@ -665,6 +703,11 @@ static enum tr_exit open_all(struct server *s)
     tr_mem_init(&s->mem, 0);
     tr_conns_init(&s->conns, &s->mem);
     tr_logger_init(&s->log, s->config->log_level, s->config->log_json);
+    if (tr_notify_linux_open(&s->notify) != TARRY_OK) {
+        tr_logger_say(&s->log, TR_LEVEL_WARNING,
+                      "the socket of the service manager (NOTIFY_SOCKET) cannot be reached");
+    }
+    tr_notify_linux_say(&s->notify, "STATUS=opening the store");
     err = tr_loop_linux_open(&s->loop, &calls);
     if (err != TARRY_OK) {
         return tr_trouble_store(s->config->data_path != NULL ? s->config->data_path : "-", err);
@@ -725,6 +768,7 @@ static void tell_ready(const struct server *s)
     tr_certificate_tell(&s->conns, s->config);
     printf("%" PRIu64 " %s, ready in %" PRIu64 " ms\n", jobs(s), jobs_word(jobs(s)),
            (took_us + 500) / 1000);
+    tr_notify_linux_say(&s->notify, "READY=1\nSTATUS=serving");
 }
 
 static void free_all(struct server *s)
@@ -737,6 +781,7 @@ static void free_all(struct server *s)
     tr_auth_fini(&s->auth);
     tr_digest_linux_close(&s->auth.digest);
     tr_loop_linux_close(s->loop);
+    tr_notify_linux_close(&s->notify);
     if (s->temp[0] != '\0') {
         tr_process_remove_dir(s->temp);
     }
@@ -756,7 +801,7 @@ enum tr_exit tr_serve(struct tr_config *c)
     s->start_us = tr_clock_linux_now().boot_us;
     s->start_wall_us = tr_clock_linux_now().wall_us;
     how = open_all(s);
-    if (how == TR_EXIT_FINE) {
+    if (how == TR_EXIT_FINE && !s->gave_up) {
         tell_ready(s);
         tr_loop_linux_run(s->loop);
         how = close_engine(s);

@@ -722,6 +722,41 @@ static void test_disk_linux_close_finishes_what_is_queued(void **state)
     }
 }
 
+static unsigned asked;
+
+static bool third(void)
+{
+    return ++asked > 2;
+}
+
+/* From the moment on in which it is asked to give up, nothing is done, whatever it is. */
+static void test_disk_linux_gives_up(void **state)
+{
+    struct fixture f;
+    struct tr_disk port;
+    struct tr_io io = {.op = TR_IO_OPEN, .flags = TR_IO_CREATE, .name = "a"};
+
+    (void)state;
+    set_up(&f, "/tmp");
+    port = tr_disk_linux_port(f.disk);
+    asked = 0;
+    tr_disk_linux_give_up(f.disk, third);
+    assert_int_equal(port.ops->run(port.ctx, &io), TARRY_OK);
+    io = (struct tr_io){.op = TR_IO_CLOSE, .file = io.file};
+    assert_int_equal(port.ops->run(port.ctx, &io), TARRY_OK);
+    assert_false(tr_disk_linux_gave_up(f.disk));
+    for (unsigned i = 0; i < 3; i++) {
+        io = (struct tr_io){.op = TR_IO_OPEN, .flags = TR_IO_CREATE, .name = "b"};
+        assert_int_equal(port.ops->run(port.ctx, &io), TARRY_ECLOSED);
+        assert_true(tr_disk_linux_gave_up(f.disk));
+    }
+    assert_int_equal(asked, 3); /* it stays so */
+    tr_disk_linux_give_up(f.disk, NULL);
+    io = (struct tr_io){.op = TR_IO_OPEN, .name = "b"};
+    assert_int_equal(port.ops->run(port.ctx, &io), TARRY_ENOTFOUND);
+    tear_down(&f);
+}
+
 static void test_clock_linux_goes_on(void **state)
 {
     struct tr_now a = tr_clock_linux_now();
@@ -768,6 +803,7 @@ int main(void)
         cmocka_unit_test(test_disk_linux_loop_thread_helps),
         cmocka_unit_test(test_disk_linux_loop_thread_reads_what_is_cached),
         cmocka_unit_test(test_disk_linux_close_finishes_what_is_queued),
+        cmocka_unit_test(test_disk_linux_gives_up),
         cmocka_unit_test(test_clock_linux_goes_on),
         cmocka_unit_test(test_random_linux_differs),
     };

@@ -101,6 +101,10 @@ static void test_reply_error(void **state)
     wrote(
         "HTTP/1.1 405 Method Not Allowed\r\nAllow: GET, HEAD\r\nContent-Type: application/json\r\n"
         "Content-Length: 51\r\n\r\n{\"error\":{\"code\":\"method\",\"message\":\"use another\"}}");
+    e = (struct tr_http_error){.status = 503, .code = "draining", .message = "no"};
+    tr_http_reply_error(&out, &on, &e);
+    wrote("HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Type: application/json\r\n"
+          "Content-Length: 44\r\n\r\n{\"error\":{\"code\":\"draining\",\"message\":\"no\"}}");
 }
 
 /* A value cannot end its line. */

@@ -129,9 +129,12 @@ static void test_loop_holds_signals_until_it_runs(void **state)
 
     (void)state;
     set_up(&f);
-    assert_int_equal(raise(SIGTERM), 0);
-    assert_int_equal(raise(SIGINT), 0);
+    assert_false(tr_loop_linux_stop_waits());
     assert_int_equal(raise(SIGUSR1), 0);
+    assert_false(tr_loop_linux_stop_waits());
+    assert_int_equal(raise(SIGTERM), 0);
+    assert_true(tr_loop_linux_stop_waits());
+    assert_int_equal(raise(SIGINT), 0);
     assert_int_equal(raise(SIGHUP), 0);
     assert_int_equal(raise(SIGPIPE), 0);
     assert_int_equal(raise(SIGXFSZ), 0);
