@@ -8,7 +8,7 @@ ARGS ?=
 PREFIX ?= /usr/local
 
 .PHONY: all help run test check sim mutants fuzz coverage bench bench-quick \
-	bench-scale bench-100m bench-pressure lint fmt asan tsan soak soak-flat powerloss install clean
+	bench-scale bench-100m bench-pressure lint fmt asan tsan soak soak-flat powerloss deb install clean
 .DEFAULT_GOAL := all
 
 all:                  ## build
@@ -53,9 +53,9 @@ powerloss: all        ## power cuts under load: a disk that forgets what was not
 		CUTS=$(or $(CUTS),200) SEED=$(or $(SEED),1) \
 		/usr/bin/python3 -B -m pytest -q -s -p no:cacheprovider test/system/test_powerloss.py
 
-fuzz:                 ## fuzz each parser; SECONDS=each NAME=one
+fuzz:                 ## fuzz each parser; SECONDS= or MINUTES= each, TARGET="beanstalk web ..."
 	@tools/setup test
-	@tools/fuzz $(SECONDS) $(NAME)
+	@tools/fuzz $(if $(MINUTES),$$(($(MINUTES) * 60)),$(SECONDS)) $(TARGET) $(NAME)
 
 coverage:             ## branches of the engine that unit tests and simulation reach
 	@tools/setup test
@@ -97,6 +97,11 @@ asan:                 ## tests under address and undefined-behaviour sanitizers,
 tsan:                 ## tests under the thread sanitizer
 	@tools/setup test
 	@tools/test-all tsan
+
+deb:                  ## a Debian package of the server, into build/
+	@tools/setup deb
+	@ninja --quiet -C $$(tools/configure gcc) tarry
+	@packaging/build-deb build
 
 install: all          ## install under PREFIX (/usr/local), DESTDIR is honoured
 	meson configure build -Dprefix=$(PREFIX)
