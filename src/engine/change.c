@@ -90,6 +90,22 @@ void tr_change_drop_topic(struct tr_engine *e, struct tr_topic *t)
     }
 }
 
+void tr_change_keep_topic(struct tr_engine *e, struct tr_topic *t)
+{
+    struct tr_topics *ts = &e->state.topics;
+
+    tr_topic_keep(t);
+    while (ts->kept_count > ts->kept_max) {
+        tr_change_let_go_topic(e, tr_topics_longest_kept(ts));
+    }
+}
+
+void tr_change_let_go_topic(struct tr_engine *e, struct tr_topic *t)
+{
+    tr_topic_let_go(t);
+    tr_change_drop_topic(e, t);
+}
+
 void tr_change_note_late(struct tr_engine *e, const struct tr_job *job)
 {
     struct tr_meter *m = tr_topic_meter(job->topic);
@@ -427,6 +443,9 @@ static int push_job(struct tr_engine *e, struct tr_req *r, struct tr_topic *t)
     tr_change_schedule(e, job);
     tr_engine_touch_log(e);
     tr_past_pushed(e, job);
+    if (r->keep_topic) {
+        tr_change_keep_topic(e, t);
+    }
     tr_view_fill(e, job, &r->out.job);
     return TARRY_OK;
 }
@@ -446,6 +465,9 @@ static enum tr_verdict push_again(struct tr_engine *e, struct tr_req *r, struct 
     int err;
 
     r->out.existed = true;
+    if (r->keep_topic) {
+        tr_change_keep_topic(e, job->topic);
+    }
     tr_view_fill(e, job, &r->out.job);
     if (r->conflict != TR_CONFLICT_REPLACE) {
         return tr_engine_finish(e, r, r->conflict == TR_CONFLICT_KEEP ? TARRY_OK : TARRY_EEXISTS);

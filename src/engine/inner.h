@@ -178,6 +178,9 @@ TR_MUST_USE int tr_change_revise(struct tr_engine *e, struct tr_job *job, struct
 TR_MUST_USE int tr_change_fits(struct tr_engine *e, const struct tr_job *job,
                                struct tr_record *rec);
 void tr_change_fire_due(struct tr_engine *e);
+/* A topic stays without a job from now on, at the cost of the one kept longest; no longer. */
+void tr_change_keep_topic(struct tr_engine *e, struct tr_topic *t);
+void tr_change_let_go_topic(struct tr_engine *e, struct tr_topic *t);
 /* It was ready since then and, unless it is due later now, has been all the time. */
 void tr_change_still_ready(struct tr_job *job, uint64_t since_us);
 /* A new job, if policy, space and memory allow it, with room in the log for so many bytes more.

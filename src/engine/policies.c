@@ -195,6 +195,11 @@ enum tr_verdict tr_policies_execute(struct tr_engine *e, struct tr_req *r)
     if (err != TARRY_OK) {
         return err == TARRY_EFULL ? TR_STALL : tr_engine_finish(e, r, err);
     }
+    if (r->forget) {
+        tr_topic_let_go(t);
+    } else if (r->keep_topic) {
+        tr_change_keep_topic(e, t);
+    }
     verdict = tr_view_topic(e, r);
     t = tr_topics_by_handle(&e->state.topics, handle); /* `done` may have let it go */
     if (t != NULL) {

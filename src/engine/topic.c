@@ -44,6 +44,7 @@ void tr_topics_init(struct tr_topics *ts, struct tr_mem *mem)
                              .next_number = 1,
                              .far_pass = 1,
                              .near_max = UINT64_MAX / 2,
+                             .kept_max = TR_TOPICS_KEPT,
                              .none = tr_policy_default()};
     tr_list_init(&ts->all);
     tr_list_init(&ts->in_order);
@@ -52,6 +53,7 @@ void tr_topics_init(struct tr_topics *ts, struct tr_mem *mem)
     ts->counting = &ts->parked;
     tr_list_init(&ts->ageing);
     tr_list_init(&ts->drops);
+    tr_list_init(&ts->kept);
     tr_list_init(&ts->crowded);
     tr_list_init(&ts->hungry);
     tr_list_init(&ts->with_ready);
@@ -217,6 +219,7 @@ int tr_topics_add(struct tr_topics *ts, uint32_t number, const char *name, size_
     tr_list_init(&t->in_parked);
     tr_list_init(&t->in_ageing);
     tr_list_init(&t->in_drops);
+    tr_list_init(&t->in_kept);
     tr_timer_init(&t->drop_timer);
     tr_list_init(&t->in_crowd);
     tr_list_init(&t->in_need);
@@ -244,7 +247,27 @@ static bool has_hold(const struct tr_topic *t)
 
 bool tr_topic_needed(const struct tr_topic *t)
 {
-    return t->jobs != 0 || t->policy != NULL || has_hold(t) || t->wanted != 0;
+    return t->jobs != 0 || t->policy != NULL || has_hold(t) || t->wanted != 0 ||
+           !tr_list_empty(&t->in_kept);
+}
+
+void tr_topic_let_go(struct tr_topic *t)
+{
+    t->of->kept_count -= !tr_list_empty(&t->in_kept);
+    tr_list_remove(&t->in_kept);
+}
+
+void tr_topic_keep(struct tr_topic *t)
+{
+    tr_topic_let_go(t);
+    tr_list_append(&t->of->kept, &t->in_kept);
+    t->of->kept_count++;
+}
+
+struct tr_topic *tr_topics_longest_kept(const struct tr_topics *ts)
+{
+    return tr_list_empty(&ts->kept) ? NULL
+                                    : TR_CONTAINER_OF(ts->kept.next, struct tr_topic, in_kept);
 }
 
 static bool is_listed(const struct tr_topic *t)
@@ -405,6 +428,10 @@ void tr_topics_inherit(struct tr_topics *ts, struct tr_topic *t, struct tr_topic
     t->wanted = 0;
     t->waiting = 0;
     tr_list_splice(&heir->waiters, &t->waiters);
+    if (!tr_list_empty(&t->in_kept)) {
+        tr_topic_let_go(t);
+        tr_topic_keep(heir);
+    }
     tr_topic_note_listed(heir);
 }
 
@@ -810,6 +837,7 @@ bool tr_topics_ok(const struct tr_topics *ts)
     const struct tr_totals *all = &ts->totals;
     struct tr_totals sum = {0};
     uint64_t with_ready = 0;
+    uint64_t kept = 0;
     uint64_t loans = 0;
     uint64_t listed = 0;
     uint64_t policy_bytes = 0;
@@ -822,6 +850,7 @@ bool tr_topics_ok(const struct tr_topics *ts)
             ok = ok && heap_ok(t, h);
         }
         ok = ok && tr_tags_ok(t);
+        kept += !tr_list_empty(&t->in_kept);
         loans += loan_of(t);
         policy_bytes += t->policy_row;
         ok = ok && t->listed == is_listed(t) && !(t->purged && t->policy != NULL);
@@ -850,7 +879,8 @@ bool tr_topics_ok(const struct tr_topics *ts)
     for (unsigned k = 0; k < TR_HOLD_COUNT; k++) {
         ok = ok && sum.holds[k] == all->holds[k];
     }
-    return ok && listed == ts->listed && policy_bytes == ts->policy_bytes && meters_ok(ts) &&
+    return ok && listed == ts->listed && kept == ts->kept_count &&
+           policy_bytes == ts->policy_bytes && meters_ok(ts) &&
            with_ready == ts->with_ready_count && loans == ts->loans && sum.far == all->far &&
            sum.dead_far == all->dead_far && sum.urgent == all->urgent &&
            sum.pushed <= all->pushed && sum.deleted <= all->deleted && sum.pauses <= all->pauses;

@@ -4,8 +4,9 @@
 /*
  * Topics: names, numbers, counts, and the jobs of each by state. See topic.c.
  *
- * A topic exists while it has a job, a policy, a hold or a waiter; then it is gone, and its number
- * is used again only after all others were. It is durable (a TOPIC record) from its first job or
+ * A topic exists while it has a job, a policy, a hold or a waiter, or is kept; then it is gone, and
+ * its number is used again only after all others were. The last 10,000 that were asked to be kept
+ * are, in memory only. It is durable (a TOPIC record) from its first job or
  * policy on.
  */
 
@@ -25,7 +26,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { TR_URGENT = 1024 };
+enum { TR_URGENT = 1024, TR_TOPICS_KEPT = 10000 };
 
 /* (due, id): where a job stands among the delayed ones of its topic, and among the parked ones. */
 struct tr_edge {
@@ -129,6 +130,7 @@ struct tr_topic {
     struct tr_list in_purged;   /* of those that are purged */
     uint64_t purge_round;       /* before which it was last cleared; see purge.c */
     struct tr_list with_ready;  /* of those with a ready job */
+    struct tr_list in_kept;     /* of topics->kept, or empty: not kept */
     struct tr_topic *same_hash; /* next topic whose name has the same hash */
     struct tr_totals *totals;
     struct tr_topics *of;
@@ -142,6 +144,9 @@ struct tr_topics {
     struct tr_list being_purged; /* and those that are purged, the next one first */
     struct tr_list with_ready;   /* those with a ready job, in no order, */
     uint64_t with_ready_count;   /* and how many they are */
+    struct tr_list kept;         /* those that stay without a job, the oldest first, */
+    uint64_t kept_count;         /* how many they are, */
+    uint64_t kept_max;           /* and may be */
     struct tr_list drops;        /* those with dead jobs to be killed, */
     struct tr_list ageing;       /* those whose ttl has changed, */
     struct tr_list crowded;      /* parked ones with too many jobs in memory, */
@@ -182,6 +187,11 @@ TR_MUST_USE int tr_topics_add(struct tr_topics *ts, uint32_t number, const char 
 
 /* Does anything keep the topic: a job, a policy, a hold, somebody who waits? */
 bool tr_topic_needed(const struct tr_topic *t);
+
+/* It stays until it is let go. Which one was kept the longest ago? NULL: none is. */
+void tr_topic_keep(struct tr_topic *t);
+void tr_topic_let_go(struct tr_topic *t);
+struct tr_topic *tr_topics_longest_kept(const struct tr_topics *ts);
 
 /* Its policy, never NULL. */
 const struct tr_policy *tr_topic_policy(const struct tr_topic *t);

@@ -260,6 +260,9 @@ static enum tr_verdict hold_topic(struct tr_engine *e, struct tr_req *r)
         return tr_engine_finish(e, r, TARRY_EINVAL);
     }
     t = tr_topics_find(ts, r->name, r->name_len);
+    while (t == NULL && ts->count - ts->purged >= e->config.max_topics && ts->kept_count > 0) {
+        tr_change_let_go_topic(e, tr_topics_longest_kept(ts)); /* those in use come first */
+    }
     if (t == NULL && ts->count - ts->purged >= e->config.max_topics) {
         return tr_engine_finish(e, r, TARRY_EFULL);
     }

@@ -106,6 +106,7 @@ static void push(struct tr_hs *s)
     s->req.topic = s->topic;
     fill(s);
     s->cost += (unsigned)(s->body.len / 1024);
+    s->req.keep_topic = true;
     tr_hs_ask(s, TR_OP_PUSH, pushed);
 }
 

@@ -1,8 +1,9 @@
 /*
  * Topics: their figures and policies, all of them or one; setting a policy, pausing, deleting.
  *
- * A policy makes its topic; so does a pause, which is a part of it. A topic is deleted by taking
- * its policy away and purging its jobs: then nothing is left of it.
+ * A policy makes its topic; so does a pause, which is a part of it, and a push. It then stays, also
+ * without a job and with a policy that says nothing, until it is deleted: that is done by taking
+ * its policy away and purging its jobs, so that nothing is left of it.
  */
 
 #include "base/err.h"
@@ -168,6 +169,7 @@ static void change(struct tr_hs *s)
 {
     s->req.topic = s->topic;
     s->req.policy = &s->policy;
+    s->req.keep_topic = true;
     tr_hs_ask(s, TR_OP_POLICY, changed);
 }
 
@@ -263,6 +265,7 @@ static void forget_policy(struct tr_hs *s)
     s->policy = tr_policy_default();
     s->req.policy = &s->policy;
     s->req.fields = TR_POLICY_ALL;
+    s->req.forget = true;
     tr_hs_ask(s, TR_OP_POLICY, forgotten);
 }
 

@@ -4,6 +4,7 @@ import socket
 
 import pytest
 
+from client import Client
 from web import Web, raw, read_answer, web_port, web_server
 
 
@@ -145,3 +146,41 @@ def test_late_is_not_how_long_it_waits(web):
     assert web.ask("PATCH", path, '{"delay":"1s"}').status == 200
     advance(web, "5s")
     assert web.get(path).json["late_ms"] == 0
+
+
+# ---- empty topics ----
+
+
+def names(web):
+    return [topic["name"] for topic in web.get("/v1/topics").json["topics"]]
+
+
+def test_a_topic_stays_known_when_its_jobs_are_gone(web, server):
+    assert web.get("/v1/topics/t").status == 404
+    web.push("t", b"x")
+    job = web.reserve("t")[0]
+    assert web.post(f"/v1/jobs/{job['id']}/ack", lease=job["lease"]).status == 200
+    told = web.get("/v1/topics/t").json
+    assert [told[state] for state in ("delayed", "ready", "reserved", "dead")] == [0] * 4
+    assert "t" in names(web)
+    with Client(server.port()) as beanstalk:
+        assert b"- t\n" not in beanstalk.ask("list-tubes").body
+        assert beanstalk.ask("stats-tube t").word == "NOT_FOUND"
+    web.push("t", b"y")
+    assert web.post("/v1/topics/t/purge").status == 200
+    assert web.get("/v1/topics/t").json["ready"] == 0
+    assert web.ask("DELETE", "/v1/topics/t").status == 200
+    assert web.get("/v1/topics/t").status == 404 and "t" not in names(web)
+    web.push("t", b"z")
+    assert web.ask("DELETE", "/v1/topics/t?force=true").status == 200
+    assert web.get("/v1/topics/t").status == 404
+
+
+def test_a_policy_that_says_nothing_makes_a_topic(web):
+    assert web.ask("PUT", "/v1/topics/a", "{}").status == 200
+    assert web.ask("PATCH", "/v1/topics/b", '{"ttr":"5s"}').status == 200
+    assert web.ask("PATCH", "/v1/topics/b", '{"ttr":null}').status == 200
+    for name in "ab":
+        assert web.get(f"/v1/topics/{name}").status == 200
+        assert web.ask("DELETE", f"/v1/topics/{name}").status == 200
+        assert web.get(f"/v1/topics/{name}").status == 404

@@ -3,6 +3,8 @@
  */
 
 #include "base/err.h"
+#include "base/text.h"
+#include "engine/inner.h"
 #include "test/unit/rig.h"
 
 #include <setjmp.h>
@@ -322,6 +324,62 @@ static void test_view_peek_reads_body_from_disk(void **state)
     rig_fini(&rig);
 }
 
+/* Pushes into a topic that is to stay, deletes the job and lets the topic go. */
+static void use(struct rig *rig, const char *name)
+{
+    struct ask push = rig_ask(TR_OP_PUSH);
+    struct ask drop = rig_ask(TR_OP_DROP_TOPIC);
+
+    push.req.topic = rig_hold(rig, name);
+    push.req.ttr_us = RIG_TTR_US;
+    push.req.keep_topic = true;
+    assert_int_equal(rig_do(rig, &push), TARRY_OK);
+    assert_int_equal(rig_with(rig, TR_OP_DELETE, push.req.out.job.id, 0), TARRY_OK);
+    drop.req.topic = push.req.topic;
+    drop.req.hold = TR_HOLD_USE;
+    assert_int_equal(rig_do(rig, &drop), TARRY_OK);
+}
+
+static bool is_known(struct rig *rig, const char *name)
+{
+    struct ask a = named(TR_OP_FIND_TOPIC, name);
+
+    return rig_do(rig, &a) == TARRY_OK;
+}
+
+/* Topics that were used stay, the oldest go first, and none is in the way of one in use. */
+static void test_view_kept_topics(void **state)
+{
+    struct rig rig;
+    char name[16];
+
+    (void)state;
+    (void)start(&rig);
+    rig.e->state.topics.kept_max = 20;
+    for (unsigned i = 0; i <= 20; i++) {
+        tr_text(name, sizeof name, "t%u", i);
+        use(&rig, name);
+        if (i == 2) {
+            use(&rig, "t0"); /* again: it is not the oldest */
+        }
+    }
+    assert_int_equal(rig_engine_stat(&rig).topics, 21); /* and the one held */
+    assert_true(is_known(&rig, "t0") && !is_known(&rig, "t1") && is_known(&rig, "t2"));
+    assert_true(tr_engine_ok(rig.e));
+    rig_fini(&rig);
+
+    rig_init(&rig);
+    rig.config.max_topics = 3;
+    rig_open(&rig);
+    use(&rig, "a");
+    use(&rig, "b");
+    (void)rig_hold(&rig, "c");
+    assert_true(is_known(&rig, "a") && is_known(&rig, "b"));
+    (void)rig_hold(&rig, "d"); /* in place of a, not refused */
+    assert_true(!is_known(&rig, "a") && is_known(&rig, "b"));
+    rig_fini(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -334,6 +392,7 @@ int main(void)
         cmocka_unit_test(test_view_peek_first),
         cmocka_unit_test(test_view_refusals),
         cmocka_unit_test(test_view_lateness),
+        cmocka_unit_test(test_view_kept_topics),
         cmocka_unit_test(test_view_peek_reads_body_from_disk),
     };
 
