@@ -634,8 +634,13 @@ void tr_handout_serve(struct tr_engine *e)
             served(e, t);
             continue;
         }
-        if (pick(e, first->wait->req, &job) != TARRY_OK ||
-            tr_log_reserve(&e->log, TR_RECORD_HEAD_MAX, 1) != TARRY_OK) {
+        int err = pick(e, first->wait->req, &job);
+
+        if (err == TARRY_ENOMEM) { /* later, and after the others: it may be the only one */
+            tr_list_remove(&t->dirty);
+            tr_list_append(&e->dirty, &t->dirty);
+        }
+        if (err != TARRY_OK || tr_log_reserve(&e->log, TR_RECORD_HEAD_MAX, 1) != TARRY_OK) {
             e->blocked = true; /* later: it stays marked */
             return;
         }

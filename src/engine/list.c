@@ -34,7 +34,13 @@
 
 #include <inttypes.h>
 
-enum { LOOKED_MAX = 200000, READS_FREE = 64, READ_BYTES = 1 << 20, SOON_US = 1000000 };
+enum {
+    LOOKED_MAX = 200000,
+    READS_FREE = 64,
+    READ_BYTES = 1 << 20,
+    SOON_US = 1000000,
+    LEAVES_PER_UNIT = 64 /* places of the page that are looked through when a job leaves */
+};
 
 struct tr_listed {
     struct tr_cursor key;
@@ -243,6 +249,7 @@ void tr_listing_leaves(struct tr_engine *e, const struct tr_job *job)
         .topic = job->topic->number};
 
     if (l->req != NULL && about(e, job->topic->number)) {
+        (void)tr_engine_charge(e, l->count / LEAVES_PER_UNIT);
         for (uint32_t i = 0; i < l->count; i++) {
             if (l->jobs[i].rid == job->rid) {
                 forget(l, &l->jobs[i]);

@@ -328,6 +328,17 @@ static void begin_find(struct tr_call *c)
     tr_call_ask(c, c->req.op, seen);
 }
 
+/* If the disk failed after the job was found, the caller gets none, and has nothing to free. */
+static int give_job(struct tr_call *c, int err, struct tarry_job **job)
+{
+    if (err != TARRY_OK) {
+        tarry_job_free(c->job);
+        c->job = NULL;
+    }
+    *job = c->job;
+    return err;
+}
+
 int tarry_find(struct tarry *t, struct tarry_which which, struct tarry_job **job)
 {
     struct tr_call c;
@@ -339,8 +350,7 @@ int tarry_find(struct tarry *t, struct tarry_which which, struct tarry_job **job
     }
     c = about(TR_OP_PEEK, &which, NULL);
     c.begin = begin_find;
-    err = tr_call_run(t, &c);
-    *job = c.job;
+    err = give_job(&c, tr_call_run(t, &c), job);
     return err;
 }
 
@@ -356,8 +366,7 @@ int tarry_peek(struct tarry *t, const char *topic, enum tarry_state state, struc
     c.req.op = TR_OP_PEEK_FIRST;
     c.req.state = (enum tr_job_state)state;
     c.req.order = TR_ORDER_DUE;
-    err = tr_call_run(t, &c);
-    *job = c.job;
+    err = give_job(&c, tr_call_run(t, &c), job);
     return err;
 }
 
@@ -387,6 +396,7 @@ static void begin_stats(struct tr_call *c)
         tr_call_end(c, err);
         return;
     }
+    c->req.counts_only = true;
     tr_call_ask(c, c->topic != NULL ? TR_OP_STAT_TOPIC : TR_OP_STAT, counted);
 }
 
@@ -504,8 +514,7 @@ int tarry_reserve(struct tarry *t, const struct tarry_reserve *reserve, struct t
     c.req.order = TR_ORDER_DUE;
     c.req.wait_us = r.wait_us;
     c.req.holder = HOLDER;
-    err = tr_call_run(t, &c);
-    *job = c.job;
+    err = give_job(&c, tr_call_run(t, &c), job);
     if (c.held != few) {
         free(c.held);
     }

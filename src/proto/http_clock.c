@@ -188,6 +188,22 @@ static void copied(struct tr_hs *s)
                                                 .field = "dir"});
         return;
     }
+    if (s->req.out.status == TARRY_ENOTFOUND) {
+        tr_hs_refuse(s, &(struct tr_http_error){.status = 409,
+                                                .code = "no_folder",
+                                                .message = "the folder in which it is to be made "
+                                                           "is not there: make it first",
+                                                .field = "dir"});
+        return;
+    }
+    if (s->req.out.status == TARRY_EIO) {
+        tr_hs_refuse(s, &(struct tr_http_error){.status = 500,
+                                                .code = "backup_failed",
+                                                .message = "the copy could not be written there: "
+                                                           "may the server, and is the disk whole?",
+                                                .field = "dir"});
+        return;
+    }
     if (s->req.out.status != TARRY_OK) {
         tr_hs_fail(s);
         return;

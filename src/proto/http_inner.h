@@ -120,6 +120,11 @@ struct tr_http_error tr_hs_too_large(void);
 bool tr_hs_body_fits(struct tr_hs *s); /* of JSON; else it was refused */
 
 tr_hs_step_fn tr_hs_show; /* http_job.c */
+
+/* Does the client want the bytes of a job, and what else there is in headers? Tells the job in
+ * s->req.out so; lease_key: with its lease. */
+bool tr_hs_accepts_bytes(const struct tr_hs *s);
+void tr_hs_job_bytes(struct tr_hs *s, const uint8_t *lease_key);
 tr_hs_step_fn tr_hs_cancel;
 tr_hs_step_fn tr_hs_edit;
 tr_hs_step_fn tr_hs_fire;

@@ -6,12 +6,13 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "proto/http_inner.h"
+#include "rules/moment.h"
 
 #include <string.h>
 
 /* ---- looking ---- */
 
-static bool accepts_bytes(const struct tr_hs *s)
+bool tr_hs_accepts_bytes(const struct tr_hs *s)
 {
     static const char type[] = "application/octet-stream";
     struct tr_http_text accept = s->parse.request.headers[TR_HTTP_ACCEPT];
@@ -34,14 +35,22 @@ static void number_header(struct tr_http_reply *r, const char *name, uint64_t nu
 }
 
 /* The bytes themselves, with what else there is to say in headers. */
-static void say_bytes(struct tr_hs *s)
+void tr_hs_job_bytes(struct tr_hs *s, const uint8_t *lease_key)
 {
     const struct tr_job_view *job = &s->req.out.job;
     const char *state = tr_shape_state(job->state);
+    char due[TR_MOMENT_TEXT];
     struct tr_http_reply r;
 
     tr_hs_open_bytes(s, &r);
     number_header(&r, "Tarry-Id", job->id);
+    if (lease_key != NULL) {
+        char lease[TR_LEASE_TEXT];
+
+        tr_lease_print(lease, lease_key, job->id, job->lease);
+        tr_http_reply_header(&r, "Tarry-Lease", lease, strlen(lease));
+        number_header(&r, "Tarry-Lease-Ms", job->left_us / 1000);
+    }
     tr_http_reply_header(&r, "Tarry-Topic", job->topic_name, job->topic_name_len);
     if (job->key != NULL) {
         tr_http_reply_header(&r, "Tarry-Key", job->key, job->key_len);
@@ -51,8 +60,14 @@ static void say_bytes(struct tr_hs *s)
     }
     tr_http_reply_header(&r, "Tarry-State", state, strlen(state));
     number_header(&r, "Tarry-Priority", job->priority);
+    (void)tr_moment_print(due, (int64_t)job->due_us);
+    tr_http_reply_header(&r, "Tarry-Due", due, strlen(due));
     number_header(&r, "Tarry-Due-Ms", job->due_us / 1000);
+    if (job->state == TR_READY || job->state == TR_RESERVED) {
+        number_header(&r, "Tarry-Late-Ms", job->late_us / 1000);
+    }
     number_header(&r, "Tarry-Created-Ms", job->created_us / 1000);
+    number_header(&r, "Tarry-Attempt", job->reserves);
     number_header(&r, "Tarry-Attempts", job->reserves);
     number_header(&r, "Tarry-Ttr-Ms", job->ttr_us / 1000);
     tr_http_reply_body(&r, "application/octet-stream");
@@ -66,8 +81,8 @@ static void shown(struct tr_hs *s)
     s->cost += s->req.out.job.body_len / 1024;
     if (s->req.out.status != TARRY_OK) {
         tr_hs_fail(s);
-    } else if (accepts_bytes(s)) {
-        say_bytes(s);
+    } else if (tr_hs_accepts_bytes(s)) {
+        tr_hs_job_bytes(s, NULL);
     } else {
         tr_hs_job(s, 200, (struct tr_shape){.body = true});
     }

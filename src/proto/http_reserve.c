@@ -172,11 +172,23 @@ static void no_memory(struct tr_hs *s)
 
 static void reserve(struct tr_hs *s);
 
+/* One job, of which the client wants the bytes. */
+static bool is_raw(const struct tr_hs *s)
+{
+    return tr_hs_number(s, TR_ARG_JOBS, 1) == 1 && tr_hs_accepts_bytes(s);
+}
+
 static void reserved(struct tr_hs *s)
 {
     const struct tr_job_view *job = &s->req.out.job;
 
-    if (s->req.out.status == TARRY_OK) {
+    if (s->req.out.status == TARRY_OK && is_raw(s)) {
+        tr_hs_note_handout(s, job);
+        s->cost += job->body_len / 1024;
+        tr_hs_job_bytes(s, s->port->lease_key);
+        tr_hs_handouts_told(s);
+        s->next = let_go;
+    } else if (s->req.out.status == TARRY_OK) {
         tr_hs_note_handout(s, job);
         tr_json_open(&s->json, '{');
         tr_shape_job(&s->json, job,
@@ -229,7 +241,7 @@ static void begin(struct tr_hs *s)
 {
     if (s->topic_count == 0) { /* nobody knows them, so nothing is there */
         tr_hs_reserve_none(s);
-    } else if (tr_hs_begin_text(s)) {
+    } else if (is_raw(s) || tr_hs_begin_text(s)) {
         reserve(s);
     } else {
         s->next = let_go;

@@ -290,6 +290,7 @@ static void counted(struct tr_hs *s)
 
 static void count(struct tr_hs *s)
 {
+    s->req.counts_only = true;
     tr_hs_ask(s, TR_OP_STAT_TOPIC, counted);
 }
 

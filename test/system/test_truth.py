@@ -184,3 +184,27 @@ def test_a_policy_that_says_nothing_makes_a_topic(web):
         assert web.get(f"/v1/topics/{name}").status == 200
         assert web.ask("DELETE", f"/v1/topics/{name}").status == 200
         assert web.get(f"/v1/topics/{name}").status == 404
+
+
+# ---- raw bodies ----
+
+
+def test_reserve_raw(web):
+    body = bytes(range(256))
+    raw_body = {"Accept": "application/octet-stream"}
+    job = web.push("t", body, key="k", tag="red")
+    assert web.ask("POST", "/v1/topics/none/reserve", headers=raw_body).status == 204
+    got = web.ask("POST", "/v1/topics/t/reserve?ttr=1m", headers=raw_body)
+    assert got.status == 200 and got.body == body
+    assert got.headers["Content-Type"] == "application/octet-stream"
+    assert got.headers["Tarry-Id"] == job["id"] and got.headers["Tarry-Key"] == "k"
+    assert got.headers["Tarry-Attempt"] == "1" and got.headers["Tarry-Late-Ms"] == "0"
+    assert got.headers["Tarry-Due"] == job["due"] and got.headers["Tarry-Lease-Ms"] == "60000"
+    path = f"/v1/jobs/{job['id']}"
+    assert web.post(path + "/touch", lease=got.headers["Tarry-Lease"]).status == 200
+    seen = web.ask("GET", path, headers=raw_body)
+    assert seen.body == body and "Tarry-Lease" not in seen.headers
+    assert web.post(path + "/ack", lease=got.headers["Tarry-Lease"]).status == 200
+    web.push("t", b"x")
+    many = web.ask("POST", "/v1/topics/t/reserve?count=2", headers=raw_body)
+    assert len(many.json["jobs"]) == 1
