@@ -142,10 +142,25 @@ static void tell(struct tr_engine *e, const struct tr_job_view *v)
     }
 }
 
+/* The due time that a job is shifted to. The past means now; but one that is due already does not
+ * become due later when it is to be sooner. */
+static uint64_t shifted(const struct tr_engine *e, uint64_t due_us)
+{
+    uint64_t now_us = e->clock.t_us;
+    int64_t by = e->bulk.shift_us;
+
+    if (e->bulk.at_us != 0) {
+        return e->bulk.at_us > now_us ? e->bulk.at_us : now_us;
+    }
+    if (by >= 0 || due_us > now_us + (uint64_t)-by) {
+        return due_us + (uint64_t)by > now_us ? due_us + (uint64_t)by : now_us;
+    }
+    return due_us < now_us ? due_us : now_us;
+}
+
 static int change_due(struct tr_engine *e, struct tr_job *job)
 {
     struct tr_record rec = {.mask = TR_FIELD(DUE), .due_us = e->clock.t_us};
-    int64_t by = e->bulk.shift_us;
     int err;
 
     if (e->bulk.what == TR_BULK_KICK) {
@@ -153,10 +168,8 @@ static int change_due(struct tr_engine *e, struct tr_job *job)
         rec.counters = job->counters;
         rec.counters.kicks++;
         rec.counters.reserves = tr_retry_forgets(job, false) ? 0 : rec.counters.reserves;
-    } else if (e->bulk.at_us != 0) {
-        rec.due_us = e->bulk.at_us > e->clock.t_us ? e->bulk.at_us : e->clock.t_us;
-    } else if (by >= 0 || job->due_us > e->clock.t_us + (uint64_t)-by) {
-        rec.due_us = job->due_us + (uint64_t)by; /* else the past means now */
+    } else {
+        rec.due_us = shifted(e, job->due_us);
     }
     err = tr_change_revise(e, job, &rec, true);
     if (err == TARRY_OK) {
@@ -186,15 +199,19 @@ static int change_once(struct tr_engine *e, struct tr_job *job)
 static int change(struct tr_engine *e, struct tr_job *job)
 {
     struct tr_bulk *b = &e->bulk;
+    int err = b->dry_run ? TARRY_OK : tr_expiry_settle(e, job);
     enum tr_job_state state = (enum tr_job_state)job->state;
     struct tr_job_view v;
-    int err;
 
+    if (err != TARRY_OK) {
+        return err;
+    }
     if (!about(e, job->topic->number) || job->topic->purged || !is_old(b, job) ||
         !tag_fits(b, tr_extra_tag(job->extra)) || !wants(b, state) || !due_fits(b, job->due_us)) {
         return TARRY_OK;
     }
-    if (!can(b, state)) {
+    if (!can(b, state) ||
+        (b->what == TR_BULK_SHIFT && shifted(e, job->due_us) > e->clock.t_us + TR_DELAY_MAX_US)) {
         return pass_over(b, job->rid);
     }
     if (!tr_engine_charge(e, CHANGE_UNITS)) {

@@ -464,6 +464,10 @@ static enum tr_verdict push_again(struct tr_engine *e, struct tr_req *r, struct 
     uint8_t backoff[TR_BACKOFF_BYTES];
     int err;
 
+    err = tr_expiry_settle(e, job); /* it was dead already */
+    if (err != TARRY_OK) {
+        return end(e, r, err);
+    }
     r->out.existed = true;
     if (r->keep_topic) {
         tr_change_keep_topic(e, job->topic);

@@ -208,3 +208,31 @@ def test_reserve_raw(web):
     web.push("t", b"x")
     many = web.ask("POST", "/v1/topics/t/reserve?count=2", headers=raw_body)
     assert len(many.json["jobs"]) == 1
+
+
+# ---- shifts ----
+
+
+def shift(web, by):
+    answer = web.post("/v1/jobs/shift", topic="t", by=by).json
+    return answer["matched"], answer["done"]
+
+
+def test_shift_of_overdue_jobs(web):
+    job = web.push("t", b"x")
+    path = f"/v1/jobs/{job['id']}"
+    advance(web, "1h")
+    assert shift(web, "-10s") == (1, 1)  # it is due already: not later
+    assert web.get(path).json["due_ms"] == job["due_ms"]
+    assert shift(web, "10s") == (1, 1)  # that would be in the past: now
+    now = web.get("/v1/clock").json["now_ms"]
+    assert abs(web.get(path).json["due_ms"] - now) <= 1
+    assert web.get(path).json["late_ms"] == 0
+
+
+def test_shift_beyond_137_years_is_not_done(web):
+    path = f"/v1/jobs/{web.push('t', b'x', delay='100d')['id']}"
+    assert shift(web, "49000d") == (1, 1)
+    due = web.get(path).json["due_ms"]
+    assert shift(web, "49000d") == (1, 0)
+    assert web.get(path).json["due_ms"] == due
