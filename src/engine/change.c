@@ -422,6 +422,7 @@ static int push_job(struct tr_engine *e, struct tr_req *r, struct tr_topic *t)
     rec.mask |= r->delay_us != 0 ? TR_FIELD(DELAY) : 0;
     err = tr_tally_kind(&e->state, t, rec.due_us, &rec.flags);
     rec.flags |= r->beanstalk ? TR_RF_BEANSTALK : 0;
+    rec.flags |= rec.due_us > e->clock.t_us ? TR_RF_LATER : 0;
     rec.mask |= rec.flags != 0 ? TR_FIELD(FLAGS) : 0;
     ask_extras(r, &rec, backoff);
     if (err == TARRY_OK) {
@@ -455,8 +456,8 @@ static enum tr_verdict push_again(struct tr_engine *e, struct tr_req *r, struct 
 {
     struct tr_record rec = {.mask = TR_FIELD(DUE) | TR_FIELD(DELAY) | TR_FIELD(PRIORITY) |
                                     TR_FIELD(TTR) | TR_FIELD(COUNTERS) | TR_FIELD(FLAGS),
-                            .flags =
-                                (job->flags & TR_RF_CELL) | (r->beanstalk ? TR_RF_BEANSTALK : 0),
+                            .flags = (job->flags & (TR_RF_CELL | TR_RF_LATER)) |
+                                     (r->beanstalk ? TR_RF_BEANSTALK : 0),
                             .due_us = due_of(e, r),
                             .delay_us = r->delay_us,
                             .priority = r->priority,

@@ -85,9 +85,9 @@ static struct tr_history_piece *newest(const struct tr_histories *h)
 static void drop_oldest(struct tr_histories *h)
 {
     struct tr_history_piece *p = oldest(h);
-    uint64_t last_us = time_of(p->events[p->count - 1].when);
 
-    h->since_us = last_us + 1 > h->since_us ? last_us + 1 : h->since_us;
+    h->since_us = p->newest_us + 1 > h->since_us ? p->newest_us + 1 : h->since_us;
+    h->hint = h->hint == &p->link ? NULL : h->hint;
     tr_list_remove(&p->link);
     tr_mem_free(&h->mem, p, sizeof *p);
     h->bytes -= sizeof *p;
@@ -192,8 +192,7 @@ void tr_histories_age(struct tr_histories *h, uint64_t now_us)
 {
     uint64_t from_us = now_us > h->keep_us ? now_us - h->keep_us : 0;
 
-    while (!tr_list_empty(&h->pieces) &&
-           time_of(oldest(h)->events[oldest(h)->count - 1].when) < from_us) {
+    while (!tr_list_empty(&h->pieces) && oldest(h)->newest_us < from_us) {
         drop_oldest(h);
     }
     h->since_us = from_us > h->since_us ? from_us : h->since_us;
@@ -225,6 +224,7 @@ static struct tr_history_piece *begin(struct tr_histories *h, uint64_t now_us)
     }
     p->id_least = UINT64_MAX;
     p->id_most = 0;
+    p->newest_us = 0;
     p->count = 0;
     tr_list_init(&p->link);
     tr_list_append(&h->pieces, &p->link);
@@ -240,11 +240,12 @@ void tr_histories_add(struct tr_histories *h, uint64_t id, const struct tr_event
         p = begin(h, event->at_us);
     }
     if (p == NULL) {
-        h->since_us = event->at_us + 1;
+        h->since_us = event->at_us + 1 > h->since_us ? event->at_us + 1 : h->since_us;
         return;
     }
     p->events[p->count].what = pack(id, event);
     p->events[p->count++].when = pack_when(event);
+    p->newest_us = event->at_us > p->newest_us ? event->at_us : p->newest_us;
     p->id_least = id < p->id_least ? id : p->id_least;
     p->id_most = id > p->id_most ? id : p->id_most;
 }
@@ -259,20 +260,26 @@ void tr_histories_read(struct tr_histories *h, const uint8_t *bytes, uint32_t co
     }
 }
 
-bool tr_histories_next(const struct tr_histories *h, uint64_t *at, uint64_t id,
-                       struct tr_event *event)
+bool tr_histories_next(struct tr_histories *h, uint64_t *at, uint64_t id, struct tr_event *event)
 {
     uint64_t number = *at / TR_HISTORY_PIECE;
-    const struct tr_list *n = h->pieces.next;
+    struct tr_list *n = h->pieces.next;
+    uint64_t k = h->first;
     uint64_t i = *at % TR_HISTORY_PIECE;
 
     if (number < h->first) { /* it is gone */
         number = h->first;
         i = 0;
     }
-    for (uint64_t k = h->first; k < number && n != &h->pieces; k++) {
+    if (h->hint != NULL && h->hint_no <= number) {
+        n = h->hint;
+        k = h->hint_no;
+    }
+    for (; k < number && n != &h->pieces; k++) {
         n = n->next;
     }
+    h->hint = n != &h->pieces ? n : NULL;
+    h->hint_no = k;
     if (n == &h->pieces) {
         *at = UINT64_MAX;
         return false;

@@ -20,6 +20,7 @@ struct tr_history_piece {
     struct tr_list link;
     uint64_t id_least;
     uint64_t id_most;
+    uint64_t newest_us; /* of its events: some are noted later than they happened */
     uint32_t count;
     struct {
         uint64_t what; /* id, event, why, state: see pack */
@@ -46,6 +47,8 @@ struct tr_histories {
     uint64_t bytes_max;
     uint64_t keep_us;
     struct tr_list pieces; /* the oldest first */
+    struct tr_list *hint;  /* a piece that was looked at, or NULL, */
+    uint64_t hint_no;      /* and its number */
     uint64_t bytes;
     uint64_t first;       /* how many pieces have been dropped: number of the oldest one */
     uint64_t since_us;    /* nothing that happened from here on is missing */
@@ -88,7 +91,6 @@ void tr_histories_age(struct tr_histories *h, uint64_t now_us);
  * and dropped. Looks at one piece at most. False: that piece has none left, or (*at == UINT64_MAX)
  * none has.
  */
-bool tr_histories_next(const struct tr_histories *h, uint64_t *at, uint64_t id,
-                       struct tr_event *event);
+bool tr_histories_next(struct tr_histories *h, uint64_t *at, uint64_t id, struct tr_event *event);
 
 #endif

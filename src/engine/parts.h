@@ -500,7 +500,8 @@ struct tr_past {
     struct tr_req *req; /* or NULL: nobody does */
     uint64_t at;        /* so far */
     uint32_t count;
-    struct tr_event events[TR_PAST_MAX]; /* the newest ones, by time */
+    uint64_t met;                        /* before some were overwritten */
+    struct tr_event events[TR_PAST_MAX]; /* the newest ones: a ring, at the end by time */
     bool pushed;                         /* its making is among them, */
     uint64_t died_us;                    /* and this death */
 };

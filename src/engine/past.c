@@ -3,7 +3,7 @@
  *
  *     push                     nothing: the record of a live job says when it was made
  *                              (PUSHED, if it is known who asks)
- *     handed out               READY, when that was, and HANDED
+ *     handed out               READY, when that was unless it was made so, and HANDED
  *     revised (change.c)       RELEASED, TIMED_OUT, DEAD with why, KICKED, else CHANGED
  *     its connection closes    RELEASED
  *     touched                  TOUCHED, if the policy says full
@@ -49,7 +49,13 @@ static void note(struct tr_engine *e, uint64_t id, struct tr_event event)
 
 static uint8_t state_pushed(const struct tr_job *job)
 {
-    return job->delay_us != 0 ? TR_DELAYED : TR_READY;
+    return job->flags & TR_RF_LATER ? TR_DELAYED : TR_READY;
+}
+
+/* Was it ready from its making on? Then that says so. */
+static bool ready_at_once(const struct tr_job *job)
+{
+    return job->ready_us == job->created_us && (job->flags & TR_RF_LATER) == 0;
 }
 
 void tr_past_pushed(struct tr_engine *e, const struct tr_job *job)
@@ -66,9 +72,11 @@ void tr_past_handed(struct tr_engine *e, const struct tr_job *job, uint32_t acto
     if (wanted(job->topic) == TR_HISTORY_OFF) {
         return;
     }
-    note_plain(
-        e, job->id,
-        (struct tr_event){.at_us = job->ready_us, .what = TR_EVENT_READY, .state = TR_READY});
+    if (!ready_at_once(job)) {
+        note_plain(
+            e, job->id,
+            (struct tr_event){.at_us = job->ready_us, .what = TR_EVENT_READY, .state = TR_READY});
+    }
     note_plain(
         e, job->id,
         (struct tr_event){
@@ -181,31 +189,50 @@ void tr_past_drop(struct tr_engine *e, const struct tr_req *r)
     }
 }
 
-/* Keeps the newest ones, by time. */
+/* Keeps the last ones that were noted: a ring. */
 static void keep(struct tr_past *p, const struct tr_event *event)
 {
-    bool first = event->what == TR_EVENT_PUSHED; /* of those at its time */
-    uint32_t at = p->count;
-
-    if (first && p->pushed) {
+    if (event->what == TR_EVENT_PUSHED && p->pushed) {
         return; /* noted when it was pushed, and told again when it went */
     }
-    while (at > 0 && p->events[at - 1].at_us >= event->at_us + !first) {
-        at--;
-    }
-    if (p->count == TR_PAST_MAX && at == 0) {
-        return; /* it is older than all that are kept */
-    }
-    if (p->count == TR_PAST_MAX) {
-        memmove(&p->events[0], &p->events[1], (at - 1) * sizeof *event);
-        at--;
-    } else {
-        memmove(&p->events[at + 1], &p->events[at], (p->count - at) * sizeof *event);
-        p->count++;
-    }
-    p->events[at] = *event;
+    p->events[p->met++ % TR_PAST_MAX] = *event;
+    p->count += p->count < TR_PAST_MAX;
     p->pushed = p->pushed || event->what == TR_EVENT_PUSHED;
     p->died_us = event->what == TR_EVENT_DEAD ? event->at_us : p->died_us;
+}
+
+/* Turns the ring so that what was noted first is first: three reversals. */
+static void turn_back(struct tr_event *events, uint32_t from, uint32_t to)
+{
+    while (from + 1 < to) {
+        struct tr_event kept = events[from];
+
+        events[from++] = events[--to];
+        events[to] = kept;
+    }
+}
+
+/* By time. Nearly all are in order: some were noted with a time before those around them. */
+static void sort(struct tr_past *p)
+{
+    if (p->met > TR_PAST_MAX) {
+        uint32_t first = (uint32_t)(p->met % TR_PAST_MAX);
+
+        turn_back(p->events, 0, first);
+        turn_back(p->events, first, TR_PAST_MAX);
+        turn_back(p->events, 0, TR_PAST_MAX);
+    }
+    for (uint32_t i = 1; i < p->count; i++) {
+        struct tr_event event = p->events[i];
+        bool first = event.what == TR_EVENT_PUSHED; /* of those at its time */
+        uint32_t at = i;
+
+        while (at > 0 && p->events[at - 1].at_us >= event.at_us + !first) {
+            at--;
+        }
+        memmove(&p->events[at + 1], &p->events[at], (i - at) * sizeof event);
+        p->events[at] = event;
+    }
 }
 
 /* What a live job says of itself. */
@@ -217,7 +244,7 @@ static void add_present(struct tr_past *p, const struct tr_job *job)
     if (!p->pushed) {
         keep(p, &event);
     }
-    if (job->state == TR_READY) {
+    if (job->state == TR_READY && !ready_at_once(job)) {
         event =
             (struct tr_event){.at_us = job->ready_us, .what = TR_EVENT_READY, .state = TR_READY};
         keep(p, &event);
@@ -243,6 +270,9 @@ static bool look(struct tr_engine *e, uint64_t id)
         }
         while (tr_histories_next(&e->histories, &p->at, id, &event)) {
             keep(p, &event);
+            if (!tr_engine_spend(e)) {
+                return false;
+            }
         }
     }
     return true;
@@ -262,6 +292,7 @@ enum tr_verdict tr_past_execute(struct tr_engine *e, struct tr_req *r)
         p->req = r;
         p->at = 0;
         p->count = 0;
+        p->met = 0;
         p->pushed = false;
         p->died_us = 0;
     }
@@ -276,6 +307,7 @@ enum tr_verdict tr_past_execute(struct tr_engine *e, struct tr_req *r)
     if (err == TARRY_OK) {
         add_present(p, job);
     }
+    sort(p);
     p->req = NULL;
     r->out.events = p->events;
     r->out.number = p->count;

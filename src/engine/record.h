@@ -70,6 +70,7 @@ enum tr_record_flag {
     TR_RF_CELL = 3,      /* these bits */
     TR_RF_BEANSTALK = 4, /* made on the beanstalk port */
     TR_RF_HANDED = 8,    /* handed out since it became due */
+    TR_RF_LATER = 16,    /* it was made to be due later */
 };
 
 struct tr_bytes {

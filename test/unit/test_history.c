@@ -2,6 +2,7 @@
 
 #include "base/err.h"
 #include "engine/history.h"
+#include "engine/inner.h"
 #include "rules/policy.h"
 #include "test/unit/rig.h"
 
@@ -30,7 +31,7 @@ static void add(struct tr_histories *h, uint64_t id, uint64_t at_us)
 }
 
 /* How many events of the job there are. */
-static unsigned count(const struct tr_histories *h, uint64_t id)
+static unsigned count(struct tr_histories *h, uint64_t id)
 {
     struct tr_event event;
     uint64_t at = 0;
@@ -115,6 +116,27 @@ static void test_history_when_made(void **state)
     assert_int_equal(tr_histories_when(&h, 99 + TR_MADE_MAX / 2),
                      TR_MADE_MAX / 2 * (uint64_t)TR_MADE_EVERY_US);
     h.mem.limit_bytes = 1;
+    tr_histories_fini(&h);
+}
+
+/* A piece is as old as its newest event: the making of a job is noted when it goes. */
+static void test_history_of_an_old_job(void **state)
+{
+    struct tr_histories h;
+
+    (void)state;
+    tr_histories_init(&h, 0);
+    h.keep_us = 24 * HOUR;
+    h.bytes_max = 3 * sizeof(struct tr_history_piece);
+    for (uint64_t i = 1; i < TR_HISTORY_PIECE; i++) {
+        add(&h, 2, 48 * HOUR);
+    }
+    add(&h, 4, 1); /* made two days ago, the last of its piece */
+    add(&h, 4, 48 * HOUR);
+    assert_int_equal(count(&h, 2), TR_HISTORY_PIECE - 1);
+    tr_histories_age(&h, 48 * HOUR);
+    assert_int_equal(count(&h, 2), TR_HISTORY_PIECE - 1);
+    assert_int_equal(count(&h, 4), 2);
     tr_histories_fini(&h);
 }
 
@@ -205,6 +227,65 @@ static void test_history_of_a_life(void **state)
     rig_fini(&rig);
 }
 
+static void on_many(struct tr_req *r)
+{
+    assert_int_equal(r->out.status, TARRY_OK);
+}
+
+/* A job with very many events is told in slices, and the last ones of it. */
+static void test_history_of_a_busy_job(void **state)
+{
+    enum { MANY = 100000 };
+    struct tr_req r = {.op = TR_OP_HISTORY, .done = on_many, .id = 12345};
+    struct rig rig;
+    unsigned turns = 0;
+
+    (void)state;
+    (void)start(&rig);
+    for (uint64_t i = 0; i < MANY; i++) {
+        struct tr_event event = {.at_us = rig.now.wall_us + i, .what = TR_EVENT_TOUCHED};
+
+        tr_histories_add(&rig.e->histories, 12345, &event);
+    }
+    tr_engine_submit(rig.e, &r, rig.now);
+    for (; r.busy; turns++) {
+        assert_true(turns < MANY);
+        (void)rig_turn(&rig);
+    }
+    assert_true(turns >= MANY / rig.config.slice);
+    assert_int_equal(r.out.number, 1000);
+    assert_true(rig.e->past.events[0].at_us == rig.now.wall_us + MANY - 1000);
+    assert_true(rig.e->past.events[999].at_us == rig.now.wall_us + MANY - 1);
+    rig_fini(&rig);
+}
+
+/* What it was made to be, whatever happened to it since. */
+static void test_history_tells_how_it_began(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    struct ask a = rig_ask(TR_OP_PUSH);
+    uint64_t now = rig_push(&rig, t, 0);
+
+    (void)state;
+    a.req.topic = t;
+    a.req.ttr_us = RIG_TTR_US;
+    a.req.at_us = rig.now.wall_us + RIG_SECOND;
+    assert_int_equal(rig_do(&rig, &a), TARRY_OK);
+    assert_string_equal(history(&rig, a.req.out.job.id), "pushed@0");
+    assert_int_equal(rig.e->past.events[0].state, TR_DELAYED);
+
+    struct ask edit = rig_ask(TR_OP_EDIT);
+
+    edit.req.id = now;
+    edit.req.edit = TR_EDIT_DUE;
+    edit.req.delay_us = RIG_SECOND;
+    assert_int_equal(rig_do(&rig, &edit), TARRY_OK);
+    assert_string_equal(history(&rig, now), "pushed@0 changed@0");
+    assert_int_equal(rig.e->past.events[0].state, TR_READY);
+    rig_fini(&rig);
+}
+
 /* A far job comes back to tell when it was made; of one that dies far that is known nearly. */
 static void test_history_of_far_jobs(void **state)
 {
@@ -277,12 +358,11 @@ static void test_history_says_who(void **state)
     rig_submit(&rig, &waits);
     id = push_by(&rig, t, shop);
     assert_false(waits.req.busy);
-    assert_string_equal(history(&rig, id), "pushed@0#1 ready@0 handed@0#2");
+    assert_string_equal(history(&rig, id), "pushed@0#1 handed@0#2");
     rig_pass(&rig, RIG_TTR_US); /* by nobody */
-    assert_string_equal(history(&rig, id), "pushed@0#1 ready@0 handed@0#2 timed-out@10 ready@10");
+    assert_string_equal(history(&rig, id), "pushed@0#1 handed@0#2 timed-out@10 ready@10");
     assert_int_equal(with_actor(&rig, TR_OP_DELETE, id, shop), TARRY_OK);
-    assert_string_equal(history(&rig, id),
-                        "pushed@0#1 ready@0 handed@0#2 timed-out@10 gone@10#1(2)");
+    assert_string_equal(history(&rig, id), "pushed@0#1 handed@0#2 timed-out@10 gone@10#1(2)");
     for (unsigned i = 3; i <= TR_ACTORS_MAX; i++) {
         char name[8];
 
@@ -293,8 +373,7 @@ static void test_history_says_who(void **state)
     id = push_by(&rig, t, TR_ACTORS_MAX);
     rig_close(&rig);
     rig_open(&rig);
-    assert_string_equal(history(&rig, 1),
-                        "pushed@0#1 ready@0 handed@0#2 timed-out@10 gone@10#1(2)");
+    assert_string_equal(history(&rig, 1), "pushed@0#1 handed@0#2 timed-out@10 gone@10#1(2)");
     assert_non_null(strstr(history(&rig, id), "pushed@10#2047"));
     assert_memory_equal(tr_engine_actor_name(rig.e, 2, &len), "worker", 6);
     assert_int_equal(len, 6);
@@ -355,11 +434,11 @@ static void test_history_by_policy(void **state)
     assert_int_equal(rig_do(&rig, &a), TARRY_OK);
     assert_int_equal(rig_reserve(&rig, t, ME), id);
     assert_int_equal(rig_with(&rig, TR_OP_TOUCH, id, ME), TARRY_OK);
-    assert_string_equal(history(&rig, id), "pushed@0 ready@0 handed@0 touched@0");
+    assert_string_equal(history(&rig, id), "pushed@0 handed@0 touched@0");
     policy.history = TR_HISTORY_OFF;
     assert_int_equal(rig_do(&rig, &a), TARRY_OK);
     assert_int_equal(rig_with(&rig, TR_OP_DELETE, id, ME), TARRY_OK);
-    assert_string_equal(history(&rig, id), "ready@0 handed@0 touched@0");
+    assert_string_equal(history(&rig, id), "handed@0 touched@0");
     id = rig_push(&rig, t, 0);
     assert_int_equal(rig_with(&rig, TR_OP_DELETE, id, ME), TARRY_OK);
     assert_string_equal(history(&rig, id), "TARRY_ENOTFOUND");
@@ -369,9 +448,15 @@ static void test_history_by_policy(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_history_bounds),        cmocka_unit_test(test_history_when_made),
-        cmocka_unit_test(test_history_of_a_life),     cmocka_unit_test(test_history_of_far_jobs),
-        cmocka_unit_test(test_history_over_restarts), cmocka_unit_test(test_history_says_who),
+        cmocka_unit_test(test_history_bounds),
+        cmocka_unit_test(test_history_when_made),
+        cmocka_unit_test(test_history_of_an_old_job),
+        cmocka_unit_test(test_history_of_a_life),
+        cmocka_unit_test(test_history_of_a_busy_job),
+        cmocka_unit_test(test_history_tells_how_it_began),
+        cmocka_unit_test(test_history_of_far_jobs),
+        cmocka_unit_test(test_history_says_who),
+        cmocka_unit_test(test_history_over_restarts),
         cmocka_unit_test(test_history_by_policy),
     };
 
