@@ -7,9 +7,9 @@
 #include "port/digest.h"
 
 /* TARRY_ENOMEM; TARRY_EUNSUPPORTED: this libcrypto is set up without SHA-256. */
-TR_MUST_USE int tr_digest_linux_open(struct tr_digest *d);
+TR_MUST_USE int tr_digest_linux_open(struct tr_digest *out);
 
 /* A zeroed one, too. */
-void tr_digest_linux_close(struct tr_digest *d);
+void tr_digest_linux_close(struct tr_digest *out);
 
 #endif

@@ -62,7 +62,7 @@ TR_MUST_USE int tr_token_read_rate(struct tr_token *t, const char *text, size_t 
 void tr_token_print(char out[TR_TOKEN_LINE], const struct tr_token *t);
 
 /* "admin", "read+produce". */
-void tr_token_print_roles(char out[TR_TOKEN_ROLES_TEXT], unsigned roles);
+void tr_token_print_roles(char out[TR_TOKEN_ROLES_TEXT], unsigned has);
 
 /* Is it for this topic? */
 bool tr_token_has_topic(const struct tr_token *t, const char *name, size_t len);

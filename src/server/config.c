@@ -347,6 +347,12 @@ static void warn_open(const struct tr_config *c, const struct tr_address *a, con
                       "%s can be reached from other machines, and whoever gets there may take and "
                       "delete every job",
                       text);
+    } else if (!tr_address_is_local(a) && c->tls_cert == NULL) {
+        tr_logger_say(
+            log, TR_LEVEL_WARNING,
+            "%s can be reached from other machines, and there is no TLS (tls.cert): tokens "
+            "and jobs can be read on the way",
+            text);
     }
 }
 
