@@ -441,6 +441,7 @@ static int push_job(struct tr_engine *e, struct tr_req *r, struct tr_topic *t)
     t->totals->pushed++;
     tr_topic_count(t, TR_METERED_PUSHED);
     tr_rate_add(&t->pushes, tr_clock_span(&e->clock));
+    tr_rate_add(&e->state.topics.pushes, tr_clock_span(&e->clock));
     tr_change_schedule(e, job);
     tr_engine_touch_log(e);
     tr_past_pushed(e, job);

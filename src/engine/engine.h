@@ -234,6 +234,9 @@ uint32_t tr_engine_actor(struct tr_engine *e, const char *name, size_t len);
 /* His name, without an end; NULL: it is not known. */
 const char *tr_engine_actor_name(const struct tr_engine *e, uint32_t actor, size_t *len);
 
+/* The name of a topic, as requests number it; NULL: there is none. */
+const char *tr_engine_topic_name(const struct tr_engine *e, uint32_t topic, size_t *len);
+
 /* 16 bytes by which this store differs from all others, and always the same. */
 const uint8_t *tr_engine_uuid(const struct tr_engine *e);
 

@@ -139,6 +139,14 @@ static struct tr_meter_view view_other(const struct tr_engine *e)
     return v;
 }
 
+const char *tr_engine_topic_name(const struct tr_engine *e, uint32_t topic, size_t *len)
+{
+    const struct tr_topic *t = topic != 0 ? tr_topics_by_handle(&e->state.topics, topic) : NULL;
+
+    *len = t != NULL ? t->name_len : 0;
+    return t != NULL ? t->name : NULL;
+}
+
 void tr_engine_meters_begin(struct tr_engine *e)
 {
     tr_meters_look(&e->state.topics.meters, true);

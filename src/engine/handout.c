@@ -323,6 +323,7 @@ static enum tr_verdict give(struct tr_engine *e, struct tr_req *r, struct tr_job
 
     counters.reserves++;
     tr_rate_add(&job->topic->hands, tr_clock_span(&e->clock));
+    tr_rate_add(&e->state.topics.hands, tr_clock_span(&e->clock));
     job->paid = false;
     if (r->op == TR_OP_RESERVE) {
         tr_limit_take(e, job);

@@ -170,6 +170,8 @@ struct tr_topics {
     uint32_t far_pass;       /* through the table of far jobs, the last one that was begun */
     struct tr_lates lates;   /* how late jobs of busy topics are */
     struct tr_meters meters; /* and what happened to them */
+    struct tr_rate pushes;   /* of all, */
+    struct tr_rate hands;    /* too */
     struct tr_totals totals; /* of those that are not purged, */
     struct tr_totals gone;   /* and of those that are */
 };

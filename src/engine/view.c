@@ -215,25 +215,29 @@ enum tr_verdict tr_view_topic(struct tr_engine *e, struct tr_req *r)
 static enum tr_verdict stat_all(struct tr_engine *e, struct tr_req *r)
 {
     const struct tr_totals *all = &e->state.topics.totals;
+    uint64_t span_us = tr_clock_span(&e->clock);
     uint64_t overdue;
 
     if (!tr_park_counted(e) || tr_expiry_waits(e)) {
         return TR_STALL;
     }
     overdue = e->state.topics.overdue < all->far ? e->state.topics.overdue : all->far;
-    r->out.stat = (struct tr_topic_stat){.delayed = all->count[TR_DELAYED] + all->far - overdue,
-                                         .ready = all->count[TR_READY] + overdue,
-                                         .urgent = all->urgent,
-                                         .reserved = all->count[TR_RESERVED],
-                                         .dead = all->count[TR_DEAD] + all->dead_far,
-                                         .pushed = all->pushed,
-                                         .deleted = all->deleted,
-                                         .dropped = all->dropped,
-                                         .timeouts = all->timeouts,
-                                         .waiting = e->wait_count,
-                                         .pauses = all->pauses,
-                                         .now_us = e->clock.t_us,
-                                         .history_us = e->histories.since_us};
+    r->out.stat =
+        (struct tr_topic_stat){.delayed = all->count[TR_DELAYED] + all->far - overdue,
+                               .ready = all->count[TR_READY] + overdue,
+                               .urgent = all->urgent,
+                               .reserved = all->count[TR_RESERVED],
+                               .dead = all->count[TR_DEAD] + all->dead_far,
+                               .pushed = all->pushed,
+                               .deleted = all->deleted,
+                               .dropped = all->dropped,
+                               .timeouts = all->timeouts,
+                               .waiting = e->wait_count,
+                               .pauses = all->pauses,
+                               .now_us = e->clock.t_us,
+                               .history_us = e->histories.since_us,
+                               .pushed_milli = tr_rate_milli(&e->state.topics.pushes, span_us),
+                               .handed_milli = tr_rate_milli(&e->state.topics.hands, span_us)};
     memcpy(r->out.stat.holds, all->holds, sizeof all->holds);
     r->out.number = e->state.topics.listed;
     return tr_engine_finish(e, r, TARRY_OK);

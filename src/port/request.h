@@ -230,7 +230,7 @@ struct tr_topic_stat {
     uint64_t next_due_us;     /* of the first delayed job, wherever it is; 0: there is none.
                                  STAT_TOPIC only, as all below */
     uint64_t oldest_ready_us; /* since when the oldest ready job in memory is; 0: there is none */
-    uint64_t pushed_milli;    /* in 1000 seconds, by what was in the last ten */
+    uint64_t pushed_milli;    /* in 1000 seconds, by what was in the last ten; STAT, too */
     uint64_t handed_milli;
     uint64_t late_p50_us; /* of those that became due in the last 2 to 4 minutes, right to 1/8 */
     uint64_t late_p99_us;

@@ -228,6 +228,7 @@ static void take_line(struct tr_bs_session *s, const char *text, size_t len)
     const char *why;
 
     s->req.out.gate = 0;
+    s->commands++;
     if (s->line.command == TR_BS_AUTH && !tr_auth_on(s->port->auth)) {
         verdict = TR_BS_UNKNOWN; /* as for beanstalkd */
     }
@@ -527,6 +528,15 @@ static enum tr_want table_want(const void *session)
     return tr_bs_want(session);
 }
 
+static void table_doing(const void *session, struct tr_doing *d)
+{
+    const struct tr_bs_session *s = session;
+    uint32_t job = s->req.out.job.topic;
+
+    *d = (struct tr_doing){.number = s->commands, .topic = job != 0 ? job : s->req.topic};
+    tr_bs_command_name(s->line.command, d->command);
+}
+
 static struct tr_output *table_out(void *session)
 {
     return &((struct tr_bs_session *)session)->out;
@@ -567,6 +577,7 @@ const struct tr_proto tr_bs_proto = {
     .open = table_open,
     .feed = table_feed,
     .want = table_want,
+    .doing = table_doing,
     .out = table_out,
     .half_close = table_half_close,
     .reauth = reauth,

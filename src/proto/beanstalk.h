@@ -83,6 +83,7 @@ struct tr_bs_session {
 
     enum tr_bs_input input;
     struct tr_bs_line line; /* the command being executed */
+    uint64_t commands;      /* so far */
     uint8_t *body;          /* one that came in pieces, or had to wait */
     size_t body_room;
     size_t body_have;

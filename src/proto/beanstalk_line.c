@@ -176,3 +176,12 @@ enum tr_bs_verdict tr_bs_line_read(struct tr_bs_line *line, const char *text, si
     }
     return TR_BS_UNKNOWN;
 }
+
+void tr_bs_command_name(enum tr_bs_command command, char out[TR_BS_COMMAND_NAME])
+{
+    size_t len = commands[command].len;
+
+    len -= commands[command].word[len - 1] == ' ';
+    memcpy(out, commands[command].word, len);
+    out[len] = '\0';
+}

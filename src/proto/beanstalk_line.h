@@ -85,6 +85,11 @@ struct tr_bs_line {
     size_t name_len;
 };
 
+enum { TR_BS_COMMAND_NAME = 32 };
+
+/* Its word, without the space that some end with. */
+void tr_bs_command_name(enum tr_bs_command command, char out[TR_BS_COMMAND_NAME]);
+
 /* Reads a line without its CR and LF. BAD_FORMAT: `command` is set all the same. */
 enum tr_bs_verdict tr_bs_line_read(struct tr_bs_line *line, const char *text, size_t len);
 

@@ -441,6 +441,23 @@ static enum tr_want want(const void *session)
     return s->parse.state == TR_HTTP_INPUT ? TR_WANT_INPUT : TR_WANT_TURN;
 }
 
+static void doing(const void *session, struct tr_doing *d)
+{
+    const struct tr_hs *s = session;
+    uint32_t job = s->req.out.job.topic;
+
+    /* From its head on, before its body has come, it is the one that counts. */
+    *d = (struct tr_doing){.number = s->requests + (s->judged && !s->begun),
+                           .topic = job != 0 ? job : s->req.topic};
+    if (s->judged && !s->refused) {
+        d->name = s->match.topic.at;
+        d->name_len = s->match.topic.len;
+    }
+    if (s->match.route < TR_ROUTE_COUNT) {
+        tr_route_name(s->match.route, d->command);
+    }
+}
+
 /* One thing. False: there is nothing that can be done now. */
 static bool go_on(struct tr_hs *s, const uint8_t *bytes, size_t len, size_t *taken)
 {
@@ -688,6 +705,7 @@ const struct tr_proto tr_http_proto = {
     .turn_away = turn_away,
     .feed = feed,
     .want = want,
+    .doing = doing,
     .out = out,
     .patience = patience,
     .late = late,

@@ -118,8 +118,6 @@ struct tr_hs_page {
     uint64_t until_us[TR_HS_WITHIN]; /* up to which due jobs are counted, */
     uint64_t due[TR_HS_WITHIN];      /* how many there are; UINT64_MAX: not known */
     unsigned ask;                    /* which of these is asked for */
-    uint64_t second_us;              /* the second of now, */
-    uint64_t in_second;              /* and what is due in it */
     unsigned family;
     unsigned from; /* topic */
     unsigned waits;

@@ -139,6 +139,12 @@ static void stats_done(struct tr_hs *s)
     number(&r.json, "pushed", stat->pushed);
     number(&r.json, "deleted", stat->deleted);
     number(&r.json, "timeouts", stat->timeouts);
+    number(&r.json, "dropped", stat->dropped);
+    tr_json_name(&r.json, "pushed_per_s");
+    tr_json_thousandths(&r.json, stat->pushed_milli);
+    tr_json_name(&r.json, "handed_per_s");
+    tr_json_thousandths(&r.json, stat->handed_milli);
+    number(&r.json, "now_ms", stat->now_us / 1000);
     number(&r.json, "history_since_ms", (stat->history_us + 999) / 1000);
     if (s->port->tell_stats != NULL) {
         s->port->tell_stats(s->port->ctx, &r.json);

@@ -261,26 +261,15 @@ static uint64_t due_before(const struct tr_forecast_view *f, uint64_t until_us)
     return sum;
 }
 
-/*
- * One answer is enough for ten minutes and an hour. What is due in the second of now may be ready
- * already, or gone out: it is not counted.
- */
+/* One answer is enough for ten minutes and an hour. */
 static void due_known(struct tr_hs *s)
 {
     const struct tr_forecast_view *f = &s->req.out.forecast;
     bool good = s->req.out.status == TARRY_OK;
-    uint64_t now;
 
-    if (good && s->page.ask == 0 && f->count > 0) {
-        s->page.second_us = f->from_us;
-        s->page.in_second = f->resolution_us == US_PER_S ? f->counts[0] : 0;
-    }
-    now = good && f->from_us == s->page.second_us ? s->page.in_second : 0;
     for (; s->page.ask < TR_HS_WITHIN && s->page.until_us[s->page.ask] <= s->req.until_us;
          s->page.ask++) {
-        uint64_t due = good ? due_before(f, s->page.until_us[s->page.ask]) : UINT64_MAX;
-
-        s->page.due[s->page.ask] = due > now ? due - now : 0;
+        s->page.due[s->page.ask] = good ? due_before(f, s->page.until_us[s->page.ask]) : UINT64_MAX;
     }
     s->next = s->page.ask < TR_HS_WITHIN ? ask_due : tell_some;
 }

@@ -42,6 +42,15 @@ enum tr_turn_away {
     TR_TURN_AWAY_ADDRESS, /* or as many from its address */
 };
 
+/* What a session did last. */
+struct tr_doing {
+    uint64_t number;  /* which of its commands that was, counted */
+    char command[32]; /* as /metrics names it */
+    const char *name; /* of its topic, without an end, if that is known so; else NULL, and */
+    size_t name_len;
+    uint32_t topic; /* by number; 0: none, or not known */
+};
+
 struct tr_proto {
     const char *name;
     size_t size;  /* of a session */
@@ -57,6 +66,7 @@ struct tr_proto {
     /* Takes what it can of these bytes and says how many; the rest is to be given again. */
     size_t (*feed)(void *session, const uint8_t *bytes, size_t len, struct tr_now now);
     enum tr_want (*want)(const void *session);
+    void (*doing)(const void *session, struct tr_doing *d);
     struct tr_output *(*out)(void *session);
 
     /* How patient to be now, and for which request, counted. NULL: always endless. */

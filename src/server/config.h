@@ -72,6 +72,7 @@ enum tr_key {
     TR_KEY_SCRUB_EVERY,
     TR_KEY_LOG_LEVEL,
     TR_KEY_LOG_JSON,
+    TR_KEY_LOG_SLOW,
     TR_KEY_COUNT
 };
 
@@ -133,6 +134,7 @@ struct tr_config {
     const char *user; /* to become after the sockets are bound; NULL: stay; drop_in only */
     enum tr_log_level log_level;
     bool log_json;
+    uint64_t slow_us; /* a command that takes so long of the loop is told; 0: none is */
 
     struct tr_token *tokens; /* section [tokens]; */
     struct tr_token_place *token_places;

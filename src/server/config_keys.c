@@ -303,6 +303,22 @@ static int apply_json(struct tr_config *c, const char *value, const char **why)
     return read_switch(value, &c->log_json);
 }
 
+static int apply_slow(struct tr_config *c, const char *value, const char **why)
+{
+    int err;
+
+    if (strcmp(value, "off") == 0) {
+        c->slow_us = 0;
+        return TARRY_OK;
+    }
+    err = tr_duration_read(value, strlen(value), &c->slow_us, why);
+    if (err == TARRY_OK && c->slow_us == 0) {
+        *why = "is nothing: say off to have no such lines";
+        err = TARRY_EINVAL;
+    }
+    return err;
+}
+
 static int apply_history_keep(struct tr_config *c, const char *value, const char **why)
 {
     return tr_duration_read(value, strlen(value), &c->history_us, why);
@@ -413,6 +429,8 @@ const struct tr_key_row tr_key_rows[TR_KEY_COUNT] = {
                           .apply = apply_level},
     [TR_KEY_LOG_JSON] = {NAME("log", "json"), .flag = "--log-json", .is_switch = true, .live = true,
                          .fallback = "off", .allowed = "on or off", .apply = apply_json},
+    [TR_KEY_LOG_SLOW] = {NAME("log", "slow"), .live = true, .fallback = "100ms",
+                         .allowed = "a time as in 100ms, or off", .apply = apply_slow},
 };
 
 const char *tr_config_key_name(enum tr_key key)

@@ -47,6 +47,7 @@ enum {
     PENDING_MIN = 256,
     SENDS_MIN = 64,    /* in a round, however slow the machine is */
     LAST_US = 2000000, /* for the client to close, too */
+    GO_US = 50,        /* a shorter go is not counted, unless it is one of several */
 };
 
 struct tr_now tr_conns_clock(const struct tr_conns *cs)
@@ -92,6 +93,7 @@ static void conn_free(struct tr_conn *c)
 {
     struct tr_conns *cs = c->conns;
 
+    cs->at_work = cs->at_work == c ? NULL : cs->at_work;
     tr_list_remove(&c->all);
     tr_list_remove(&c->working);
     tr_list_remove(&c->sending);
@@ -373,6 +375,31 @@ static void work(struct tr_conn *c, struct tr_now now)
     }
 }
 
+/* So much time went into its command, in this go or in several; a command is told of once. */
+static void note_time(struct tr_conn *c, uint64_t took_us)
+{
+    struct tr_conns *cs = c->conns;
+    struct tr_doing d;
+    bool was_slow;
+
+    if (cs->slow_us == 0 || (took_us < GO_US && took_us < cs->slow_us && c->spent_us == 0)) {
+        return;
+    }
+    c->proto->doing(c->session, &d);
+    if (d.number == 0) {
+        return; /* nothing was asked yet */
+    }
+    if (d.number != c->spent_on) {
+        c->spent_on = d.number;
+        c->spent_us = 0;
+    }
+    was_slow = c->spent_us >= cs->slow_us;
+    c->spent_us += took_us;
+    if (c->spent_us >= cs->slow_us && !was_slow) {
+        cs->slow(cs->ctx, c->proto->name, &d, c->spent_us);
+    }
+}
+
 void tr_conns_work(struct tr_conns *cs, uint64_t most_us)
 {
     struct tr_now now = tr_conns_clock(cs);
@@ -383,10 +410,15 @@ void tr_conns_work(struct tr_conns *cs, uint64_t most_us)
     tr_list_splice(&once, &cs->work);
     while (!tr_list_empty(&once)) {
         struct tr_conn *c = TR_CONTAINER_OF(once.next, struct tr_conn, working);
+        uint64_t from_us = now.boot_us;
 
         tr_list_remove(&c->working);
+        cs->at_work = c;
         work(c, now);
         now = tr_conns_clock(cs);
+        if (cs->at_work != NULL) {
+            note_time(c, now.boot_us - from_us);
+        }
         if (now.boot_us >= until_us) {
             break;
         }

@@ -80,6 +80,8 @@ struct tr_conns {
     void (*full)(void *ctx, const char *why);  /* new connections have to wait */
     void (*note)(void *ctx, const char *text); /* what an operator may want to know of a client */
     uint64_t (*wall_us)(void *ctx);            /* a test clock; NULL: the wall clock */
+    uint64_t slow_us; /* a command that takes so long of the loop is told; 0: none is */
+    void (*slow)(void *ctx, const char *port, const struct tr_doing *d, uint64_t took_us);
     struct tr_door doors[TR_PORTS];
     struct tr_list all;
     struct tr_list work;                       /* who has something to do, first come first */
@@ -88,6 +90,7 @@ struct tr_conns {
     struct tr_list patient[TR_PATIENCE_COUNT]; /* who may only take so long, longest first */
     struct tr_map addresses;                   /* how many are from which */
     uint8_t address_key[TR_SIPHASH_KEY];       /* the owner's: random */
+    const void *at_work;                       /* whose turn it is, if it is still there */
     uint64_t count;
     uint64_t next_number;
     uint64_t durable; /* batch */

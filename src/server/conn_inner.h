@@ -29,10 +29,12 @@ struct tr_conn {
     uint64_t begun_us; /* boot time since which bytes of a body are counted, */
     uint64_t moved;    /* so many so far */
     struct tr_door *door;
-    uint64_t address; /* a hash of where it comes from; 0: it is not counted */
-    bool active;      /* bytes came or went since */
-    bool shaking;     /* keys are not agreed on yet */
-    bool lingers;     /* all was said; we wait for the other side to close */
+    uint64_t address;  /* a hash of where it comes from; 0: it is not counted */
+    uint64_t spent_us; /* by the loop, on the command */
+    uint64_t spent_on; /* of this number */
+    bool active;       /* bytes came or went since */
+    bool shaking;      /* keys are not agreed on yet */
+    bool lingers;      /* all was said; we wait for the other side to close */
     bool readable;
     bool dead;    /* nobody is there any more, but what had arrived can still be read */
     bool ended;   /* the other side sends no more, and all it sent was read */

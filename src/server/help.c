@@ -104,6 +104,7 @@ const char tr_help_keys_text[] =
     "  scrub.every                      7d                TARRY_SCRUB_EVERY\n"
     "  log.level         --log-level    info              TARRY_LOG_LEVEL\n"
     "  log.json          --log-json     off               TARRY_LOG_JSON\n"
+    "  log.slow                         100ms             TARRY_LOG_SLOW\n"
     "  tokens.NAME                      none              TARRY_TOKENS_NAME\n"
     "\n";
 
@@ -134,6 +135,7 @@ const char tr_help_about_text[] =
     "them every scrub.every; 0: never.\n"
     "tokens.NAME: who may do what: ROLE PATTERN[,PATTERN] sha256:HEX, as tarry token new\n"
     "prints it. With one of them, both ports ask for a token.\n"
+    "log.slow: a command that takes so long of the loop is told; off: none is.\n"
     "\n"
     "examples:\n"
     "  tarry serve\n"

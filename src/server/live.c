@@ -26,6 +26,7 @@ static void set_log(struct tr_live *l)
 {
     l->log->level = l->config->log_level;
     l->log->json = l->config->log_json;
+    l->conns->slow_us = l->config->slow_us;
 }
 
 static void set_body(struct tr_live *l)
@@ -112,6 +113,7 @@ static const struct {
     {TR_KEY_SCRUB_EVERY, set_engine},
     {TR_KEY_LOG_LEVEL, set_log},
     {TR_KEY_LOG_JSON, set_log},
+    {TR_KEY_LOG_SLOW, set_log},
 };
 
 void tr_live_apply(struct tr_live *l)

@@ -4,6 +4,9 @@
  *     warning: the sentence
  *     {"time":"2027-01-01T00:00:00.000Z","level":"warning","msg":"the sentence"}
  *
+ *     slow: push of http on orders took 153.207 ms of the loop
+ *     {"time":…,"level":"warning","slow":true,"port":"http","command":"push","topic":"orders",
+ *      "took_us":153207,"msg":…}
  *     audit: ops from 127.0.0.1: POST /v1/topics/orders/purge: 200
  *     {"time":…,"level":"info","audit":true,"token":"ops","from":"127.0.0.1","status":200,"msg":…}
  *
@@ -24,7 +27,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MESSAGE_MAX = 4096, MORE_MAX = 256, LINE_MAX_JSON = MESSAGE_MAX * 6 + MORE_MAX + 128 };
+enum { MESSAGE_MAX = 4096, MORE_MAX = 512, LINE_MAX_JSON = MESSAGE_MAX * 6 + MORE_MAX + 128 };
 
 static const char *const level_names[] = {
     [TR_LEVEL_ERROR] = "error",
@@ -186,6 +189,32 @@ void tr_logger_audit(const struct tr_logger *l, const struct tr_audit *a)
         tr_text(more + len, sizeof more - len, "\"status\":%u,", a->status);
     }
     write_json(l, TR_LEVEL_INFO, more, text);
+}
+
+void tr_logger_slow(const struct tr_logger *l, const struct tr_slow *s)
+{
+    char text[MESSAGE_MAX / 2];
+    char topic[256] = "";
+    char more[MORE_MAX];
+
+    if (!tr_logger_has(l, TR_LEVEL_WARNING)) {
+        return;
+    }
+    if (s->topic != NULL) {
+        tr_text(topic, sizeof topic, "%.*s", (int)s->topic_len, s->topic);
+    }
+    tr_text(text, sizeof text, "%s of %s%s%s took %u.%03u ms of the loop", s->command, s->port,
+            s->topic != NULL ? " on " : "", topic, (unsigned)(s->took_us / 1000),
+            (unsigned)(s->took_us % 1000));
+    if (!l->json) {
+        write_text(l, "slow: ", text);
+        return;
+    }
+    tr_text(more, sizeof more,
+            "\"slow\":true,\"port\":\"%s\",\"command\":\"%s\",%s%s%s\"took_us\":%llu,", s->port,
+            s->command, s->topic != NULL ? "\"topic\":\"" : "", topic,
+            s->topic != NULL ? "\"," : "", (unsigned long long)s->took_us);
+    write_json(l, TR_LEVEL_WARNING, more, text);
 }
 
 void tr_logger_notice(void *ctx, enum tr_notice kind, const char *text)

@@ -11,6 +11,8 @@
 #include "engine/engine.h"
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 enum tr_log_level {
@@ -46,6 +48,18 @@ struct tr_audit {
 
 /* One line of the level info, marked as one of these. */
 void tr_logger_audit(const struct tr_logger *l, const struct tr_audit *a);
+
+/* A command that held the loop. Names and words have nothing that JSON would escape. */
+struct tr_slow {
+    const char *port;
+    const char *command;
+    const char *topic; /* without an end; NULL: none, or not known */
+    size_t topic_len;
+    uint64_t took_us;
+};
+
+/* One line of the level warning, marked as one of these. Never a body. */
+void tr_logger_slow(const struct tr_logger *l, const struct tr_slow *s);
 
 /* A tr_notice_fn, with the logger as ctx. */
 void tr_logger_notice(void *ctx, enum tr_notice kind, const char *text);

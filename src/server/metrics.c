@@ -132,28 +132,17 @@ static void tell_loop(struct tr_prom *p, const struct tr_metrics_of *of)
 
 /* ---- the ports ---- */
 
-/* The word of a command of the beanstalk port, without the space that some end with. */
-static size_t word_len(const char *word)
-{
-    size_t len = strlen(word);
-
-    return len > 0 && word[len - 1] == ' ' ? len - 1 : len;
-}
-
-static const char *const words[TR_BS_COMMAND_COUNT] = {
-#define X(name, word, args) [TR_BS_##name] = (word),
-    TR_BS_COMMANDS(X)
-#undef X
-};
-
 /* The command of the beanstalk port that has this name, too; or TR_BS_COMMAND_COUNT. */
 static unsigned same_command(const char *name)
 {
     unsigned i = 0;
+    char word[TR_BS_COMMAND_NAME];
 
-    while (i < TR_BS_COMMAND_COUNT && (strlen(name) != word_len(words[i]) ||
-                                       memcmp(name, words[i], word_len(words[i])) != 0)) {
-        i++;
+    for (; i < TR_BS_COMMAND_COUNT; i++) {
+        tr_bs_command_name((enum tr_bs_command)i, word);
+        if (strcmp(name, word) == 0) {
+            break;
+        }
     }
     return i;
 }
@@ -182,9 +171,12 @@ static void tell_commands(struct tr_prom *p, const struct tr_conns *cs)
         tr_prom_number(p, count);
     }
     for (unsigned i = 0; i < TR_BS_COMMAND_COUNT; i++) {
+        char word[TR_BS_COMMAND_NAME];
+
+        tr_bs_command_name((enum tr_bs_command)i, word);
         if (!told[i]) {
             tr_prom_begin(p, "");
-            tr_prom_label(p, "command", words[i], word_len(words[i]));
+            label_text(p, "command", word);
             tr_prom_number(p, cs->beanstalk.counts[i]);
         }
     }
@@ -237,6 +229,24 @@ static void tell_limits(struct tr_prom *p, const struct tr_conns *cs)
     tr_prom_gauge_seconds(p, "tarry_tls_certificate_end_timestamp_seconds",
                           "Until when the certificate is good; 0: there is no TLS.",
                           cs->tls != NULL ? tr_tls_until_s(cs->tls) * INT64_C(1000000) : 0);
+}
+
+static void tell_auth(struct tr_prom *p, const struct tr_auth *a)
+{
+    const struct {
+        const char *reason;
+        uint64_t count;
+    } rows[] = {{"failed", a->failed}, {"too_many", a->too_many}, {"denied", a->denied}};
+
+    tr_prom_family(
+        p, "tarry_auth_refused_total", "counter",
+        "Requests refused for their token: wrong, after too many wrong ones, not allowed "
+        "to.");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        tr_prom_begin(p, "");
+        label_text(p, "reason", rows[i].reason);
+        tr_prom_number(p, rows[i].count);
+    }
 }
 
 static void tell_ports(struct tr_prom *p, const struct tr_conns *cs)
@@ -297,6 +307,7 @@ void tr_metrics_tell(struct tr_prom *p, const struct tr_metrics_of *of)
     tell_engine(p, of);
     tell_loop(p, of);
     tell_ports(p, of->conns);
+    tell_auth(p, of->auth);
     tell_ready(p, of);
     tell_process(p, of);
     /* The seam for what delivers jobs: its counts come here, by topic and code. */

@@ -16,6 +16,7 @@ struct tr_metrics_of {
     const struct tr_engine *engine;
     const struct tr_loop_linux *loop;
     const struct tr_conns *conns;
+    const struct tr_auth *auth;
     const struct tr_mem *mem;
     const char *path; /* of the store */
     const char *version;

@@ -150,6 +150,21 @@ static void note(void *ctx, const char *text)
     tr_logger_say(&s->log, TR_LEVEL_INFO, "%s", text);
 }
 
+static void slow(void *ctx, const char *port, const struct tr_doing *d, uint64_t took_us)
+{
+    const struct server *s = ctx;
+    struct tr_slow line = {.port = port,
+                           .command = d->command,
+                           .topic = d->name,
+                           .topic_len = d->name_len,
+                           .took_us = took_us};
+
+    if (d->name == NULL) {
+        line.topic = tr_engine_topic_name(s->engine, d->topic, &line.topic_len);
+    }
+    tr_logger_slow(&s->log, &line);
+}
+
 static unsigned work(void *ctx)
 {
     const struct server *s = ctx;
@@ -192,10 +207,15 @@ static void tell_stats(void *ctx, struct tr_json *j)
 {
     const struct server *s = TR_CONTAINER_OF((struct tr_conns *)ctx, struct server, conns);
     struct tr_engine_stat engine;
+    struct tr_engine_gauges gauges;
 
     tr_engine_stat(s->engine, &engine);
+    tr_engine_gauges(s->engine, &gauges);
+    tr_json_name(j, "sync");
+    tr_json_text(j, s->config->sync_text);
     tr_tell_process(j, tr_clock_linux_now().boot_us - s->start_us, tr_loop_linux_stat(s->loop));
-    tr_tell_store(j, &engine);
+    tr_tell_store(j, &engine, &gauges);
+    tr_tell_memory(j, &s->mem);
     tr_tell_conns(j, &s->conns);
     tr_tell_auth(j, &s->auth);
 }
@@ -270,6 +290,7 @@ static void tell_metrics(void *ctx, struct tr_prom *p)
     struct tr_metrics_of of = {.engine = s->engine,
                                .loop = s->loop,
                                .conns = &s->conns,
+                               .auth = &s->auth,
                                .mem = &s->mem,
                                .path = s->path,
                                .version = TARRY_VERSION,
@@ -541,6 +562,7 @@ static int init_ports(struct server *s)
     s->conns.ctx = s;
     s->conns.full = full;
     s->conns.note = note;
+    s->conns.slow = slow;
     s->conns.wall_us = s->config->test_clock ? test_clock : NULL;
     s->conns.beanstalk.auth = &s->auth;
     s->conns.http.auth = &s->auth;

@@ -107,9 +107,11 @@ void tr_tell_process(struct tr_json *j, uint64_t uptime_us, struct tr_loop_stat 
     number(j, "loop_rounds", loop.rounds);
     number(j, "loop_stalls", loop.stalls);
     number(j, "loop_longest_us", loop.longest_us);
+    number(j, "resident_bytes", tr_process_resident_bytes());
 }
 
-void tr_tell_store(struct tr_json *j, const struct tr_engine_stat *stat)
+void tr_tell_store(struct tr_json *j, const struct tr_engine_stat *stat,
+                   const struct tr_engine_gauges *g)
 {
     tr_json_name(j, "store");
     tr_json_open(j, '{');
@@ -131,6 +133,32 @@ void tr_tell_store(struct tr_json *j, const struct tr_engine_stat *stat)
     number(j, "clock_steps", stat->clock_steps);
     truth(j, "draining", stat->draining);
     truth(j, "refusing", stat->refusing);
+    number(j, "live_bytes", g->live_bytes);
+    number(j, "disk_bytes", g->disk_bytes);
+    number(j, "loader_lag_ms", g->loader_lag_us / 1000);
+    number(j, "promotion_debt", g->debt);
+    number(j, "stalled_requests", g->stalled);
+    number(j, "loaded", stat->loaded);
+    number(j, "purging", stat->purged);
+    number(j, "commits", tr_hist_total(g->commit));
+    number(j, "commit_p99_us", stat->commit_p99_us);
+    number(j, "commit_p99_busy_us", stat->commit_busy_us);
+    number(j, "background_rate", stat->background_rate);
+    number(j, "scrubbed_bytes", stat->scrubbed_bytes);
+    number(j, "backups", stat->backups);
+    truth(j, "damaged", stat->damaged);
+    number(j, "damaged_jobs", stat->damaged_jobs);
+    number(j, "damaged_places", stat->damaged_places);
+    number(j, "mended", stat->mended);
+    tr_json_close(j, '}');
+}
+
+void tr_tell_memory(struct tr_json *j, const struct tr_mem *mem)
+{
+    tr_json_name(j, "memory");
+    tr_json_open(j, '{');
+    number(j, "used_bytes", mem->used_bytes);
+    number(j, "limit_bytes", mem->limit_bytes);
     tr_json_close(j, '}');
 }
 

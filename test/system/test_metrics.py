@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from client import Client
-from harness import PATIENCE_S
+from harness import PATIENCE_S, TARRY, tarry
 from prom import Page
 from web import Web, raw, read_answer, web_port, web_server
 
@@ -449,3 +449,83 @@ def test_promtool(web):
     done = subprocess.run(["promtool", "check", "rules", str(ROOT / "contrib/prometheus/alerts.yml")],
                           capture_output=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr
+
+
+# ---- statistics, slow commands, the log as JSON ----
+
+def test_stats_tell_all(web):
+    web.push("t", b"x", delay="1h", key="secret-key")
+    stats = web.get("/v1/stats").json
+    doc = (ROOT / "doc" / "http.md").read_text()
+    table = doc[doc.index("The statistics, all since"):doc.index("`/v1/config` has each key")]
+    told = {name.split(".")[-1] for name in re.findall(r"`([\w.]+)`", table)}
+    for name, value in stats.items():
+        for member in value if isinstance(value, dict) else [name]:
+            assert member in told, f"{name}.{member} is not explained"
+    assert stats["sync"] == "never" and stats["pushed_per_s"] == 0.1
+    assert stats["store"]["disk_bytes"] > 0 and stats["memory"]["used_bytes"] > 0
+    assert "secret-key" not in json.dumps(stats)
+
+
+def said_by(tmp_path, *flags, ask=lambda web: None):
+    """Lines of stderr of a server that is asked something, and stopped."""
+    done = None
+    with open(tmp_path / "stderr", "wb") as out:
+        process = subprocess.Popen([TARRY, "serve", "--data", str(tmp_path / "store"), "--beanstalk",
+                                    "off", "--http", "127.0.0.1:0", "--sync", "never", *flags],
+                                   stdout=subprocess.PIPE, stderr=out, text=True)
+        try:
+            port = next(int(line.rsplit(":", 1)[1]) for line in process.stdout
+                        if line.startswith("listening: http"))
+            web = Web(port)
+            ask(web)
+            web.close()
+            process.send_signal(signal.SIGHUP)
+            process.terminate()
+            done = process.wait(PATIENCE_S)
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+    assert done == 0
+    return (tmp_path / "stderr").read_text().splitlines()
+
+
+def busy(web):
+    """Work that takes some milliseconds of the loop, about a topic."""
+    web.push("a;$(b)", b"hush" * 100_000)
+    body = json.dumps([{"topic": "many", "body": "hush" * 10} for _ in range(20_000)])
+    assert web.ask("POST", "/v1/jobs", body).status == 200
+
+
+def test_slow_commands_are_told(tmp_path):
+    lines = said_by(tmp_path, "--set", "log.slow=0.00001",
+                    ask=lambda web: web.push("a;$(b)", b"x" * 500_000))
+    slow = [line for line in lines if line.startswith("slow: ")]
+    assert any(re.fullmatch(r"slow: push of http on a;\$\(b\) took [\d.]+ ms of the loop", line)
+               for line in slow), lines
+    assert not any(line.startswith("slow: ")
+                   for line in said_by(tmp_path, "--set", "log.slow=off", ask=busy))
+
+
+def test_every_line_is_json(tmp_path):
+    """Whatever a name or a file says, each line is one object, and no body is in it."""
+    conf = tmp_path / 'odd "name"\n\\u0000.conf'
+    conf.write_text("[log]\nslow = 0.00001\n")
+    lines = said_by(tmp_path, "--log-json", "--log-level", "debug", "--config", str(conf), ask=busy)
+    assert lines
+    told = [json.loads(line) for line in lines]
+    for line in told:
+        assert {"time", "level", "msg"} <= set(line) and line["level"] in (
+            "error", "warning", "info", "debug")
+    slow = [line for line in told if line.get("slow")]
+    assert {"push", "push_many"} <= {line["command"] for line in slow}
+    assert {line["topic"] for line in slow if line["command"] == "push"} == {"a;$(b)"}
+    assert all(line["took_us"] >= 10 and line["port"] == "http" for line in slow)
+    assert "hush" not in "".join(lines)
+
+
+def test_slow_takes_off_or_a_time(tmp_path):
+    for value, why in (("0", "say off"), ("x", "slow")):
+        done = tarry("serve", "--data", tmp_path / "s", "--set", f"log.slow={value}")
+        assert done.returncode == 2 and why in done.stderr, done.stderr

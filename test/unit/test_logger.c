@@ -101,12 +101,45 @@ static void test_logger_cuts_what_is_too_long(void **state)
     deafen(&e);
 }
 
+static void test_logger_slow(void **state)
+{
+    struct tr_slow s = {.port = "http", .command = "push", .took_us = 153207};
+    struct ear e = {.text = NULL};
+    char topic[200];
+
+    (void)state;
+    listen(&e, TR_LEVEL_WARNING, false);
+    tr_logger_slow(&e.log, &s);
+    s.topic = "a;$(b)";
+    s.topic_len = 4;
+    tr_logger_slow(&e.log, &s);
+    assert_string_equal(heard(&e), "slow: push of http took 153.207 ms of the loop\n"
+                                   "slow: push of http on a;$( took 153.207 ms of the loop\n");
+    deafen(&e);
+    listen(&e, TR_LEVEL_WARNING, true);
+    memset(topic, '$', sizeof topic);
+    s.topic = topic;
+    s.topic_len = sizeof topic;
+    s.took_us = UINT64_MAX;
+    tr_logger_slow(&e.log, &s);
+    assert_says(heard(&e),
+                "\"level\":\"warning\",\"slow\":true,\"port\":\"http\",\"command\":\"push\","
+                "\"topic\":\"$$$");
+    assert_says(heard(&e), "$$$\",\"took_us\":18446744073709551615,\"msg\":\"push of http on $$$");
+    deafen(&e);
+    listen(&e, TR_LEVEL_ERROR, true);
+    tr_logger_slow(&e.log, &s);
+    assert_string_equal(heard(&e), "");
+    deafen(&e);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_logger_levels_and_prefixes),
         cmocka_unit_test(test_logger_json_is_escaped),
         cmocka_unit_test(test_logger_cuts_what_is_too_long),
+        cmocka_unit_test(test_logger_slow),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
