@@ -270,9 +270,15 @@ static int apply(struct tr_replay *p, const struct tr_record *rec, uint64_t batc
 
 /* ---- frames ---- */
 
+/* Where a record stands in its slot. */
+struct where {
+    uint64_t off;
+    uint32_t len;
+};
+
 /* One record; what makes no sense is passed over. */
 static int use(struct tr_replay *p, struct tr_slot *slot, const struct tr_frame *f,
-               const struct tr_record *rec, uint64_t off, uint32_t len)
+               const struct tr_record *rec, struct where at)
 {
     struct tr_salvage *s = p->salvage;
     struct tr_base base = {.rid = f->first_rid, .clock_us = f->clock_us};
@@ -282,7 +288,8 @@ static int use(struct tr_replay *p, struct tr_slot *slot, const struct tr_frame 
     if (s->collecting) {
         return collect(s, rec, base);
     }
-    err = is_whole(rec) ? apply_whole(p, slot, rec, off, len) : apply(p, rec, f->batch_no, later);
+    err = is_whole(rec) ? apply_whole(p, slot, rec, at.off, at.len)
+                        : apply(p, rec, f->batch_no, later);
     return err == TARRY_EDAMAGED || err == TARRY_EIO || err == TARRY_ENOTFOUND ? TARRY_OK : err;
 }
 
@@ -321,7 +328,8 @@ int tr_salvage_frame(struct tr_replay *p, struct tr_slot *slot, const struct tr_
             continue;
         }
         if (err == TARRY_OK) {
-            err = use(p, slot, f, &rec, slot->end_off + TR_FRAME_HEAD + at, (uint32_t)used);
+            err = use(p, slot, f, &rec,
+                      (struct where){slot->end_off + TR_FRAME_HEAD + at, (uint32_t)used});
         }
         at += used;
         p->e->replayed += !s->collecting;

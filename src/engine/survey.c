@@ -35,8 +35,9 @@ static int grow(struct tr_survey *s, size_t size)
 /* TARRY_EDAMAGED: it cannot be had; else TARRY_OK. Once more around the cache, if need be. */
 static int read_at(struct tr_survey *s, int file, uint64_t off, uint64_t len, uint8_t *buf)
 {
-    struct tr_io io = {.op = TR_IO_READ, .file = file, .off = off, .len = len, .buf = buf};
+    struct tr_io io = {.op = TR_IO_READ, .file = file, .off = off, .len = len};
 
+    io.buf = buf;
     if (s->progress != NULL) {
         s->progress(s->ctx, len);
     }
@@ -46,8 +47,9 @@ static int read_at(struct tr_survey *s, int file, uint64_t off, uint64_t len, ui
 
 static int read_again(struct tr_survey *s, int file, uint64_t off, uint64_t len, uint8_t *buf)
 {
-    struct tr_io io = {.op = TR_IO_READ_DIRECT, .file = file, .off = off, .len = len, .buf = buf};
+    struct tr_io io = {.op = TR_IO_READ_DIRECT, .file = file, .off = off, .len = len};
 
+    io.buf = buf;
     (void)s->e->disk.ops->run(s->e->disk.ctx, &io);
     return io.status == TARRY_OK && io.got == len ? TARRY_OK : TARRY_EDAMAGED;
 }

@@ -74,9 +74,11 @@ static void tell(struct verify *v, const char *what, const char *file, uint64_t 
 
 static int read_at(const struct verify *v, int file, uint64_t off, uint8_t *buf, uint64_t len)
 {
-    struct tr_io io = {.op = TR_IO_READ_DIRECT, .file = file, .off = off, .len = len, .buf = buf};
-    int err = file >= 0 ? v->e->disk.ops->run(v->e->disk.ctx, &io) : TARRY_EDAMAGED;
+    struct tr_io io = {.op = TR_IO_READ_DIRECT, .file = file, .off = off, .len = len};
+    int err;
 
+    io.buf = buf;
+    err = file >= 0 ? v->e->disk.ops->run(v->e->disk.ctx, &io) : TARRY_EDAMAGED;
     return err == TARRY_OK && io.got != len ? TARRY_EDAMAGED : err;
 }
 

@@ -155,7 +155,9 @@ static bool decode_body(struct tr_hs *s)
         return true;
     }
     for (size_t i = 0; i < text->len; i++) {
-        place[i] = place[i] == ' ' ? '+' : place[i];
+        if (place[i] == ' ') {
+            place[i] = '+';
+        }
     }
     return tr_base64_read((uint8_t *)place, &text->len, place, text->len);
 }

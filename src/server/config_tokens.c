@@ -35,10 +35,16 @@ static int grow(struct tr_reading *r)
         return tr_reading_refuse(r, "there are more than %d tokens.", TR_TOKENS_MAX);
     }
     tokens = realloc(c->tokens, count * sizeof *tokens);
-    c->tokens = tokens != NULL ? tokens : c->tokens;
+    if (tokens == NULL) {
+        return tr_reading_no_memory(r);
+    }
+    c->tokens = tokens;
     places = realloc(c->token_places, count * sizeof *places);
-    c->token_places = places != NULL ? places : c->token_places;
-    return tokens != NULL && places != NULL ? TARRY_OK : tr_reading_no_memory(r);
+    if (places == NULL) {
+        return tr_reading_no_memory(r);
+    }
+    c->token_places = places;
+    return TARRY_OK;
 }
 
 /* Two names for one token could contradict each other. */

@@ -3,6 +3,7 @@ come into the store by store-tool."""
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -249,7 +250,7 @@ def refused(data, status, *flags):
     done = tarry("serve", "--data", data, *flags)
     assert done.returncode == status, done.stderr
     assert f"tarry: {data}: " in done.stderr
-    assert "--data" in done.stderr or "start again" in done.stderr
+    assert re.search("--data|start again|tarry check", done.stderr), done.stderr
     assert "ready in" not in done.stdout
     return done.stderr
 
