@@ -78,6 +78,7 @@ static void watch_clock(struct sim_oracle *o, struct tr_now now)
         for (size_t i = 0; i < o->model.job_count; i++) {
             if (o->model.jobs[i].due_us > now.wall_us) {
                 o->model.jobs[i].ready_call = 0;
+                o->model.jobs[i].late_due_us = 0; /* it is delayed, and late anew */
             }
         }
     }
