@@ -207,6 +207,8 @@ void sim_run_config(struct sim_run *r, struct tr_engine_config *config)
 static int open_engine(struct sim_run *r)
 {
     struct tr_engine_config c;
+    uint64_t limit = r->params.mem_bytes;
+    int err;
 
     sim_run_config(r, &c);
     r->ops_at_open = sim_disk_op_count(r->disk);
@@ -215,8 +217,10 @@ static int open_engine(struct sim_run *r)
     r->starts++;
     r->oracle.was_failed = false;
     r->engine = NULL;
-    return tr_engine_open(&r->engine, &c, sim_disk_port(r->disk), r->seed ^ r->starts << 32,
-                          r->now);
+    r->mem.limit_bytes = limit;
+    err = tr_engine_open(&r->engine, &c, sim_disk_port(r->disk), r->seed ^ r->starts << 32, r->now);
+    r->totals.more_memory += r->mem.limit_bytes != limit;
+    return err;
 }
 
 static void check_leak(struct sim_run *r, const char *when)
@@ -273,11 +277,6 @@ static bool refusal_allowed(struct sim_run *r, int err)
         }
         r->over = true;
         return false;
-    }
-    if (r->params.mem_small && err == TARRY_ENOMEM && r->mem.fail_at == 0) {
-        r->mem.limit_bytes += r->mem.limit_bytes / 4; /* a recovery needs more than a running one */
-        r->totals.more_memory++;
-        return true;
     }
     if ((sim_run_faulty(r) && (err == TARRY_EIO || err == TARRY_EDAMAGED)) ||
         (full && !r->faults_off && err == TARRY_ENOSPC) ||

@@ -74,9 +74,21 @@ void *tr_mem_resize(struct tr_mem *m, void *p, size_t old, size_t size)
     return q;
 }
 
+static bool leaves(const struct tr_mem *m, size_t size, uint64_t part, uint64_t most)
+{
+    uint64_t left = m->limit_bytes / part < most ? m->limit_bytes / part : most;
+
+    return m->limit_bytes == 0 || m->used_bytes + size <= m->limit_bytes - left;
+}
+
+bool tr_mem_spare(const struct tr_mem *m, size_t size)
+{
+    return leaves(m, size, 4, UINT64_C(1) << 30);
+}
+
 bool tr_mem_room(const struct tr_mem *m, size_t size)
 {
-    return m->limit_bytes == 0 || m->used_bytes + size <= m->limit_bytes - m->limit_bytes / 8;
+    return leaves(m, size, 8, UINT64_C(1) << 29);
 }
 
 void tr_mem_free(struct tr_mem *m, void *p, size_t size)

@@ -36,8 +36,13 @@ TR_MUST_USE void *tr_mem_resize(struct tr_mem *m, void *p, size_t old, size_t si
  */
 TR_MUST_USE void *tr_mem_stretch(struct tr_mem *m, void *p, size_t old, size_t size);
 
-/* True when so many bytes leave an eighth of the budget: asked before taking in what can be
- * refused, so that what must go on (handing out, taking back) still finds memory. */
+/* True when so many bytes leave a quarter of the budget (or 1 GiB): asked before something new is
+ * taken in, which can be refused. */
+bool tr_mem_spare(const struct tr_mem *m, size_t size);
+
+/* The same for an eighth (or 512 MiB): asked before what is there is brought back from the disk,
+ * which can wait. So that goes on when nothing new is taken, and what must go on at once (handing
+ * out, taking back) still finds memory. */
 bool tr_mem_room(const struct tr_mem *m, size_t size);
 
 /* p may be NULL. */

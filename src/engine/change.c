@@ -330,7 +330,7 @@ static int rewrite(struct tr_engine *e, struct tr_job *job, struct tr_record *re
     uint8_t *copy;
     int err;
 
-    if (!tr_mem_room(e->mem, r->body_len)) {
+    if (!tr_mem_spare(e->mem, r->body_len)) {
         return TARRY_ENOMEM;
     }
     if (!tr_space_push_ok(e) || !tr_meta_room(e, 1)) { /* its row may be longer */
@@ -521,7 +521,7 @@ int tr_change_push(struct tr_engine *e, struct tr_req *r, struct tr_topic *t, si
     if (err != TARRY_OK) {
         return err;
     }
-    if (!tr_mem_room(e->mem, r->body_len + sizeof(struct tr_job))) {
+    if (!tr_mem_spare(e->mem, r->body_len + sizeof(struct tr_job))) {
         return TARRY_ENOMEM;
     }
     if (!tr_space_push_ok(e) || !tr_meta_room(e, 1)) {

@@ -776,6 +776,7 @@ void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s)
     s->jobs -= s->purged;
     tr_damage_stat(e, s);
     tr_scrub_stat(e, s);
+    tr_rest_stat(e, s);
     s->background_rate = e->config.background_rate != 0 ? e->pace.rate : 0;
     s->commit_p99_us = tr_pace_p99(&e->pace.alone);
     s->commit_busy_us = tr_pace_p99(&e->pace.beside);

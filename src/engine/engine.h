@@ -91,7 +91,8 @@ void tr_engine_config_init(struct tr_engine_config *c, struct tr_mem *mem);
  * Opens the store in d, or makes one in an empty directory. Blocks. `seed` gives nonces and ids of
  * stores. TARRY_ELOCKED, EVERSION, EDAMAGED (told by notices), EIO, ENOSPC, ENOMEM; TARRY_EINVAL:
  * with a test clock, but made without one, or the other way round; with read_only TARRY_ENOTFOUND
- * when there is no store. On failure *e is NULL.
+ * when there is no store. On failure *e is NULL. The limit of c->mem counts from when the store is
+ * open, and is raised if that took more.
  */
 TR_MUST_USE int tr_engine_open(struct tr_engine **e, const struct tr_engine_config *c,
                                struct tr_disk d, uint64_t seed, struct tr_now now);
@@ -187,6 +188,7 @@ struct tr_engine_stat {
     uint64_t damaged_jobs;   /* jobs that are held back, since their record cannot be read, */
     uint64_t damaged_places; /* pages and blocks that cannot be; tr_engine_damage tells all, */
     uint64_t damage_untold;  /* but for these */
+    uint64_t quarantined;    /* of those, kept in quarantine/ since the start */
     uint64_t scrubbed_bytes; /* since the start, */
     uint64_t scrubbed_groups;
     uint64_t scrub_done;      /* of the group that is being looked through, */
@@ -197,6 +199,9 @@ struct tr_engine_stat {
     uint64_t mended;          /* since the start: made again, or read at last */
     uint64_t sent;            /* how often one left it since the start, */
     uint64_t loaded;          /* and came back */
+    uint64_t memory_used;     /* bytes of the budget, */
+    uint64_t memory_limit;    /* which are so many at most; 0: no limit */
+    bool memory_full;         /* so many that nothing new is taken, or not for long */
 };
 
 void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s);

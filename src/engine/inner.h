@@ -562,6 +562,7 @@ void tr_meta_freeze(struct tr_engine *e);            /* a slice of the next chec
 /* rest.c */
 void tr_rest_begin(struct tr_engine *e); /* if it is idle */
 void tr_rest_step(struct tr_engine *e);  /* a slice */
+void tr_rest_stat(const struct tr_engine *e, struct tr_engine_stat *s);
 
 /* gauges.c */
 void tr_gauges_commits(struct tr_engine *e);   /* a batch is on its way, */

@@ -39,6 +39,8 @@ enum {
     BYTES_MAX = 3 << 28, /* 768 MiB: of the inputs, so that the run is not too long */
     STREAM_BYTES = 256 << 10,
     STREAMS_BYTES = 64 << 20,
+    JOB_BYTES = 115,
+    SHARE = 8, /* of the memory limit, for jobs and for streams each */
     SWITCH_UNITS = 3,
 };
 
@@ -89,9 +91,15 @@ static void add(struct size *s, const struct tr_group *g)
     s->longest += g->longest > STREAM_BYTES ? g->longest : STREAM_BYTES;
 }
 
-static bool fits(const struct size *s)
+/* What it takes for each job of the new group is to be a small part of all memory. */
+static bool fits(const struct tr_engine *e, const struct size *s)
 {
-    return s->jobs <= JOBS_MAX && s->bytes <= BYTES_MAX && s->longest <= STREAMS_BYTES;
+    uint64_t limit = e->mem->limit_bytes;
+    uint64_t jobs = limit == 0 ? JOBS_MAX : limit / SHARE / JOB_BYTES;
+    uint64_t streams = limit == 0 ? STREAMS_BYTES : limit / SHARE;
+
+    return s->jobs <= (jobs < JOBS_MAX ? jobs : JOBS_MAX) && s->bytes <= BYTES_MAX &&
+           s->longest <= (streams < STREAMS_BYTES ? streams : STREAMS_BYTES);
 }
 
 /* The group in which most has died, and its neighbours that are like it. */
@@ -113,7 +121,7 @@ static bool choose_low(struct tr_engine *e)
     add(&size, gs->order[from]);
     for (to = from + 1; to < gs->count && to - from < TR_MERGE_INPUTS; to++) {
         add(&size, gs->order[to]);
-        if (!is_low(e, gs->order[to]) || !fits(&size)) {
+        if (!is_low(e, gs->order[to]) || !fits(e, &size)) {
             break;
         }
     }
@@ -138,7 +146,7 @@ static bool choose_cheapest(struct tr_engine *e)
 
         for (uint32_t k = i; k < gs->count && k - i < TR_MERGE_INPUTS; k++) {
             add(&size, gs->order[k]);
-            if (!can_be_taken(gs->order[k]) || !fits(&size)) {
+            if (!can_be_taken(gs->order[k]) || !fits(e, &size)) {
                 break;
             }
             if (k > i && size.bytes / (k - i) < best_cost) {

@@ -133,7 +133,7 @@ static int make_room(struct tr_engine *e, const struct tr_topic *t, size_t len)
     size_t row = TR_CHECKPOINT_POLICY_HEAD + len;
 
     if (row > t->policy_row) {
-        if (!tr_mem_room(e->mem, sizeof(struct tr_policy) + len)) {
+        if (!tr_mem_spare(e->mem, sizeof(struct tr_policy) + len)) {
             return TARRY_ENOMEM;
         }
         if (!tr_meta_policy_room(e, row)) {

@@ -839,8 +839,8 @@ static void close_files(struct tr_engine *e)
     close_file(e, e->meta.lock_file);
 }
 
-int tr_engine_open(struct tr_engine **out, const struct tr_engine_config *c, struct tr_disk d,
-                   uint64_t seed, struct tr_now now)
+static int open_engine(struct tr_engine **out, const struct tr_engine_config *c, struct tr_disk d,
+                       uint64_t seed, struct tr_now now)
 {
     struct tr_engine *e = tr_mem_alloc(c->mem, sizeof *e);
     uint8_t *present;
@@ -896,14 +896,50 @@ int tr_engine_open(struct tr_engine **out, const struct tr_engine_config *c, str
     return TARRY_OK;
 }
 
+/*
+ * The limit of memory counts from when the store is open: what was taken in must be had back, and
+ * that takes more for a while than it took to run. What it takes in the end, and half of that to
+ * hand jobs out and take them back, is allowed whatever the limit says.
+ */
+static void limit_memory(struct tr_engine *e, uint64_t limit)
+{
+    uint64_t least = e->mem->used_bytes + e->mem->used_bytes / 2;
+
+    e->mem->limit_bytes = limit;
+    if (limit != 0 && limit < least) {
+        e->mem->limit_bytes = least;
+        tr_engine_note(e, TR_NOTE_WARNING,
+                       "The store takes %" PRIu64 " MiB of memory, so the limit for it is %" PRIu64
+                       " MiB instead of %" PRIu64 " until the next start.",
+                       e->mem->used_bytes >> 20, least >> 20, limit >> 20);
+    }
+}
+
+int tr_engine_open(struct tr_engine **out, const struct tr_engine_config *c, struct tr_disk d,
+                   uint64_t seed, struct tr_now now)
+{
+    uint64_t limit = c->mem->limit_bytes;
+    int err;
+
+    c->mem->limit_bytes = 0;
+    err = open_engine(out, c, d, seed, now);
+    c->mem->limit_bytes = limit;
+    if (err == TARRY_OK) {
+        limit_memory(*out, limit);
+    }
+    return err;
+}
+
 /* ---- closing ---- */
 
 int tr_engine_close(struct tr_engine *e, struct tr_now now)
 {
+    uint64_t limit = e->mem->limit_bytes;
     int err = e->failed ? TARRY_EIO : TARRY_OK;
 
     TR_CHECK(!tr_engine_busy(e));
     e->now = now;
+    e->mem->limit_bytes = 0; /* the last checkpoint must not fail for want of memory */
     while (e->placing) {
         e->work = e->config.slice;
         tr_engine_place(e);
@@ -919,6 +955,7 @@ int tr_engine_close(struct tr_engine *e, struct tr_now now)
     if (err == TARRY_OK && !e->config.read_only) {
         tr_past_save(e);
     }
+    e->mem->limit_bytes = limit;
     close_files(e);
     return err;
 }

@@ -52,3 +52,10 @@ void tr_rest_step(struct tr_engine *e)
         e->config.idle(e->config.ctx);
     }
 }
+
+void tr_rest_stat(const struct tr_engine *e, struct tr_engine_stat *s)
+{
+    s->memory_used = e->mem->used_bytes;
+    s->memory_limit = e->mem->limit_bytes;
+    s->memory_full = !tr_mem_spare(e->mem, TR_BLOCK);
+}

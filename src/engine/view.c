@@ -270,6 +270,9 @@ static enum tr_verdict hold_topic(struct tr_engine *e, struct tr_req *r)
     if (t == NULL && ts->count - ts->purged >= e->config.max_topics) {
         return tr_engine_finish(e, r, TARRY_EFULL);
     }
+    if (t == NULL && !tr_mem_spare(e->mem, sizeof *t)) {
+        return tr_engine_finish(e, r, TARRY_ENOMEM);
+    }
     if (t == NULL &&
         tr_topics_add(ts, tr_topics_free_number(ts), r->name, r->name_len, &t) != TARRY_OK) {
         return tr_engine_finish(e, r, TARRY_ENOMEM);

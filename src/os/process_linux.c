@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <grp.h>
+#include <limits.h>
 #include <malloc.h>
 #include <pwd.h>
 #include <stdbool.h>
@@ -80,6 +81,67 @@ void tr_process_tune_memory(void)
 void tr_process_trim_memory(void)
 {
     (void)malloc_trim(0);
+}
+
+/* The number that is all of a file's first line; UINT64_MAX: there is none ("max", no file). */
+static uint64_t read_limit(const char *path)
+{
+    FILE *file = fopen(path, "re");
+    uint64_t number = UINT64_MAX;
+    char line[32];
+
+    if (file != NULL) {
+        if (fgets(line, sizeof line, file) != NULL && line[0] >= '0' && line[0] <= '9') {
+            number = strtoull(line, NULL, 10);
+        }
+        (void)fclose(file);
+    }
+    return number;
+}
+
+/* The least limit of our control group and those above it; `group` is "/a/b", and is cut short. */
+static uint64_t group_limit(char *group)
+{
+    uint64_t least = read_limit("/sys/fs/cgroup/memory.max");
+    char *end = group + strlen(group);
+
+    while (end > group) {
+        char path[PATH_MAX];
+        uint64_t limit;
+
+        if (snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.max", group) < PATH_MAX) {
+            limit = read_limit(path);
+            least = limit < least ? limit : least;
+        }
+        *end = '\0';
+        end = strrchr(group, '/');
+        end = end != NULL ? end : group;
+        *end = '\0';
+    }
+    return least;
+}
+
+uint64_t tr_process_memory(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES);
+    long size = sysconf(_SC_PAGESIZE);
+    uint64_t least = pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : UINT64_MAX;
+    uint64_t limit = read_limit("/sys/fs/cgroup/memory/memory.limit_in_bytes"); /* version 1 */
+    FILE *file = fopen("/proc/self/cgroup", "re");
+    char line[PATH_MAX];
+
+    least = limit < least ? limit : least;
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        if (strncmp(line, "0::/", 4) == 0) { /* version 2 */
+            line[strcspn(line, "\n")] = '\0';
+            limit = group_limit(line + 3);
+            least = limit < least ? limit : least;
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return least != UINT64_MAX ? least : 0;
 }
 
 uint64_t tr_process_raise_files(void)

@@ -32,6 +32,9 @@ void tr_process_tune_memory(void);
 /* Gives memory that is not used back to the system; takes some milliseconds. */
 void tr_process_trim_memory(void);
 
+/* How much memory the machine, or the control group we are in, lets us use; 0: not known. */
+uint64_t tr_process_memory(void);
+
 struct tr_process_names {
     char host[65];
     char os[65]; /* the kernel's version */

@@ -65,6 +65,7 @@ enum tr_key {
     TR_KEY_TLS_CLIENT_CA,
     TR_KEY_HISTORY_KEEP,
     TR_KEY_HISTORY_BYTES,
+    TR_KEY_MEMORY_LIMIT,
     TR_KEY_MEMORY_FAR,
     TR_KEY_MEMORY_NEAR,
     TR_KEY_IO_BACKGROUND,
@@ -126,6 +127,8 @@ struct tr_config {
     const char *tls_cert; /* NULL: no TLS; else files */
     const char *tls_key;
     const char *tls_client_ca;
+    uint64_t memory_bytes;    /* limit of all memory; 0: none, */
+    unsigned memory_percent;  /* or this part of the machine's; 0: not so */
     uint32_t far_max;         /* far jobs whose records may be in the log */
     uint32_t near_max;        /* jobs that are due soon and may be in memory */
     uint32_t background_rate; /* bytes a second; 0: any */
@@ -148,6 +151,7 @@ struct tr_config {
 
 #define TR_CONFIG_BODY_MAX (8U << 20)
 #define TR_CONFIG_BODY_DEFAULT 65535U
+#define TR_CONFIG_MEMORY_MIN (UINT64_C(128) << 20) /* with less not even run files can be made */
 
 /*
  * Reads everything. TR_EXIT_FINE: go on with c->command. Else stderr says why and what to do, and

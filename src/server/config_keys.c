@@ -48,7 +48,14 @@ static const char *const sync_names[] = {
 
 enum { SYNCS = sizeof sync_names / sizeof sync_names[0] };
 
-enum { HEADER_BYTES_MIN = 1024, HEADER_BYTES_MAX = 1 << 20, RATE_MAX = 1 << 30 };
+enum {
+    HEADER_BYTES_MIN = 1024,
+    HEADER_BYTES_MAX = 1 << 20,
+    RATE_MAX = 1 << 30,
+    MEMORY_AUTO = 75 /* percent */
+};
+
+#define MEMORY_MAX (UINT64_C(1) << 44)
 
 #define BUFFERS_MIN (UINT32_C(64) << 20) /* so that the largest request has room */
 #define SCRUB_LEAST_US UINT64_C(60000000)
@@ -136,7 +143,7 @@ static int apply_engine(struct tr_config *c, const char *value, const char **why
     return strcmp(value, "local") == 0 ? TARRY_OK : TARRY_EINVAL;
 }
 
-static int read_bytes(const char *value, uint64_t least, uint64_t most, uint32_t *bytes)
+static int read_long_bytes(const char *value, uint64_t least, uint64_t most, uint64_t *bytes)
 {
     static const struct {
         const char *suffix;
@@ -154,12 +161,20 @@ static int read_bytes(const char *value, uint64_t least, uint64_t most, uint32_t
     }
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
         if (strcmp(value + digits, units[i].suffix) == 0) {
-            number *= units[i].factor;
-            *bytes = (uint32_t)number;
-            return number >= least && number <= most ? TARRY_OK : TARRY_EINVAL;
+            *bytes = number * units[i].factor;
+            return *bytes >= least && *bytes <= most ? TARRY_OK : TARRY_EINVAL;
         }
     }
     return TARRY_EINVAL;
+}
+
+static int read_bytes(const char *value, uint64_t least, uint64_t most, uint32_t *bytes)
+{
+    uint64_t number = 0;
+    int err = read_long_bytes(value, least, most, &number);
+
+    *bytes = (uint32_t)number;
+    return err;
 }
 
 static int apply_body(struct tr_config *c, const char *value, const char **why)
@@ -271,6 +286,36 @@ static int apply_buffers(struct tr_config *c, const char *value, const char **wh
 {
     (void)why;
     return read_bytes(value, BUFFERS_MIN, UINT32_MAX, &c->buffers);
+}
+
+/* "75%": *percent. */
+static bool read_percent(const char *value, unsigned *percent)
+{
+    size_t digits = strspn(value, "0123456789");
+
+    if (digits == 0 || digits > 2 || strcmp(value + digits, "%") != 0) {
+        return false;
+    }
+    *percent = (unsigned)(value[0] - '0');
+    if (digits == 2) {
+        *percent = *percent * 10 + (unsigned)(value[1] - '0');
+    }
+    return *percent != 0;
+}
+
+static int apply_memory(struct tr_config *c, const char *value, const char **why)
+{
+    (void)why;
+    c->memory_bytes = 0;
+    c->memory_percent = 0;
+    if (strcmp(value, "auto") == 0) {
+        c->memory_percent = MEMORY_AUTO;
+        return TARRY_OK;
+    }
+    if (strcmp(value, "off") == 0 || read_percent(value, &c->memory_percent)) {
+        return TARRY_OK;
+    }
+    return read_long_bytes(value, TR_CONFIG_MEMORY_MIN, MEMORY_MAX, &c->memory_bytes);
 }
 
 static int apply_far(struct tr_config *c, const char *value, const char **why)
@@ -408,6 +453,11 @@ const struct tr_key_row tr_key_rows[TR_KEY_COUNT] = {
     [TR_KEY_HISTORY_BYTES] = {NAME("history", "bytes"), .live = true, .fallback = "64MiB",
                               .allowed = "a number of bytes up to 1073741824, also as in 64MiB",
                               .apply = apply_history_bytes},
+    [TR_KEY_MEMORY_LIMIT] = {NAME("memory", "limit"), .fixed = "all memory was cut from it",
+                             .fallback = "auto",
+                             .allowed = "a number of bytes from 128MiB on, as in 512MiB or 2GiB, a "
+                                        "part of the machine's memory as in 50%, auto or off",
+                             .apply = apply_memory},
     [TR_KEY_MEMORY_FAR] = {NAME("memory", "far"), .live = true, .fallback = "1000000",
                            .allowed = "a number of jobs from 1000 to 999999999",
                            .apply = apply_far},

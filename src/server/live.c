@@ -55,7 +55,7 @@ static void set_bounds(struct tr_live *l)
 {
     l->conns->address_max = l->config->address_max;
     l->conns->body_rate = l->config->body_rate;
-    l->conns->buffers.limit_bytes = l->config->buffers;
+    l->conns->buffers.limit_bytes = l->budget->connections;
 }
 
 static void set_connections(struct tr_live *l)
@@ -76,12 +76,12 @@ static void set_engine(struct tr_live *l)
 {
     const struct tr_config *c = l->config;
     struct tr_engine_tune tune = {
-        .far_max = c->far_max,
+        .far_max = l->budget->far_max,
         .background_rate = c->background_rate,
         .scrub_rate = c->scrub_rate,
         .scrub_every_us = c->scrub_every_us,
         .history_us = c->history_us,
-        .history_bytes = c->history_bytes,
+        .history_bytes = l->budget->history,
     };
 
     if (l->engine != NULL) {
@@ -120,6 +120,7 @@ void tr_live_apply(struct tr_live *l)
 {
     unsigned count = 0;
 
+    *l->budget = tr_budget_cut(l->config, l->ram_bytes);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         TR_CHECK(tr_config_is_live(rows[i].key));
         rows[i].set(l);

@@ -38,6 +38,7 @@
 #include "os/random_linux.h"
 #include "os/zones_linux.h"
 #include "rules/moment.h"
+#include "server/budget.h"
 #include "server/certificate.h"
 #include "server/conn.h"
 #include "server/live.h"
@@ -66,7 +67,9 @@ enum {
 struct server {
     struct tr_config *config;
     struct tr_logger log;
-    struct tr_mem mem;
+    struct tr_budget budget;
+    struct tr_mem mem;      /* of the engine */
+    struct tr_mem conn_mem; /* of connections, but for what they send and are sent */
     struct tr_loop_linux *loop;
     struct tr_disk_linux *disk;
     struct tr_engine *engine;
@@ -215,7 +218,8 @@ static void tell_stats(void *ctx, struct tr_json *j)
     tr_json_text(j, s->config->sync_text);
     tr_tell_process(j, tr_clock_linux_now().boot_us - s->start_us, tr_loop_linux_stat(s->loop));
     tr_tell_store(j, &engine, &gauges);
-    tr_tell_memory(j, &s->mem);
+    tr_tell_damage(j, &engine);
+    tr_tell_memory(j, &s->budget, &engine, s->conns.buffers.used_bytes);
     tr_tell_conns(j, &s->conns);
     tr_tell_auth(j, &s->auth);
 }
@@ -358,6 +362,8 @@ static struct tr_live live(struct server *s)
                             .log = &s->log,
                             .conns = &s->conns,
                             .engine = s->engine,
+                            .budget = &s->budget,
+                            .ram_bytes = tr_process_memory(),
                             .most = s->most};
 }
 
@@ -620,10 +626,12 @@ static int open_engine(struct server *s)
     c.zone = tr_zones_linux_read;
     c.sync = s->config->sync;
     c.sync_us = s->config->sync_us;
-    c.far_max = s->config->far_max;
-    c.near_max = s->config->near_max;
+    c.far_max = s->budget.far_max;
+    c.near_max = s->budget.near_max;
+    c.body_cache_bytes = s->budget.bodies;
+    c.promote_slots = s->budget.promote_slots;
     c.history_us = s->config->history_us;
-    c.history_bytes = s->config->history_bytes;
+    c.history_bytes = s->budget.history;
     c.test_clock = s->config->test_clock;
     c.clock_start_us = s->config->clock_start_us;
     c.background_rate = s->config->background_rate;
@@ -715,6 +723,18 @@ static enum tr_exit open_store(struct server *s)
     return err == TARRY_OK ? TR_EXIT_FINE : tr_trouble_store(s->path, err);
 }
 
+static void cut_memory(struct server *s)
+{
+    s->budget = tr_budget_cut(s->config, tr_process_memory());
+    tr_mem_init(&s->mem, s->budget.engine);
+    tr_mem_init(&s->conn_mem, 0);
+    if (s->budget.less_history) {
+        tr_logger_say(&s->log, TR_LEVEL_WARNING,
+                      "history.bytes is cut to %" PRIu64 " MiB, a quarter of memory.limit",
+                      s->budget.history >> 20);
+    }
+}
+
 static enum tr_exit open_all(struct server *s)
 {
     struct tr_loop_calls calls = {.ctx = s, .woken = woken, .signalled = signalled, .turn = turn};
@@ -722,14 +742,14 @@ static enum tr_exit open_all(struct server *s)
     int err;
 
     tr_process_tune_memory();
-    tr_mem_init(&s->mem, 0);
-    tr_conns_init(&s->conns, &s->mem);
     tr_logger_init(&s->log, s->config->log_level, s->config->log_json);
     if (tr_notify_linux_open(&s->notify) != TARRY_OK) {
         tr_logger_say(&s->log, TR_LEVEL_WARNING,
                       "the socket of the service manager (NOTIFY_SOCKET) cannot be reached");
     }
     tr_notify_linux_say(&s->notify, "STATUS=opening the store");
+    cut_memory(s);
+    tr_conns_init(&s->conns, &s->conn_mem);
     err = tr_loop_linux_open(&s->loop, &calls);
     if (err != TARRY_OK) {
         return tr_trouble_store(s->config->data_path != NULL ? s->config->data_path : "-", err);

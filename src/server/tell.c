@@ -153,12 +153,49 @@ void tr_tell_store(struct tr_json *j, const struct tr_engine_stat *stat,
     tr_json_close(j, '}');
 }
 
-void tr_tell_memory(struct tr_json *j, const struct tr_mem *mem)
+void tr_tell_damage(struct tr_json *j, const struct tr_engine_stat *stat)
+{
+    tr_json_name(j, "damage");
+    tr_json_open(j, '{');
+    truth(j, "damaged", stat->damaged);
+    number(j, "jobs", stat->damaged_jobs);
+    number(j, "places", stat->damaged_places);
+    number(j, "untold", stat->damage_untold);
+    number(j, "quarantined", stat->quarantined);
+    number(j, "mended", stat->mended);
+    number(j, "scrubbed_bytes", stat->scrubbed_bytes);
+    number(j, "scrubbed_groups", stat->scrubbed_groups);
+    number(j, "scrub_done_bytes", stat->scrub_done);
+    number(j, "scrub_of_bytes", stat->scrub_of);
+    tr_json_close(j, '}');
+}
+
+/* Bytes; null: no limit. */
+static void limit(struct tr_json *j, const char *name, uint64_t n)
+{
+    tr_json_name(j, name);
+    if (n == 0) {
+        tr_json_null(j);
+    } else {
+        tr_json_number(j, n);
+    }
+}
+
+void tr_tell_memory(struct tr_json *j, const struct tr_budget *b, const struct tr_engine_stat *stat,
+                    uint64_t conn_bytes)
 {
     tr_json_name(j, "memory");
     tr_json_open(j, '{');
-    number(j, "used_bytes", mem->used_bytes);
-    number(j, "limit_bytes", mem->limit_bytes);
+    limit(j, "limit", b->all);
+    number(j, "engine_used", stat->memory_used);
+    limit(j, "engine_limit", stat->memory_limit);
+    number(j, "connections_used", conn_bytes);
+    limit(j, "connections_limit", b->connections);
+    number(j, "history_limit", b->history);
+    number(j, "bodies_limit", b->bodies);
+    number(j, "near_jobs_limit", b->near_max);
+    number(j, "far_jobs_limit", b->far_max);
+    truth(j, "refusing", stat->memory_full);
     tr_json_close(j, '}');
 }
 

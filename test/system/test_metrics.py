@@ -463,7 +463,7 @@ def test_stats_tell_all(web):
         for member in value if isinstance(value, dict) else [name]:
             assert member in told, f"{name}.{member} is not explained"
     assert stats["sync"] == "never" and stats["pushed_per_s"] == 0.1
-    assert stats["store"]["disk_bytes"] > 0 and stats["memory"]["used_bytes"] > 0
+    assert stats["store"]["disk_bytes"] > 0 and stats["memory"]["engine_used"] > 0
     assert "secret-key" not in json.dumps(stats)
 
 

@@ -85,6 +85,7 @@ static const char *const others[TR_KEY_COUNT] = {
     [TR_KEY_LOG_LEVEL] = "debug",
     [TR_KEY_LOG_JSON] = "on",
     [TR_KEY_LOG_SLOW] = "50ms",
+    [TR_KEY_MEMORY_LIMIT] = "2GiB",
     [TR_KEY_MEMORY_FAR] = "5000",
     [TR_KEY_MEMORY_NEAR] = "6000",
     [TR_KEY_IO_BACKGROUND] = "5M",

@@ -127,6 +127,29 @@ static void test_mem_agrees_with_model(void **state)
     assert_true(m.used_bytes == 0);
 }
 
+/* What is new is refused first, then what can wait; the rest is for what cannot. */
+static void test_mem_parts(void **state)
+{
+    struct tr_mem m;
+    void *a;
+
+    (void)state;
+    tr_mem_init(&m, 800);
+    a = tr_mem_alloc(&m, 500);
+    assert_non_null(a);
+    assert_true(tr_mem_spare(&m, 100));
+    assert_false(tr_mem_spare(&m, 101));
+    assert_true(tr_mem_room(&m, 200));
+    assert_false(tr_mem_room(&m, 201));
+    tr_mem_free(&m, a, 500);
+    tr_mem_init(&m, UINT64_C(64) << 30); /* of much memory not so much is kept */
+    assert_true(tr_mem_spare(&m, (size_t)63 << 30));
+    assert_false(tr_mem_spare(&m, ((size_t)63 << 30) + 1));
+    assert_false(tr_mem_room(&m, ((size_t)127 << 29) + 1));
+    tr_mem_init(&m, 0);
+    assert_true(tr_mem_spare(&m, SIZE_MAX / 2));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -134,6 +157,7 @@ int main(void)
         cmocka_unit_test(test_mem_new_bytes_are_zero),
         cmocka_unit_test(test_mem_nth_request_fails),
         cmocka_unit_test(test_mem_agrees_with_model),
+        cmocka_unit_test(test_mem_parts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

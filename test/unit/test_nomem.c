@@ -304,7 +304,7 @@ static void test_nomem_budget(void **state)
     a.req.topic = rig_hold(&rig, "t");
     a.req.body = text;
     a.req.body_len = 1000;
-    rig.mem.limit_bytes = rig.mem.used_bytes + 200000;
+    rig.mem.limit_bytes = rig.mem.used_bytes + 500000;
     while ((err = rig_do(&rig, &a)) == TARRY_OK) {
         assert_true(++count < 1000);
     }
@@ -320,6 +320,89 @@ static void test_nomem_budget(void **state)
     rig_fini(&rig);
 }
 
+/* Far jobs come back and are handed out while nothing new is taken, a topic neither. */
+static void test_nomem_far_come_back(void **state)
+{
+    struct rig rig;
+    struct ask a = rig_ask(TR_OP_PUSH);
+    struct ask hold = rig_ask(TR_OP_HOLD_TOPIC);
+    unsigned far = 0;
+    unsigned near = 0;
+
+    (void)state;
+    rig_init(&rig);
+    rig.config.slots_max = 64;
+    rig.config.near_us = 20 * RIG_SECOND;
+    rig_open(&rig);
+    a.req.topic = rig_hold(&rig, "t");
+    a.req.body = text;
+    a.req.body_len = 1000;
+    a.req.delay_us = 60 * RIG_SECOND;
+    while (far < 40) {
+        assert_int_equal(rig_do(&rig, &a), TARRY_OK);
+        far++;
+    }
+    assert_int_equal(rig_engine_stat(&rig).far, far);
+    rig.mem.limit_bytes = rig.mem.used_bytes + 500000;
+    a.req.delay_us = 0;
+    while (rig_do(&rig, &a) == TARRY_OK) {
+        assert_true(++near < 1000);
+    }
+    assert_int_equal(a.req.out.status, TARRY_ENOMEM);
+    assert_true(rig_engine_stat(&rig).memory_full);
+    hold.req.name = "another";
+    hold.req.name_len = strlen(hold.req.name);
+    a.req.body_len = 0;
+    while (rig_do(&rig, &a) == TARRY_OK) {
+        assert_true(++near < 1000);
+    }
+    assert_int_equal(rig_do(&rig, &hold), TARRY_ENOMEM);
+    rig_pass(&rig, 60 * RIG_SECOND);
+    assert_int_equal(rig_stat(&rig, a.req.topic).ready, far + near);
+    for (unsigned i = 0; i < far + near; i++) {
+        uint64_t id = rig_reserve(&rig, a.req.topic, ME);
+
+        assert_true(id != 0);
+        assert_int_equal(rig_with(&rig, TR_OP_DELETE, id, ME), TARRY_OK);
+    }
+    assert_false(rig_engine_stat(&rig).memory_full);
+    assert_int_equal(rig_do(&rig, &hold), TARRY_OK);
+    rig_fini(&rig);
+}
+
+/* What ran within a limit opens with it, and goes on. */
+static void test_nomem_opens_again(void **state)
+{
+    struct rig rig;
+    struct ask a = rig_ask(TR_OP_PUSH);
+    unsigned count = 0;
+
+    (void)state;
+    rig_init(&rig);
+    rig.config.slots_max = 64;
+    rig_open(&rig);
+    a.req.topic = rig_hold(&rig, "t");
+    a.req.body = text;
+    a.req.body_len = 1000;
+    rig.mem.limit_bytes = rig.mem.used_bytes + 500000;
+    while (rig_do(&rig, &a) == TARRY_OK) {
+        count++;
+    }
+    rig_close(&rig);
+    for (uint64_t limit = rig.mem.limit_bytes; limit > 1000; limit /= 4) {
+        rig.mem.limit_bytes = limit;
+        rig_open(&rig);
+        a.req.topic = rig_hold(&rig, "t");
+        assert_int_equal(rig_stat(&rig, a.req.topic).ready, count);
+        assert_int_equal(rig_with(&rig, TR_OP_DELETE, rig_reserve(&rig, a.req.topic, ME), ME),
+                         TARRY_OK);
+        count--;
+        rig_close(&rig);
+    }
+    rig.mem.limit_bytes = 0;
+    rig_fini(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -329,6 +412,8 @@ int main(void)
         cmocka_unit_test(test_nomem_while_time_passes),
         cmocka_unit_test(test_nomem_open),
         cmocka_unit_test(test_nomem_budget),
+        cmocka_unit_test(test_nomem_far_come_back),
+        cmocka_unit_test(test_nomem_opens_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
