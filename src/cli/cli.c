@@ -7,6 +7,7 @@
 #include <string.h>
 
 static const struct tr_cli_command commands[] = {
+    {"backup", tr_cli_backup_help, tr_cli_backup},
     {"check", tr_cli_check_help, tr_cli_check},
     {"export", tr_cli_export_help, tr_cli_export},
     {"token", tr_cli_token_help, tr_cli_token},

@@ -34,9 +34,11 @@ int tr_cli_end(int exit);
 
 bool tr_cli_is_help(const char *arg);
 
+int tr_cli_backup(int argc, char **argv);
 int tr_cli_check(int argc, char **argv);
 int tr_cli_export(int argc, char **argv);
 int tr_cli_token(int argc, char **argv);
+extern const char tr_cli_backup_help[];
 extern const char tr_cli_check_help[];
 extern const char tr_cli_export_help[];
 extern const char tr_cli_token_help[];

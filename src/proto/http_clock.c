@@ -234,6 +234,21 @@ static bool below(struct tr_http_text dir)
     return last != '/';
 }
 
+/* What comes behind the root, if that is written out, too. */
+static struct tr_http_text without_root(struct tr_http_text dir, const char *root)
+{
+    size_t len = strlen(root);
+
+    while (len > 0 && root[len - 1] == '/') {
+        len--;
+    }
+    if (len > 0 && root[0] == '/' && dir.len > len && memcmp(dir.at, root, len) == 0 &&
+        dir.at[len] == '/') {
+        return (struct tr_http_text){dir.at + len + 1, dir.len - len - 1};
+    }
+    return dir;
+}
+
 void tr_hs_backup(struct tr_hs *s)
 {
     struct tr_http_text dir = s->args.values[TR_ARG_DIR].text;
@@ -246,6 +261,7 @@ void tr_hs_backup(struct tr_hs *s)
                                                            "store.backup_root to a folder"});
         return;
     }
+    dir = without_root(dir, root);
     if (!below(dir) || strlen(root) + dir.len + 2 > sizeof s->path) {
         tr_hs_bad(s, TR_ARG_DIR, "is no name of a folder below store.backup_root");
         return;

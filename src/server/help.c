@@ -14,6 +14,7 @@ const char tr_help_text[] =
     "  beanstalkd   the same with the flags of beanstalkd, for scripts made for it\n"
     "  check        read a whole store and say what is damaged; --repair saves what\n"
     "               can be saved\n"
+    "  backup       let the running server copy its store\n"
     "  export       print all jobs of a store as JSON, a line each\n"
     "  token        make tokens, list and revoke those of a config\n"
     "  version      print the version, and that of the format of stores\n"

@@ -1,11 +1,12 @@
 """Copies of a store that is in use, over HTTP: whole, cut short, and started on."""
+import json
 import os
 import random
 import signal
 import threading
 import time
 
-from harness import PATIENCE_S, sanitized
+from harness import PATIENCE_S, sanitized, tarry
 from web import Web, web_port, web_server
 
 BIG = 60000  # bytes of a body: a few hundred jobs fill a log file
@@ -130,3 +131,47 @@ def test_without_a_root_no_copies(tmp_path):
     with web_server(tmp_path / "store") as server:
         assert backup(Web(web_port(server)), "one").status == 501
         assert server.stop() == 0
+
+
+# ---- the command ----
+
+
+def test_backup_command(tmp_path):
+    with server_on(tmp_path) as server:
+        port = web_port(server)
+        web = Web(port)
+        jobs = {web.push("t", b"one", delay="1h")["id"]: "one"}
+        done = tarry("backup", "--server", f"http://127.0.0.1:{port}/", "monday")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert str(tmp_path / "copies/monday") in done.stdout
+        again = tarry("backup", "--server", f"127.0.0.1:{port}", "monday")
+        assert again.returncode == 1 and "409" in again.stderr and "another" in again.stderr
+        env = {**os.environ, "TARRY_SERVER": f"127.0.0.1:{port}", "TARRY_TOKEN": "abc"}
+        whole = tarry("backup", "--json", tmp_path / "copies/tuesday", env=env)
+        assert whole.returncode == 0, whole.stderr
+        assert json.loads(whole.stdout)["dir"] == str(tmp_path / "copies/tuesday")
+        deep = tarry("backup", "no/such", env=env)
+        assert deep.returncode == 1 and "409" in deep.stderr and "not there" in deep.stderr
+        out = tarry("backup", f"--server=127.0.0.1:{port}", "/elsewhere")
+        assert out.returncode == 1 and "400" in out.stderr
+        web.close()
+        assert server.stop() == 0
+        gone = tarry("backup", "--server", f"127.0.0.1:{port}", "x")
+        assert gone.returncode == 1 and "running" in gone.stderr
+    check_jobs(tmp_path / "copies/monday", jobs)
+    check_jobs(tmp_path / "copies/tuesday", jobs)
+
+
+def test_backup_command_without_a_root(tmp_path):
+    with web_server(tmp_path / "store") as server:
+        done = tarry("backup", "--server", f"127.0.0.1:{web_port(server)}", "x")
+        assert done.returncode == 1 and "501" in done.stderr and "store.backup_root" in done.stderr
+
+
+def test_backup_command_wrong_usage():
+    for args in ([], ["a", "b"], ["--what", "a"], ["--server", "ftp://x", "a"], ["--server"],
+                 ["--token", "", "a"], ["--token", "a b", "a"], ["--server", "", "a"]):
+        done = tarry("backup", *args)
+        assert done.returncode == 2 and done.stderr.startswith("tarry: "), (args, done)
+    done = tarry("backup", "--help")
+    assert done.returncode == 0 and done.stdout == tarry("help", "backup").stdout
