@@ -4,7 +4,9 @@ The disk is a small tmpfs in a mount namespace of its own, which a shell keeps a
 come and go. Without root it is a namespace of a user of its own; where neither may be made, the
 tests are skipped.
 """
+import json
 import os
+import random
 import signal
 import subprocess
 import time
@@ -14,6 +16,7 @@ import pytest
 from client import Client, tarry_with_port
 from harness import PATIENCE_S, sanitized
 from load import Consumer, Filler, Load, Meddler
+from web import Web, web_port, web_server
 
 SIZE_MIB = 192
 BODY_BYTES = 60000
@@ -224,3 +227,112 @@ def test_kill_on_a_full_disk(small_disk):
     load.finish()
     print(f"{load.summary()} refused={refused}")
     assert refused[0] and refused[2] and not refused[1]
+
+
+class Hours:
+    """Clients of a server with a test clock, and what they know of each job."""
+
+    def __init__(self, disk):
+        self.disk = disk
+        self.random = random.Random(1)
+        self.due = {}      # of jobs that wait: {id: ms}
+        self.gone = set()  # acknowledged or cancelled
+        self.refused = 0
+        self.now_ms = 0
+
+    def start(self):
+        self.server = web_server(self.disk.folder / "store", "--test-clock", before=self.disk.enter)
+        self.web = Web(web_port(self.server))
+        self.now_ms = self.web.get("/v1/clock").json["now_ms"]
+
+    def end(self, number):
+        self.web.close()
+        status = self.server.stop(number)
+        self.server.__exit__()
+        return status
+
+    def body(self, delay_s):
+        return b"%08d" % delay_s * (BODY_BYTES // 8)
+
+    def push(self):
+        """A job that is due in some minutes or hours; False: it was refused."""
+        delay_s = self.random.randrange(60, 3 * 3600)
+        answer = self.web.post("/v1/topics/t/jobs", self.body(delay_s), delay=delay_s)
+        if answer.status == 507:
+            assert answer.code == "disk_full", answer
+            self.refused += 1
+            return False
+        assert answer.status == 201, answer
+        self.due[answer.json["id"]] = answer.json["due_ms"]
+        return True
+
+    def fill(self):
+        while self.push():
+            assert len(self.due) * BODY_BYTES < 2 * SIZE_MIB << 20, "it never fills"
+
+    def advance(self, minutes):
+        answer = self.web.post("/v1/clock/advance", by=f"{minutes}m")
+        assert answer.status == 200, answer
+        self.now_ms = answer.json["now_ms"]
+
+    def take(self):
+        """All that is due is handed out, whole and once, and acknowledged."""
+        got = set()
+        while jobs := self.web.reserve("t", count=50):
+            for job in jobs:
+                assert job["id"] in self.due, f"job {job['id']} is back, or twice"
+                assert self.due[job["id"]] <= self.now_ms, "early"
+                assert job["body"].encode() == self.body(int(job["body"][:8]))
+                got.add(job["id"])
+                del self.due[job["id"]]
+            done = self.web.post("/v1/ack", json.dumps(
+                [{"id": job["id"], "lease": job["lease"]} for job in jobs]))
+            assert done.status == 200 and b"error" not in done.body, done
+        late = [id for id, due in self.due.items() if due <= self.now_ms]
+        assert not late, f"{len(late)} jobs are due and were not handed out"
+        self.gone |= got
+        return len(got)
+
+    def cancel(self, count):
+        for id in self.random.sample(sorted(self.due), min(count, len(self.due))):
+            answer = self.web.ask("DELETE", f"/v1/jobs/{id}")
+            assert answer.status == 200 and answer.json["cancelled"], answer
+            del self.due[id]
+            self.gone.add(id)
+
+
+@pytest.mark.skipif(sanitized(), reason="takes long")
+def test_hours_on_a_full_disk(small_disk):
+    """Twelve hours of test clock: full, and full again as soon as there is room; killed on the way."""
+    hours = Hours(small_disk)
+    handed = 0
+    hours.start()
+    try:
+        hours.fill()
+        with Client(hours.server.port()) as client:
+            client.send(client.put_bytes(b"x" * BODY_BYTES))
+            assert client.reply().word == "OUT_OF_MEMORY"
+        assert hours.web.get("/readyz").status == 503
+        for half in range(24):
+            hours.advance(30)
+            taken = hours.take()
+            hours.cancel(3)
+            handed += taken
+            end = time.monotonic() + PATIENCE_S
+            while taken and not hours.push():  # by itself, as there is room
+                assert time.monotonic() < end, "pushes are still refused"
+                time.sleep(0.02)
+            hours.fill()
+            if half % 8 == 5:
+                assert hours.end(signal.SIGKILL) == -signal.SIGKILL
+                hours.start()
+                assert hours.server.ready()[0] == len(hours.due)
+        print(f"hours={half // 2 + 1} handed={handed} refused={hours.refused} left={len(hours.due)}")
+        assert hours.refused > 24 and handed > 500
+        hours.advance(4 * 60)
+        hours.take()
+        assert not hours.due
+        for id in random.Random(2).sample(sorted(hours.gone), 50):
+            assert hours.web.get(f"/v1/jobs/{id}").status == 404
+    finally:
+        assert hours.end(signal.SIGTERM) == 0
