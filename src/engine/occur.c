@@ -533,7 +533,7 @@ static int make_room(struct tr_engine *e, const struct tr_req *r, size_t len)
 {
     size_t row = tr_sched_row_bytes(r->name_len, len);
 
-    if (!tr_mem_room(e->mem, sizeof(struct tr_sched) + r->name_len + 2 * len)) {
+    if (!tr_mem_spare(e->mem, sizeof(struct tr_sched) + r->name_len + 2 * len)) {
         return TARRY_ENOMEM;
     }
     if (!tr_meta_policy_room(e, row)) {
