@@ -90,7 +90,6 @@
     X(REPLACED_UNDER_READ, "R24", "a group that was merged goes while it is read", "retire.c:find_replaced", "merge", 5000) \
     X(OLD_RUN_SWEPT, "R28", "a sweep or search goes on as if no group had been replaced", "fetch.c:tr_fetch_replaced", "merge", 5000) \
     X(BULK_MEETS_OWN, "I5", "a bulk changes what it has changed", "bulk.c:is_old", "purge", 2000) \
-    X(BULK_FORGETS, "I5", "a bulk changes a job again that was written again and left memory since", "bulk.c:change_once", "full", 5000) \
     X(BULK_NO_RUNS, "I29", "a bulk leaves out jobs in runs", "bulk.c:in_run", "purge", 5000) \
     X(PURGE_FORGOTTEN, "I23", "a checkpoint's word that a topic was purged is passed over", "checkpoint.c:load_topic", "purge", 10000) \
     X(PURGE_NOT_FROZEN, "R25", "a checkpoint says that a topic is purged that was purged after it", "state.c:apply_purge", "purge", 5000) \

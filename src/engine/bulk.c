@@ -189,7 +189,7 @@ static int change_once(struct tr_engine *e, struct tr_job *job)
         return err;
     }
     err = change_due(e, job);
-    if (err != TARRY_OK || TR_MUTANT(BULK_FORGETS)) {
+    if (err != TARRY_OK) {
         (void)tr_bitmap_clear(&e->bulk.met, rid);
     }
     return err;
