@@ -132,8 +132,10 @@ static void judge_look(struct offline *o, int err)
 {
     struct sim_run *r = o->r;
 
-    /* One copy of a manifest may be whole and the other not: a crash came in between. */
-    if (err == TARRY_OK && o->findings > (r->cut ? o->copies : 0) && !r->oracle.rotten) {
+    /* One copy of a manifest may be whole and the other not: a crash or an error came between. */
+    bool torn = r->cut || !r->oracle.sealed || sim_run_faulty(r);
+
+    if (err == TARRY_OK && o->findings > (torn ? o->copies : 0) && !r->oracle.rotten) {
         FAIL("I15", "nothing is damaged, but a check found: %s", o->last);
     }
     if (err == TARRY_OK && o->named && o->harm == 0 && harm_counts(r)) {

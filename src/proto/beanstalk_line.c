@@ -179,9 +179,10 @@ enum tr_bs_verdict tr_bs_line_read(struct tr_bs_line *line, const char *text, si
 
 void tr_bs_command_name(enum tr_bs_command command, char out[TR_BS_COMMAND_NAME])
 {
-    size_t len = commands[command].len;
+    const char *word = command < TR_BS_COMMAND_COUNT ? commands[command].word : "unknown";
+    size_t len = strlen(word);
 
-    len -= commands[command].word[len - 1] == ' ';
-    memcpy(out, commands[command].word, len);
+    len -= word[len - 1] == ' ';
+    memcpy(out, word, len);
     out[len] = '\0';
 }

@@ -169,6 +169,17 @@ static void test_line_every_byte_in_a_name(void **state)
     assert_false(tr_name_ok("", 0));
 }
 
+static void test_line_commands_have_names(void **state)
+{
+    char name[TR_BS_COMMAND_NAME];
+
+    (void)state;
+    tr_bs_command_name(TR_BS_PUT, name);
+    assert_string_equal(name, "put");
+    tr_bs_command_name(TR_BS_COMMAND_COUNT, name); /* what no line was */
+    assert_string_equal(name, "unknown");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -180,6 +191,7 @@ int main(void)
         cmocka_unit_test(test_line_names),
         cmocka_unit_test(test_line_nul_is_a_bad_format),
         cmocka_unit_test(test_line_every_byte_in_a_name),
+        cmocka_unit_test(test_line_commands_have_names),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
