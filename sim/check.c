@@ -373,8 +373,8 @@ static bool stuck(const struct sim_oracle *o, const struct sim_ask *a, uint64_t 
 {
     uint64_t passed = o->model.now.boot_us - a->submit_now.boot_us;
 
-    if (o->params->mem_fail_pct != 0 && o->next_turn != UINT64_MAX) {
-        return false; /* what it needs may have failed just now, and will be tried again */
+    if ((o->params->mem_fail_pct != 0 || o->starved) && o->next_turn != UINT64_MAX) {
+        return false; /* what it needs fails now, and will be tried again */
     }
     return passed >= wait_us && (o->next_turn == UINT64_MAX || passed - wait_us >= STUCK_US);
 }

@@ -129,7 +129,8 @@ struct sim_oracle {
     struct sim_ask last[SIM_LAST_MAX]; /* the last answers, a ring */
     uint64_t last_call[SIM_LAST_MAX];
     uint64_t last_count;
-    bool forced; /* a sweep makes requests of the disk fail */
+    bool forced;  /* a sweep makes requests of the disk fail, */
+    bool starved; /* or allocations */
 
     void (*nested)(void *ctx); /* called at the end of each `done`; NULL: nothing is to be done */
     void *nested_ctx;

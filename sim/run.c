@@ -788,6 +788,7 @@ static void apply_plan(struct sim_run *r)
     p->rot = false;
     p->steps = r->plan.steps != 0 ? r->plan.steps : p->steps;
     r->oracle.forced = r->plan.fault_at != 0;
+    r->oracle.starved = r->plan.mem_at != 0;
     p->mem_small = p->mem_small || r->plan.mem_at != 0;
     if (!r->plan.in_recovery) {
         f->fail_at = r->plan.fault_at;

@@ -243,9 +243,8 @@ void tr_damage_io_done(struct tr_engine *e, const struct tr_io *io)
     enum tr_damage_step step = d->step;
 
     d->step = TR_DAMAGE_IDLE;
-    if (step == TR_DAMAGE_OPEN && io->status != TARRY_OK) {
-        drop_first(e); /* then without */
-    } else if (step == TR_DAMAGE_CLOSE && d->report) {
+    if ((step == TR_DAMAGE_OPEN && io->status != TARRY_OK) || /* then without */
+        (step == TR_DAMAGE_CLOSE && d->report)) {
         drop_first(e);
     } else if (step == TR_DAMAGE_CLOSE) {
         d->report = true;

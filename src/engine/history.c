@@ -112,10 +112,10 @@ static bool make_room(struct tr_histories *h)
     uint32_t room = h->made_room == 0 ? 64 : h->made_room * 2;
     struct tr_made *made;
 
-    if (h->made_count < h->made_room) {
+    if (h->made != NULL && h->made_count < h->made_room) {
         return true;
     }
-    if (h->made_room == TR_MADE_MAX) {
+    if (h->made != NULL && h->made_room == TR_MADE_MAX) {
         h->made_count -= TR_MADE_MAX / 4;
         memmove(h->made, h->made + TR_MADE_MAX / 4, h->made_count * sizeof *h->made);
         return true;

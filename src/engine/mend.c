@@ -52,6 +52,7 @@ static struct tr_run_block_stat stat_of(const struct tr_mend *m)
 
 static void name_of(const struct tr_mend *m, struct tr_damaged *d)
 {
+    TR_CHECK(m->group != NULL);
     d->group = m->group->is.no;
     tr_group_name(d->file, d->group, (enum tr_group_file)m->blocks[0].run);
 }
@@ -77,12 +78,9 @@ static void read_at(struct tr_engine *e, int file, uint64_t off, uint32_t len, u
 {
     struct tr_mend *m = &e->mend;
 
-    m->io = (struct tr_io){.op = TR_IO_READ_DIRECT,
-                           .lane = TR_LANE_READ,
-                           .file = file,
-                           .off = off,
-                           .len = len,
-                           .buf = buf};
+    m->io = (struct tr_io){
+        .op = TR_IO_READ_DIRECT, .lane = TR_LANE_READ, .file = file, .off = off, .len = len};
+    m->io.buf = buf;
     m->busy = true;
     m->here = false;
     e->fetch.reads++;
@@ -366,14 +364,15 @@ void tr_mend_step(struct tr_engine *e)
         return;
     }
     m->retry_at = 0;
-    if (m->group != NULL && m->group->leaving) {
-        done(m);
-        return;
-    }
     if (m->step == TR_MEND_IDLE) {
         m->bad = 0;
         m->next = 0;
         begin(e);
+        return;
+    }
+    TR_CHECK(m->group != NULL);
+    if (m->group->leaving) {
+        done(m);
         return;
     }
     if (m->step == TR_MEND_BLOCK) {
