@@ -14,9 +14,9 @@
 
 enum { ROOM = 1 << 18 };
 
-static char pushed[512];
+static char pushed[1024];
 static char reserved[1024];
-static char acked[256];
+static char acked[1024];
 
 struct conn {
     uv_tcp_t tcp;

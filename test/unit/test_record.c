@@ -275,7 +275,7 @@ static void test_record_largest_head_fits(void **state)
         .counters = {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX},
         .schedule = {UINT32_MAX, UINT64_MAX},
         .actor = UINT32_MAX,
-        .old = {UINT64_MAX, UINT64_MAX, UINT32_MAX, 3, 1},
+        .old = {UINT64_MAX, UINT64_MAX, UINT32_MAX, UINT32_MAX, 3, 1, true},
         .flags = UINT32_MAX,
         .times = {UINT64_MAX, UINT64_MAX},
         .lease = {UINT32_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX},
