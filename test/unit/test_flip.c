@@ -190,6 +190,8 @@ static const struct tr_disk_ops ops = {submit_io, run_io};
 static void copy_disk(struct disk *to, const struct disk *from)
 {
     for (unsigned i = from->count; i < to->count; i++) {
+        free(to->files[i].bytes);
+        to->files[i] = (struct file){0};
         to->removed[i] = true;
     }
     for (unsigned i = 0; i < from->count; i++) {
