@@ -18,6 +18,7 @@
 #define FAIL(promise, ...) sim_fail(o->report, promise, __VA_ARGS__)
 
 static const uint64_t STUCK_US = 3000000;
+static const uint64_t REST_US = 100000; /* who comes back later than that is at rest */
 
 enum { NEAR_SLACK = 8, MEND_QUIET = 30 };
 
@@ -553,7 +554,8 @@ static void check_near(struct sim_oracle *o)
     uint64_t near = 0;
     bool fresh = false;
 
-    if (!parks(o) || o->next_turn != UINT64_MAX || p->op_weight[TR_OP_EDIT] != 0) {
+    if (!parks(o) || o->next_turn < o->model.now.boot_us + REST_US ||
+        p->op_weight[TR_OP_EDIT] != 0) {
         return;
     }
     for (size_t i = 0; i < o->model.job_count; i++) {
