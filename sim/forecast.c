@@ -57,13 +57,15 @@ struct range {
 /*
  * Delayed jobs are counted. One that is due may still be far, since it is parked or could not be
  * loaded: then it may be counted or not. Without the table of seconds all of the hour, or day, that
- * has begun is. Ready ones that are due ahead, since the clock was set back, are counted by hours.
+ * has begun is. Ready ones that are due ahead, since the clock was set back, are counted by hours;
+ * ahead of the engine's time, which is behind the wall clock while it does not believe that one.
  */
 static struct range jobs_due(const struct sim_oracle *o, const struct sim_ask *a, uint64_t start,
                              uint64_t end)
 {
     uint64_t last_us = TR_CELL_HOUR_MAX * o->params->hour_us; /* later ones are counted there */
     uint64_t from_us = a->req.out.forecast.from_us;
+    uint64_t now_us = o->clock_doubt ? from_us : o->model.now.wall_us;
     bool coarse = from_us % o->params->hour_us == 0 && from_us <= o->model.now.wall_us;
     struct range r = {0};
 
@@ -75,7 +77,7 @@ static struct range jobs_due(const struct sim_oracle *o, const struct sim_ask *a
         if (row->dead_seq == 0 && due_us >= start && due_us < end &&
             (a->req.topic == 0 || a->topic == row->topic)) {
             r.least += ahead;
-            r.most += ahead || row->away || coarse || due_us > o->model.now.wall_us;
+            r.most += ahead || row->away || coarse || due_us > now_us;
         }
     }
     return r;

@@ -509,6 +509,16 @@ static bool is_valid(const struct tr_engine *e, const struct tr_req *r)
             (r->until_us - from_us - 1) / r->step_us < TR_FORECAST_STEPS_MAX);
 }
 
+/* The hour that had begun is over: jobs of later ones are ready by now, and cells count these. */
+static bool hour_is_over(const struct tr_engine *e)
+{
+    const struct tr_forecast *f = &e->forecast;
+    uint64_t hour_us = e->config.hour_us;
+
+    return f->view.resolution_us >= hour_us && !f->whole_day &&
+           e->clock.t_us >= down(f->view.from_us, hour_us) + hour_us;
+}
+
 /* In slices: the request that is first holds e->forecast until it is answered. */
 enum tr_verdict tr_forecast_execute(struct tr_engine *e, struct tr_req *r)
 {
@@ -540,7 +550,7 @@ enum tr_verdict tr_forecast_execute(struct tr_engine *e, struct tr_req *r)
         bool lost = f->begun && e->state.fine.lost && e->state.fine.cells.watch != NULL;
         bool set_back = f->begun && f->view.from_us > max(r->from_us, e->clock.t_us);
 
-        if (f->begun && (f->again || lost || set_back || f->row != row)) {
+        if (f->begun && (f->again || lost || set_back || hour_is_over(e) || f->row != row)) {
             unwatch(e);
         }
         if (!f->begun && !begin(e, r, row)) {

@@ -212,9 +212,34 @@ static void turn_back(struct tr_event *events, uint32_t from, uint32_t to)
     }
 }
 
+static uint64_t min(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* A clock that was set back makes no job go before it was made: nothing is later than its end, and
+ * nothing earlier than its making. */
+static void agree(struct tr_past *p)
+{
+    const struct tr_event *last = &p->events[(p->met + TR_PAST_MAX - 1) % TR_PAST_MAX];
+    uint64_t first_us = UINT64_MAX;
+    uint64_t last_us = p->met != 0 && last->what == TR_EVENT_GONE ? last->at_us : UINT64_MAX;
+
+    for (uint32_t i = 0; i < p->count; i++) {
+        p->events[i].at_us = min(p->events[i].at_us, last_us);
+        first_us = min(first_us, p->events[i].at_us);
+    }
+    for (uint32_t i = 0; i < p->count; i++) {
+        if (p->events[i].what == TR_EVENT_PUSHED) {
+            p->events[i].at_us = first_us;
+        }
+    }
+}
+
 /* By time. Nearly all are in order: some were noted with a time before those around them. */
 static void sort(struct tr_past *p)
 {
+    agree(p);
     if (p->met > TR_PAST_MAX) {
         uint32_t first = (uint32_t)(p->met % TR_PAST_MAX);
 
