@@ -66,11 +66,14 @@ def free_port():
 class Server:
     """`with Server("redis", folder) as s:` gives one that answers; afterwards it is gone."""
 
-    def __init__(self, name, scratch):
+    def __init__(self, name, scratch, store=None):
+        """store: a folder that is used up, on the same file system."""
         self.name = name
         self.proto = "redis" if name.startswith("redis") else \
             "http" if name.endswith("HTTP") else "beanstalk"
         self.data = pathlib.Path(tempfile.mkdtemp(prefix="run.", dir=scratch))
+        if store is not None:
+            os.rename(store, self.data / "store")
         self.port = free_port()
         self.process = None
 
