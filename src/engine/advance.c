@@ -1,9 +1,9 @@
 /*
  * The test clock: T stands still until somebody moves it.
  *
- *     ADVANCE(to) --> CLOCK(to) in the log --durable--> [ T = next event; all of it happens ] -->
- * done ^                             |
- *                                                         +-----------------------------+
+ *     ADVANCE(to) --> CLOCK(to) in the log --durable--> [ T = next event; it happens ] --> done
+ *                                                         ^                        |
+ *                                                         +------------------------+
  *
  * T goes from event to event: the next due job, lease, pause, warning or edge of a parked topic, or
  * the moment at which far jobs have to be loaded. It goes on only when all that is due has

@@ -58,7 +58,7 @@ void tr_change_unschedule(struct tr_engine *e, struct tr_job *job)
         tr_wheel_disarm(&e->leases, &job->timer);
         break;
     case TR_READY:
-        tr_wheel_disarm(&e->expiries, &job->timer);
+        tr_expiry_disarm(e, job);
         break;
     default:
         break;

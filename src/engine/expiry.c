@@ -14,7 +14,9 @@
  * topic expire when they come into memory, and count as ready until then; each one that does makes
  * room for the next.
  *
- * When a topic's ttl changes, all its ready jobs are looked at once more, in slices.
+ * When a topic's ttl changes, all its ready jobs are looked at once more, in slices. Who asks for
+ * the figures of a topic waits until those of it that are over are dead, not for others: a topic
+ * knows how many of its jobs stand in the wheel, and that none of them is over before expires_us.
  *
  * In a store that is only looked at nobody dies: there such jobs stay ready.
  */
@@ -44,12 +46,31 @@ bool tr_expiry_may(const struct tr_job *job)
     return job->state == TR_READY && end_of(job) != TR_NEVER;
 }
 
+/* It stands in the wheel. */
+static void stand(struct tr_engine *e, struct tr_job *job, uint64_t end_us)
+{
+    struct tr_topic *t = job->topic;
+
+    if (t->expiring++ == 0 || end_us < t->expires_us) {
+        t->expires_us = end_us;
+    }
+    tr_wheel_arm(&e->expiries, &job->timer, end_us);
+}
+
 void tr_expiry_arm(struct tr_engine *e, struct tr_job *job)
 {
     uint64_t end_us = job->topic->purged ? TR_NEVER : end_of(job);
 
     if (end_us != TR_NEVER) {
-        tr_wheel_arm(&e->expiries, &job->timer, end_us);
+        stand(e, job, end_us);
+    }
+}
+
+void tr_expiry_disarm(struct tr_engine *e, struct tr_job *job)
+{
+    if (job->timer.armed) {
+        tr_wheel_disarm(&e->expiries, &job->timer);
+        job->topic->expiring--;
     }
 }
 
@@ -91,7 +112,7 @@ static void look_again(struct tr_engine *e)
                 return;
             }
             t->ageing = t->ageing->next;
-            tr_wheel_disarm(&e->expiries, &job->timer);
+            tr_expiry_disarm(e, job);
             tr_expiry_arm(e, job);
         }
         t->ageing = NULL;
@@ -108,10 +129,11 @@ void tr_expiry_step(struct tr_engine *e)
         struct tr_job *job = TR_CONTAINER_OF(timer, struct tr_job, timer);
 
         (void)tr_engine_charge(e, DIE_UNITS);
+        job->topic->expiring--;
         if (end_of(job) > e->clock.t_us) { /* its ttl is longer now */
             tr_expiry_arm(e, job);
         } else if (tr_expiry_settle(e, job) != TARRY_OK) {
-            tr_wheel_arm(&e->expiries, timer, e->clock.t_us);
+            stand(e, job, e->clock.t_us);
             e->blocked = true;
             e->expiry_blocked = true;
             return;
@@ -124,6 +146,15 @@ bool tr_expiry_waits(const struct tr_engine *e)
 {
     return !e->config.read_only && (!tr_list_empty(&e->state.topics.ageing) ||
                                     tr_wheel_next(&e->expiries) <= e->clock.t_us);
+}
+
+/* The first of its own may have gone meanwhile: then nothing in the wheel is over, or others are,
+ * and it waits in vain for these. */
+bool tr_expiry_waits_of(const struct tr_engine *e, const struct tr_topic *t)
+{
+    bool own = t->expiring != 0 && t->expires_us <= e->clock.t_us;
+
+    return (own || !tr_list_empty(&t->in_ageing)) && tr_expiry_waits(e);
 }
 
 uint64_t tr_expiry_next(const struct tr_engine *e)

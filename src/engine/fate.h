@@ -41,14 +41,16 @@ void tr_limit_changed(struct tr_engine *e, struct tr_topic *t); /* its policy ha
 void tr_limit_step(struct tr_engine *e);
 
 /* expiry.c */
-bool tr_expiry_may(const struct tr_job *job);                /* ready, with an end to that */
-void tr_expiry_arm(struct tr_engine *e, struct tr_job *job); /* it is ready from now on */
+bool tr_expiry_may(const struct tr_job *job);                   /* ready, with an end to that */
+void tr_expiry_arm(struct tr_engine *e, struct tr_job *job);    /* it is ready from now on */
+void tr_expiry_disarm(struct tr_engine *e, struct tr_job *job); /* no longer */
 /* If it is over it dies. TARRY_EFULL: not now. */
 TR_MUST_USE int tr_expiry_settle(struct tr_engine *e, struct tr_job *job);
 void tr_expiry_changed(struct tr_engine *e, struct tr_topic *t); /* its policy has */
 void tr_expiry_step(struct tr_engine *e);
-bool tr_expiry_waits(const struct tr_engine *e);     /* some are over and not dead yet */
-uint64_t tr_expiry_next(const struct tr_engine *e);  /* boot */
+bool tr_expiry_waits(const struct tr_engine *e); /* some are over and not dead yet, */
+bool tr_expiry_waits_of(const struct tr_engine *e, const struct tr_topic *t); /* of this topic */
+uint64_t tr_expiry_next(const struct tr_engine *e);                           /* boot */
 uint64_t tr_expiry_event(const struct tr_engine *e); /* T: something is to be done then */
 
 /* drop.c */

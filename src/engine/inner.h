@@ -272,8 +272,10 @@ void tr_past_load(struct tr_engine *e, bool clean);
 void tr_past_save(struct tr_engine *e);
 
 /* nearest.c */
-/* When the first delayed job of a topic is due, or 0: it has none. TARRY_EFULL: ask again. */
-TR_MUST_USE int tr_nearest_due(struct tr_engine *e, struct tr_topic *t, uint64_t *due_us);
+/* When the first delayed job of a topic is due, or 0: it has none. TARRY_EFULL: ask again, with the
+ * same *since, which is 0 at first. */
+TR_MUST_USE int tr_nearest_due(struct tr_engine *e, struct tr_topic *t, uint64_t *since,
+                               uint64_t *due_us);
 /* The same of what is known without a search, and about right with very many; 0: it is not. */
 uint64_t tr_nearest_known(const struct tr_engine *e, const struct tr_topic *t);
 void tr_nearest_look(struct tr_engine *e); /* for what is not known, of some topics with meters */

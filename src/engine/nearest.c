@@ -18,7 +18,9 @@
  * pass and some pages read.
  *
  * What cannot be read is left out. Jobs of a parked topic that are due already are ready, not
- * delayed: only those after T are meant.
+ * delayed: only those after T are meant. Who has waited for PASSES passes, because the first job
+ * went each time before the answer was complete, is told of the one that went last: else a client
+ * that cancels in order of due times could keep everybody waiting.
  */
 
 #include "base/err.h"
@@ -27,9 +29,10 @@
 
 enum {
     LOOK_UNITS = 8,
-    SEEN_MAX = 256, /* jobs of a topic, and */
-    LOOKS_MAX = 64, /* topics that are looked at for those who watch, */
-    NEAR_UNITS = 16 /* of work each */
+    SEEN_MAX = 256,  /* jobs of a topic, and */
+    LOOKS_MAX = 64,  /* topics that are looked at for those who watch, */
+    NEAR_UNITS = 16, /* of work each */
+    PASSES = 3,
 };
 
 static bool is_known(const struct tr_engine *e, const struct tr_topic *t)
@@ -168,7 +171,7 @@ static void end_look(struct tr_engine *e)
     e->moved = true;
 }
 
-static int first_far(struct tr_engine *e, struct tr_topic *t, uint64_t *due_us);
+static int first_far(struct tr_engine *e, struct tr_topic *t, bool tired, uint64_t *due_us);
 
 /* The next topic of which it is not known is looked for, if nobody else waits. */
 static void look_on(struct tr_engine *e)
@@ -186,7 +189,7 @@ static void look_on(struct tr_engine *e)
 
         n->seats--;
         if (t != NULL && !is_near(e, t, first_near(t))) {
-            (void)first_far(e, t, &due_us);
+            (void)first_far(e, t, false, &due_us);
         }
         n->seat = seat + !n->passing; /* else this one again, after the pass */
     }
@@ -233,8 +236,9 @@ void tr_nearest_fini(struct tr_engine *e)
     tr_walk_fini(e, &e->nearest.walk);
 }
 
-/* The least due time of its far jobs, or TR_NEVER. TARRY_EFULL: it is looked for, ask again. */
-static int first_far(struct tr_engine *e, struct tr_topic *t, uint64_t *due_us)
+/* The least due time of its far jobs, or TR_NEVER. TARRY_EFULL: it is looked for, ask again.
+ * `tired`: what the last pass has found will do. */
+static int first_far(struct tr_engine *e, struct tr_topic *t, bool tired, uint64_t *due_us)
 {
     struct tr_nearest *n = &e->nearest;
     int err;
@@ -250,6 +254,10 @@ static int first_far(struct tr_engine *e, struct tr_topic *t, uint64_t *due_us)
     if (n->passing || n->topic != 0) {
         return TARRY_EFULL;
     }
+    if (tired && t->far_pass == n->passed && t->far_gone && t->far_first_us > e->clock.t_us) {
+        *due_us = t->far_first_us;
+        return TARRY_OK;
+    }
     if (t->far_known || n->passed == 0 || (t->far_pass == n->passed && t->far_gone)) {
         t->far_known = false;
         begin_pass(e);
@@ -264,14 +272,16 @@ static int first_far(struct tr_engine *e, struct tr_topic *t, uint64_t *due_us)
     return err;
 }
 
-int tr_nearest_due(struct tr_engine *e, struct tr_topic *t, uint64_t *due_us)
+int tr_nearest_due(struct tr_engine *e, struct tr_topic *t, uint64_t *since, uint64_t *due_us)
 {
+    uint64_t pass_no = (uint64_t)e->state.topics.far_pass + 1;
     struct tr_job *job = NULL;
     uint64_t far_us = TR_NEVER;
     int err = tr_topic_first(t, TR_HEAP_DELAYED, &e->work, &job);
 
+    *since = *since != 0 ? *since : pass_no;
     if (err == TARRY_OK && !(job != NULL && tr_load_is_first(e, job))) {
-        err = first_far(e, t, &far_us);
+        err = first_far(e, t, pass_no - *since >= PASSES, &far_us);
     }
     if (err != TARRY_OK) {
         return err;

@@ -12,18 +12,23 @@
  *
  * A topic keeps TR_TAGS_MAX of them; then the one that was asked for longest ago goes, in slices.
  * All go when the topic has no ready job. A topic in which nobody ever asked for a tag has none,
- * and pays one look at an empty list for each job.
+ * and pays one look for each job. In others a job finds its tag by hash, and only while some tag
+ * has a rest, which a job that leaves may be, all are looked at.
  */
 
 #include "engine/tag.h"
 
+#include "base/crc.h"
 #include "base/err.h"
 
 #include <stddef.h>
 #include <string.h>
 
+enum { CHAINS = 64 };
+
 struct tagged {
-    struct tr_list link; /* of topic->tags, last asked for first */
+    struct tr_list link;  /* of topic->tags, last asked for first */
+    struct tagged *chain; /* the next one in its chain */
     struct tr_heap heap;
     struct tr_list *rest; /* first ready job that was not looked at; NULL: it is on its way out */
     struct tr_bytes tag;  /* its bytes are behind this */
@@ -34,6 +39,33 @@ static bool is_of(const struct tagged *g, const struct tr_job *job)
     return tr_bytes_same(g->tag, tr_extra_tag(job->extra));
 }
 
+static bool has_rest(const struct tr_topic *t, const struct tagged *g)
+{
+    return g->rest != NULL && g->rest != &t->by_state[TR_READY];
+}
+
+static void set_rest(struct tr_topic *t, struct tagged *g, struct tr_list *rest)
+{
+    t->tags_open -= has_rest(t, g);
+    g->rest = rest;
+    t->tags_open += has_rest(t, g);
+}
+
+static struct tagged **chain_of(const struct tr_topic *t, struct tr_bytes tag)
+{
+    return &t->tag_chains[tr_crc(0, tag.at, tag.len) % CHAINS];
+}
+
+static struct tagged *find(const struct tr_topic *t, struct tr_bytes tag)
+{
+    struct tagged *g = t->tag_chains != NULL ? *chain_of(t, tag) : NULL;
+
+    while (g != NULL && !tr_bytes_same(g->tag, tag)) {
+        g = g->chain;
+    }
+    return g;
+}
+
 static struct tr_heap_item item_of(struct tr_job *job)
 {
     return (struct tr_heap_item){
@@ -42,32 +74,41 @@ static struct tr_heap_item item_of(struct tr_job *job)
 
 void tr_tags_enter(struct tr_topic *t, struct tr_job *job)
 {
-    for (struct tr_list *n = t->tags.next; n != &t->tags; n = n->next) {
-        struct tagged *g = TR_CONTAINER_OF(n, struct tagged, link);
+    struct tr_bytes tag = t->tag_count != 0 ? tr_extra_tag(job->extra) : (struct tr_bytes){0};
+    struct tagged *g = tag.len != 0 ? find(t, tag) : NULL;
 
-        if (g->rest == &t->by_state[TR_READY] && is_of(g, job) &&
-            tr_heap_push(&g->heap, item_of(job)) != TARRY_OK) {
-            g->rest = &job->link;
-        }
+    if (g != NULL && g->rest == &t->by_state[TR_READY] &&
+        tr_heap_push(&g->heap, item_of(job)) != TARRY_OK) {
+        set_rest(t, g, &job->link);
     }
 }
 
 void tr_tags_leave(struct tr_topic *t, struct tr_job *job)
 {
-    for (struct tr_list *n = t->tags.next; n != &t->tags; n = n->next) {
+    for (struct tr_list *n = t->tags.next; t->tags_open != 0 && n != &t->tags; n = n->next) {
         struct tagged *g = TR_CONTAINER_OF(n, struct tagged, link);
 
         if (g->rest == &job->link) {
-            g->rest = job->link.next;
+            set_rest(t, g, job->link.next);
         }
-        if (job->tag_place != 0 && is_of(g, job)) {
-            tr_heap_remove(&g->heap, job);
-        }
+    }
+    if (job->tag_place != 0) {
+        struct tagged *own = find(t, tr_extra_tag(job->extra));
+
+        TR_CHECK(own != NULL);
+        tr_heap_remove(&own->heap, job);
     }
 }
 
 static void end(struct tr_topic *t, struct tagged *g)
 {
+    struct tagged **at = chain_of(t, g->tag);
+
+    while (*at != g) {
+        at = &(*at)->chain;
+    }
+    *at = g->chain;
+    set_rest(t, g, NULL);
     tr_heap_fini(&g->heap);
     tr_list_remove(&g->link);
     t->tag_count--;
@@ -79,18 +120,8 @@ void tr_tags_drop(struct tr_topic *t)
     while (!tr_list_empty(&t->tags)) {
         end(t, TR_CONTAINER_OF(t->tags.next, struct tagged, link));
     }
-}
-
-static struct tagged *find(const struct tr_topic *t, struct tr_bytes tag)
-{
-    for (struct tr_list *n = t->tags.next; n != &t->tags; n = n->next) {
-        struct tagged *g = TR_CONTAINER_OF(n, struct tagged, link);
-
-        if (tr_bytes_same(g->tag, tag)) {
-            return g;
-        }
-    }
-    return NULL;
+    tr_mem_free(t->of->mem, t->tag_chains, CHAINS * sizeof *t->tag_chains);
+    t->tag_chains = NULL;
 }
 
 /* The one that was asked for longest ago goes. */
@@ -98,7 +129,7 @@ static int make_place(struct tr_topic *t, unsigned *work)
 {
     struct tagged *g = TR_CONTAINER_OF(t->tags.prev, struct tagged, link);
 
-    g->rest = NULL;
+    set_rest(t, g, NULL);
     while (tr_heap_top(&g->heap) != NULL) {
         if (*work == 0) {
             return TARRY_EFULL;
@@ -115,6 +146,10 @@ static int make(struct tr_topic *t, struct tr_bytes tag, unsigned *work, struct 
     struct tagged *g;
     int err = t->tag_count < TR_TAGS_MAX ? TARRY_OK : make_place(t, work);
 
+    if (err == TARRY_OK && t->tag_chains == NULL) {
+        t->tag_chains = tr_mem_alloc(t->of->mem, CHAINS * sizeof *t->tag_chains);
+        err = t->tag_chains != NULL ? TARRY_OK : TARRY_ENOMEM;
+    }
     if (err != TARRY_OK) {
         return err;
     }
@@ -125,7 +160,9 @@ static int make(struct tr_topic *t, struct tr_bytes tag, unsigned *work, struct 
     tr_heap_init(&g->heap, t->of->mem, offsetof(struct tr_job, tag_place));
     memcpy(g + 1, tag.at, tag.len);
     g->tag = (struct tr_bytes){(const uint8_t *)(g + 1), tag.len};
-    g->rest = t->by_state[TR_READY].next;
+    g->chain = *chain_of(t, g->tag);
+    *chain_of(t, g->tag) = g;
+    set_rest(t, g, t->by_state[TR_READY].next);
     t->tag_count++;
     tr_list_init(&g->link);
     *out = g;
@@ -147,7 +184,7 @@ static int fill(struct tr_topic *t, struct tagged *g, unsigned *work)
             tr_heap_push(&g->heap, item_of(job)) != TARRY_OK) {
             return TARRY_ENOMEM;
         }
-        g->rest = job->link.next;
+        set_rest(t, g, job->link.next);
         --*work;
     }
     return TARRY_OK;
@@ -171,7 +208,7 @@ int tr_tags_first(struct tr_topic *t, struct tr_bytes tag, unsigned *work, struc
         }
     }
     if (g->rest == NULL) { /* it was on its way out */
-        g->rest = t->by_state[TR_READY].next;
+        set_rest(t, g, t->by_state[TR_READY].next);
     }
     tr_list_remove(&g->link);
     tr_list_append(t->tags.next, &g->link); /* to the front */
@@ -184,19 +221,22 @@ int tr_tags_first(struct tr_topic *t, struct tr_bytes tag, unsigned *work, struc
 bool tr_tags_ok(const struct tr_topic *t)
 {
     uint64_t count = 0;
+    uint64_t open = 0;
 
     for (struct tr_list *n = t->tags.next; n != &t->tags; n = n->next) {
         const struct tagged *g = TR_CONTAINER_OF(n, struct tagged, link);
         size_t mine = 0;
 
         count++;
+        open += has_rest(t, g);
         for (struct tr_list *k = t->by_state[TR_READY].next;
              g->rest != NULL && k != &t->by_state[TR_READY] && k != g->rest; k = k->next) {
             mine += is_of(g, TR_CONTAINER_OF(k, struct tr_job, link));
         }
-        if (!tr_heap_ok(&g->heap) || (g->rest != NULL && mine != g->heap.count)) {
+        if (!tr_heap_ok(&g->heap) || find(t, g->tag) != g ||
+            (g->rest != NULL && mine != g->heap.count)) {
             return false;
         }
     }
-    return count == t->tag_count;
+    return count == t->tag_count && open == t->tags_open;
 }

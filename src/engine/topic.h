@@ -51,6 +51,8 @@ struct tr_totals {
     uint64_t pauses;
 };
 
+struct tagged;
+
 struct tr_topic {
     uint32_t number; /* in records, */
     uint32_t handle; /* and in requests: the number that it had before its first purge */
@@ -119,9 +121,13 @@ struct tr_topic {
     struct tr_list in_drops;              /* of topics->drops */
     struct tr_list *ageing;               /* next ready one whose ttl is looked at; or NULL */
     struct tr_list in_ageing;             /* of topics->ageing */
+    uint64_t expiring;                    /* ready ones with an end to that: */
+    uint64_t expires_us;                  /* T: none of them is over before */
     struct tr_list *walk;                 /* a list stands here in one of by_state; or NULL */
     struct tr_list tags;                  /* ready ones by tag, see tag.c: */
-    unsigned tag_count;                   /* so many tags */
+    unsigned tag_count;                   /* so many tags, */
+    unsigned tags_open;                   /* of which so many have a rest; */
+    struct tagged **tag_chains;           /* and by hash, or NULL */
     struct tr_list waiters;               /* struct tr_waiter, first come first */
     struct tr_list *serving;              /* the next of them who is looked at; NULL: the first */
     struct tr_list dirty;                 /* in the list of topics to be served */

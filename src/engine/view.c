@@ -139,7 +139,7 @@ static enum tr_verdict peek_first(struct tr_engine *e, struct tr_req *r)
     } else if (t != NULL && r->state == TR_DELAYED) {
         err = tr_load_first(e, t, &job);
     } else if (t != NULL) {
-        err = tr_expiry_waits(e) ? TARRY_EFULL : tr_topic_first(t, r->order, &e->work, &job);
+        err = tr_expiry_waits_of(e, t) ? TARRY_EFULL : tr_topic_first(t, r->order, &e->work, &job);
         if (err == TARRY_OK && job == NULL && tr_park_coming(e, t)) {
             err = TARRY_EFULL;
         }
@@ -177,10 +177,11 @@ enum tr_verdict tr_view_topic(struct tr_engine *e, struct tr_req *r)
     if (t == NULL) {
         return tr_engine_finish(e, r, TARRY_ENOTFOUND);
     }
-    if ((t->parked && !tr_park_counted(e)) || (tr_expiry_waits(e) && r->op == TR_OP_STAT_TOPIC)) {
+    if ((t->parked && !tr_park_counted(e)) ||
+        (r->op == TR_OP_STAT_TOPIC && tr_expiry_waits_of(e, t))) {
         return TR_STALL;
     }
-    err = figures ? tr_nearest_due(e, t, &next_us) : TARRY_OK;
+    err = figures ? tr_nearest_due(e, t, &r->progress, &next_us) : TARRY_OK;
     if (err != TARRY_OK) {
         return err == TARRY_EFULL ? TR_STALL : tr_engine_finish(e, r, err);
     }

@@ -212,6 +212,44 @@ static void test_expiry_while_closed(void **state)
 
 /* ---- the dead ---- */
 
+/* A crowd that is over makes those wait who ask for its topic, and nobody else. */
+static void test_expiry_of_other_topics(void **state)
+{
+    struct rig rig;
+    uint32_t topics[3];
+    struct ask asks[3];
+
+    (void)state;
+    rig_init(&rig);
+    rig.config.slice = 20;
+    rig_open(&rig);
+    topics[0] = rig_hold(&rig, "none");
+    topics[1] = rig_hold(&rig, "later");
+    topics[2] = rig_hold(&rig, "crowd");
+    (void)rig_push(&rig, topics[0], 0);
+    (void)push_ttl(&rig, topics[1], 0, 60 * RIG_SECOND);
+    for (unsigned i = 0; i < 300; i++) {
+        (void)push_ttl(&rig, topics[2], 0, 5 * RIG_SECOND);
+    }
+    rig.now.wall_us += 6 * RIG_SECOND;
+    rig.now.boot_us += 6 * RIG_SECOND;
+    (void)rig_turn(&rig);
+    for (unsigned i = 0; i < 3; i++) {
+        asks[i] = rig_ask(TR_OP_STAT_TOPIC);
+        asks[i].req.topic = topics[i];
+        rig_submit(&rig, &asks[i]);
+        assert_true((asks[i].done != 0) == (i < 2));
+    }
+    assert_int_equal(asks[1].req.out.stat.ready, 1);
+    rig_settle(&rig);
+    assert_true(asks[2].done != 0);
+    assert_int_equal(asks[2].req.out.stat.ready, 0);
+    assert_int_equal(asks[2].req.out.stat.dead, 300);
+    rig_pass(&rig, 60 * RIG_SECOND);
+    assert_int_equal(rig_stat(&rig, topics[1]).dead, 1);
+    rig_fini(&rig);
+}
+
 static void test_drop_dead_max(void **state)
 {
     struct rig rig;
@@ -291,6 +329,7 @@ int main(void)
         cmocka_unit_test(test_expiry_ttl_of_the_topic),
         cmocka_unit_test(test_expiry_kick_counts_anew),
         cmocka_unit_test(test_expiry_while_closed),
+        cmocka_unit_test(test_expiry_of_other_topics),
         cmocka_unit_test(test_drop_dead_max),
         cmocka_unit_test(test_drop_dead_keep),
         cmocka_unit_test(test_drop_default_is_thirty_days),

@@ -87,6 +87,41 @@ static void test_nearest_far(void **state)
     rig_fini(&rig);
 }
 
+/* Somebody cancels in order of due times: who asks is answered all the same. */
+static void test_nearest_of_one_who_cancels(void **state)
+{
+    enum { MANY = 500 };
+    struct rig rig;
+    uint32_t t = start(&rig, 0);
+    struct ask stat = rig_ask(TR_OP_STAT_TOPIC);
+    uint64_t ids[MANY];
+    unsigned gone = 0;
+
+    (void)state;
+    for (unsigned i = 0; i < MANY; i++) {
+        ids[i] = rig_push(&rig, t, HOUR + i * RIG_SECOND);
+    }
+    stat.req.topic = t;
+    rig_submit(&rig, &stat);
+    for (; stat.done == 0 && gone < MANY; gone++) {
+        struct ask a = rig_ask(TR_OP_DELETE);
+
+        a.req.id = ids[gone];
+        rig_submit(&rig, &a);
+        (void)rig_turn(&rig);
+        while (a.done == 0 && rig.step(rig.step_ctx)) {
+            (void)rig_turn(&rig);
+        }
+        assert_true(a.done != 0);
+    }
+    assert_true(gone < MANY / 2);
+    assert_true(stat.req.out.stat.next_due_us >= RIG_WALL_US + HOUR);
+    assert_true(stat.req.out.stat.next_due_us <= RIG_WALL_US + HOUR + gone * RIG_SECOND);
+    rig_settle(&rig);
+    assert_int_equal(next(&rig, t), HOUR + gone * RIG_SECOND); /* and then exactly */
+    rig_fini(&rig);
+}
+
 static void test_nearest_in_runs(void **state)
 {
     struct rig rig;
@@ -143,6 +178,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nearest_in_memory),
         cmocka_unit_test(test_nearest_far),
+        cmocka_unit_test(test_nearest_of_one_who_cancels),
         cmocka_unit_test(test_nearest_in_runs),
         cmocka_unit_test(test_nearest_figures),
     };
