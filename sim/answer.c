@@ -519,8 +519,7 @@ bool sim_answer_holder(struct sim_oracle *o, struct sim_ask *a, struct sim_job *
 
 static void gone(struct sim_oracle *o, struct sim_job *j, uint32_t by)
 {
-    j->gone_seen = true;
-    j->gone_by = by;
+    sim_history_gone(o, j, by);
     sim_model_set_where(&o->model, j, SIM_GONE);
 }
 

@@ -83,8 +83,7 @@ void sim_answer_each(struct sim_oracle *o, const struct sim_each *each)
         j->kicks++;
         break;
     default:
-        j->gone_seen = true;
-        j->gone_by = each->ask->req.actor;
+        sim_history_gone(o, j, each->ask->req.actor);
         sim_model_set_where(&o->model, j, SIM_GONE);
         break;
     }

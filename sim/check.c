@@ -751,7 +751,8 @@ static void restore_all(struct sim_oracle *o)
         if (j->where != SIM_GONE && j->seen_call != m->call) {
             sim_model_set_where(m, j, SIM_GONE);
         }
-        j->gone_seen = false; /* history begins anew */
+        j->gone_seen = j->gone_seen && j->where == SIM_GONE && j->gone_noted <= o->history_kept;
+        j->gone_noted = 1;
         if (j->where == SIM_GONE && !j->told && j->id != 0) {
             sim_model_forget(m, j); /* it never happened */
         }

@@ -88,18 +88,19 @@ struct sim_job {
     uint64_t late_due_us; /* of this due time, */
     unsigned late_start;  /* since this start; 0: never */
     enum sim_where same_where;
-    bool was_dead;    /* when it was last kicked */
-    bool own_word;    /* a client's own word made it come early */
-    bool told;        /* its maker knows its id */
-    bool gone_seen;   /* it went by a DELETE or BULK of this engine, */
-    uint32_t gone_by; /* and of this actor */
-    uint32_t made_by; /* who pushed it; 0: not known */
-    bool damaged;     /* its body was reported as damaged */
-    bool repaired;    /* it is there after a repair */
-    bool hidden;      /* the index of its group was: it may not be found */
-    bool doubt;       /* its connection is being closed */
-    bool late_close;  /* its lease may have run out while that went on */
-    int32_t next;     /* in the hash */
+    bool was_dead;       /* when it was last kicked */
+    bool own_word;       /* a client's own word made it come early */
+    bool told;           /* its maker knows its id */
+    bool gone_seen;      /* it went by a DELETE or BULK of this engine, */
+    uint32_t gone_by;    /* and of this actor, */
+    uint64_t gone_noted; /* when the engine had noted so many events */
+    uint32_t made_by;    /* who pushed it; 0: not known */
+    bool damaged;        /* its body was reported as damaged */
+    bool repaired;       /* it is there after a repair */
+    bool hidden;         /* the index of its group was: it may not be found */
+    bool doubt;          /* its connection is being closed */
+    bool late_close;     /* its lease may have run out while that went on */
+    int32_t next;        /* in the hash */
 };
 
 /* A policy, without the text that it names. */

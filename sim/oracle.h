@@ -84,6 +84,7 @@ struct sim_oracle {
     const struct sim_params *params; /* from here on all is zero at the start of a run */
     struct tr_engine *engine;
     struct sim_disk *disk;
+    uint64_t history_kept; /* so many events of the last engine are in its file */
 
     struct sim_ask asks[SIM_ASKS_MAX]; /* one per client */
     struct sim_ask *queue[SIM_ASKS_MAX];
@@ -265,6 +266,7 @@ void sim_answer_fits(struct sim_oracle *o, const struct sim_ask *a, const struct
 void sim_check_history(struct sim_oracle *o, struct sim_ask *a);
 void sim_answer_history(struct sim_oracle *o, struct sim_ask *a);
 bool sim_history_refused(struct sim_oracle *o, struct sim_ask *a);
+void sim_history_gone(struct sim_oracle *o, struct sim_job *j, uint32_t by);
 /* tclock.c: the test clock, if there is one. What time it is; */
 struct tr_now sim_tclock_now(struct sim_oracle *o, struct tr_now now);
 struct tr_now sim_tclock_opened(struct sim_oracle *o, struct tr_now now); /* after a start; */

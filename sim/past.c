@@ -2,8 +2,9 @@
  * History: what is told of a job against what the model knows of it.
  *
  *     a live job       begins with its making, unless there are too many events
- *     one that went    ends with that, and why, if this engine saw it; when it was made is told to
- *                      a tenth of a second, or not at all
+ *     one that went    ends with that, and why, if this engine saw it, or an earlier one that had
+ *                      it in its file before it was killed, or closed in order; when it was made is
+ *                      told to a tenth of a second, or not at all
  *     all of them      in order of time, not after now; by whom, as far as that is known
  */
 #include "oracle.h"
@@ -15,10 +16,20 @@
 
 #define FAIL(promise, ...) sim_fail(o->report, promise, __VA_ARGS__)
 
-/* This engine has noted it, whatever the policy of its topic says. */
+/* It was noted, whatever the policy of its topic says. */
 static bool must_know(const struct sim_oracle *o, const struct sim_job *j)
 {
     return j->gone_seen && o->params->op_weight[TR_OP_POLICY] == 0 && !o->params->mem_small;
+}
+
+void sim_history_gone(struct sim_oracle *o, struct sim_job *j, uint32_t by)
+{
+    struct tr_engine_stat stat;
+
+    tr_engine_stat(o->engine, &stat);
+    j->gone_seen = true;
+    j->gone_by = by;
+    j->gone_noted = stat.history_noted;
 }
 
 /* Inside `done`: the events are there only now. */

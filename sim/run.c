@@ -11,6 +11,7 @@
 #include "run.h"
 
 #include "base/err.h"
+#include "base/text.h"
 #include "cron.h"
 
 #include <inttypes.h>
@@ -193,6 +194,9 @@ void sim_run_config(struct sim_run *r, struct tr_engine_config *config)
     c.background_rate = p->background_rate;
     c.scrub_rate = p->scrub_rate;
     c.scrub_every_us = p->scrub_every_us;
+    c.history_flush_us = r->seed % 4 < 2    ? 360000 * SEC /* it only goes there at the end */
+                         : r->seed % 4 == 2 ? 0
+                                            : r->seed % 50 * 20 * MS;
     c.checkpoint_us = p->checkpoint_us;
     c.idle_us = p->idle_us;
     c.test_clock = p->test_clock;
@@ -220,6 +224,12 @@ static int open_engine(struct sim_run *r)
     r->mem.limit_bytes = limit;
     err = tr_engine_open(&r->engine, &c, sim_disk_port(r->disk), r->seed ^ r->starts << 32, r->now);
     r->totals.more_memory += r->mem.limit_bytes != limit;
+    for (unsigned i = 0; err == TARRY_OK && i < SIM_ASKS_MAX; i++) {
+        char name[16];
+
+        tr_text(name, sizeof name, "client %u", i);
+        (void)tr_engine_actor(r->engine, name, strlen(name)); /* number i + 1, always */
+    }
     return err;
 }
 
@@ -244,6 +254,7 @@ static void end_process(struct sim_run *r, bool power)
 {
     r->cut = r->cut || power;
     if (power) {
+        r->oracle.history_kept = 0;
         r->written = 0;
         sim_disk_power_cut(r->disk);
     } else {
@@ -433,6 +444,17 @@ static void set_floor(struct sim_run *r)
     }
 }
 
+/* The file of history is never synced: a kill leaves what was written, if nothing went wrong. */
+static void set_history(struct sim_run *r, bool all)
+{
+    struct tr_engine_stat stat;
+    bool doubt =
+        sim_run_faulty(r) || r->oracle.rotten || r->params.full || r->params.enospc_ppm != 0;
+
+    tr_engine_stat(r->engine, &stat);
+    r->oracle.history_kept = doubt ? 0 : all ? UINT64_MAX : stat.history_saved;
+}
+
 void sim_run_crash(struct sim_run *r, bool power)
 {
     if (r->trace) {
@@ -440,6 +462,7 @@ void sim_run_crash(struct sim_run *r, bool power)
     }
     add_totals(r);
     set_floor(r);
+    set_history(r, false);
     r->totals.crashes++;
     r->reached = r->reached || sim_disk_dead(r->disk);
     r->deaths += sim_disk_dead(r->disk);
@@ -593,6 +616,7 @@ void sim_run_reopen(struct sim_run *r)
     }
     sim_oracle_begin(&r->oracle, r->now);
     err = tr_engine_close(r->engine, r->now);
+    set_history(r, err == TARRY_OK && !sim_disk_dead(r->disk));
     if (err == TARRY_OK && !sim_disk_dead(r->disk)) {
         sim_prefix_durable(&r->oracle.prefix, r->oracle.closed);
         r->oracle.sealed = true;

@@ -117,6 +117,7 @@ static struct sim_file *file_of(struct sim_exec *x, const struct tr_io *io, int 
     case TR_IO_FOLDER:
     case TR_IO_LINK:
     case TR_IO_CALL:
+    case TR_IO_SPACE:
         return NULL;
     default:
         return handle_of(x, io)->file;
@@ -134,6 +135,7 @@ static const char *name_of(struct sim_exec *x, const struct tr_io *io, int op)
     case TR_IO_DIRSYNC:
     case TR_IO_FOLDER:
     case TR_IO_CALL:
+    case TR_IO_SPACE:
         return "";
     default:
         return handle_of(x, io)->file->name;
@@ -623,6 +625,9 @@ static int do_op(struct sim_exec *x, struct tr_io *io, int op, int fault)
     case TR_IO_CALL:
         io->call(io->buf);
         return TARRY_OK;
+    case TR_IO_SPACE:
+        io->got = room_left(x);
+        return fault;
     default:
         tr_check_failed("an op that port/disk.h knows", __FILE__, __LINE__);
     }
@@ -640,6 +645,9 @@ bool sim_exec_part(struct sim_exec *x, const struct tr_io *io)
     }
     f = handle_of(x, io)->file;
     len = part_of(x, io->len);
+    if (io->off / SIM_SECTOR == (io->off + io->len - 1) / SIM_SECTOR) {
+        return false; /* that is done or not */
+    }
     if (len == 0 || lacks_room(x, sim_files_need(f, io->off + len))) {
         return false;
     }

@@ -86,7 +86,7 @@ void sim_trace_print(const struct sim_trace *t, FILE *out)
 {
     static const char *const ops[] = {"open",    "close",  "read", "read-direct", "write",
                                       "sync",    "alloc",  "zero", "unlink",      "list",
-                                      "dirsync", "folder", "link", "call"};
+                                      "dirsync", "folder", "link", "call",        "space"};
     static const char *const lanes[] = {"log", "read", "back", "run"};
 
     for (uint64_t i = t->count > SIM_TRACE_LEN ? t->count - SIM_TRACE_LEN : 0; i < t->count; i++) {

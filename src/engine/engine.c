@@ -63,6 +63,7 @@ void tr_engine_config_init(struct tr_engine_config *c, struct tr_mem *mem)
         .idle_us = 10000000,
         .history_us = UINT64_C(86400) * 1000000,
         .history_bytes = UINT64_C(64) << 20,
+        .history_flush_us = 200000,
     };
 }
 
@@ -537,6 +538,7 @@ static void write_on(struct tr_engine *e, struct tr_now now)
     tr_backup_step(e);
     tr_scrub_step(e);
     tr_damage_step(e);
+    tr_past_step(e);
     tr_rest_step(e);
     commit(e);
     tr_meta_step(e);
@@ -585,8 +587,9 @@ static uint64_t next_turn(const struct tr_engine *e)
     at = min(at, min(e->idle_at, e->calm_at));
     at = min(at, tr_load_next(e));
     at = min(at, tr_mend_next(e));
-    at = min(at, e->config.read_only ? TR_NEVER : tr_scrub_next(e));
-    at = min(at, e->config.read_only ? TR_NEVER : tr_purge_next(e));
+    if (!e->config.read_only) {
+        at = min(at, min(tr_past_next(e), min(tr_scrub_next(e), tr_purge_next(e))));
+    }
     at = min(at, tr_forecast_next(e));
     at = min(at, tr_bulk_next(e));
     at = min(at, tr_backup_next(e));
@@ -674,6 +677,8 @@ void tr_engine_io_done(struct tr_engine *e, struct tr_io *io, struct tr_now now)
         tr_retire_io_done(e, io);
     } else if (io == &e->damage.io) {
         tr_damage_io_done(e, io);
+    } else if (io == &e->past_file.io) {
+        tr_past_io_done(e, io);
     } else if (io == &e->scrub.io) {
         tr_scrub_io_done(e);
     } else if (io == &e->mend.io) {
@@ -705,7 +710,7 @@ bool tr_engine_busy(const struct tr_engine *e)
 {
     return tr_log_busy(&e->log) || tr_meta_busy(e) || tr_space_busy(e) || e->read_count != 0 ||
            e->fetch.reads != 0 || tr_promote_busy(e) || e->retire.busy || e->backup.busy ||
-           tr_damage_busy(e) || tr_scrub_busy(e);
+           tr_damage_busy(e) || tr_scrub_busy(e) || e->past_file.busy;
 }
 
 bool tr_engine_failed(const struct tr_engine *e)
@@ -768,6 +773,8 @@ void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s)
         .log_records = e->log.records,
         .seg_oldest = e->log.seg_no,
         .seg_newest = e->log.seg_no,
+        .history_noted = e->histories.noted,
+        .history_saved = e->past_file.saved_noted,
         .slot_bytes = e->log.slot_bytes,
     };
     for (const struct tr_list *n = ts->being_purged.next; n != &ts->being_purged; n = n->next) {

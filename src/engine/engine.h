@@ -51,24 +51,25 @@ struct tr_engine_config {
     unsigned promote_slots;    /* so many of them at a time; 0: never */
     uint64_t cells_max;        /* of the forecast; with more, jobs are counted by day */
     uint64_t hour_us;          /* of its cells; a store has always the same. For tests */
-    uint64_t crowd;           /* a topic with so many delayed jobs in memory keeps nobody waiting */
-    unsigned merge_groups;    /* with more groups than this neighbours become one */
-    uint64_t merge_waste;     /* dead bytes of a half-dead group that has to go at once */
-    uint64_t scrub_rate;      /* bytes a second at which files of groups are looked through, */
-    uint64_t scrub_every_us;  /* each so often; 0: never, either of them */
-    uint64_t lazy_us;         /* an ATTEMPT waits at most so long for company */
-    uint64_t gather_us;       /* weak sync: so does everything, */
-    uint64_t gather_bytes;    /* or until there is so much of it */
-    uint64_t linger_us;       /* always: a batch waits about so long for those just answered */
-    uint64_t max_topics;      /* one more is refused with TARRY_EFULL */
-    unsigned meters;          /* topics that are told of one by one (meter.h), at most 1,000 */
-    unsigned many_topics;     /* a reserve of more first looks which of all have anything */
-    uint64_t checkpoint_us;   /* after the first change */
-    uint64_t idle_us;         /* before the ring is made smaller */
-    uint64_t history_us;      /* what happened to jobs is told for so long, */
-    uint64_t history_bytes;   /* if it takes no more memory than this */
-    bool test_clock;          /* time stands still until TR_OP_ADVANCE; a store is made with such a
-                                 clock or without, and keeps to it */
+    uint64_t crowd;          /* a topic with so many delayed jobs in memory keeps nobody waiting */
+    unsigned merge_groups;   /* with more groups than this neighbours become one */
+    uint64_t merge_waste;    /* dead bytes of a half-dead group that has to go at once */
+    uint64_t scrub_rate;     /* bytes a second at which files of groups are looked through, */
+    uint64_t scrub_every_us; /* each so often; 0: never, either of them */
+    uint64_t lazy_us;        /* an ATTEMPT waits at most so long for company */
+    uint64_t gather_us;      /* weak sync: so does everything, */
+    uint64_t gather_bytes;   /* or until there is so much of it */
+    uint64_t linger_us;      /* always: a batch waits about so long for those just answered */
+    uint64_t max_topics;     /* one more is refused with TARRY_EFULL */
+    unsigned meters;         /* topics that are told of one by one (meter.h), at most 1,000 */
+    unsigned many_topics;    /* a reserve of more first looks which of all have anything */
+    uint64_t checkpoint_us;  /* after the first change */
+    uint64_t idle_us;        /* before the ring is made smaller */
+    uint64_t history_us;     /* what happened to jobs is told for so long, */
+    uint64_t history_bytes;  /* if it takes no more memory than this; */
+    uint64_t history_flush_us; /* it goes to its file so long after it happened */
+    bool test_clock;           /* time stands still until TR_OP_ADVANCE; a store is made with such a
+                                  clock or without, and keeps to it */
     uint64_t clock_start_us;  /* where the test clock of a new store stands; 0: at the wall clock */
     uint64_t background_rate; /* bytes a second that promotions and merges write, at most; 0: any */
     void (*moved)(void *ctx, uint64_t t_us); /* tests: the test clock is about to go there */
@@ -163,6 +164,8 @@ struct tr_engine_stat {
     uint64_t log_records; /* appended since the start */
     uint64_t seg_oldest;  /* number of the oldest segment in use, and of the newest */
     uint64_t seg_newest;
+    uint64_t history_noted; /* events, since the start, and those that were read then; */
+    uint64_t history_saved; /* so many of them are in the file */
     uint64_t slot_bytes;
     bool draining;
     uint64_t checkpoints;

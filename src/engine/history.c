@@ -225,6 +225,7 @@ static struct tr_history_piece *begin(struct tr_histories *h, uint64_t now_us)
     p->id_least = UINT64_MAX;
     p->id_most = 0;
     p->newest_us = 0;
+    p->no = h->next_no++;
     p->count = 0;
     tr_list_init(&p->link);
     tr_list_append(&h->pieces, &p->link);
@@ -236,6 +237,7 @@ void tr_histories_add(struct tr_histories *h, uint64_t id, const struct tr_event
 {
     struct tr_history_piece *p = tr_list_empty(&h->pieces) ? NULL : newest(h);
 
+    h->noted++;
     if (p == NULL || p->count == TR_HISTORY_PIECE) {
         p = begin(h, event->at_us);
     }
@@ -250,14 +252,45 @@ void tr_histories_add(struct tr_histories *h, uint64_t id, const struct tr_event
     p->id_most = id > p->id_most ? id : p->id_most;
 }
 
-void tr_histories_read(struct tr_histories *h, const uint8_t *bytes, uint32_t count)
+bool tr_histories_read(struct tr_histories *h, uint32_t no, const uint8_t *bytes, uint32_t count)
 {
+    bool known = true;
+
+    h->next_no = no;
+    if (count == 0 || begin(h, time_of(tr_get_le(bytes + 8, 8))) == NULL) {
+        return true;
+    }
     for (uint32_t i = 0; i < count; i++) {
         uint64_t what = tr_get_le(bytes + (size_t)16 * i, 8);
         struct tr_event event = unpack(what, tr_get_le(bytes + (size_t)16 * i + 8, 8));
 
+        if (event.actor > h->actor_count) {
+            event.actor = 0;
+            known = false;
+        }
         tr_histories_add(h, what >> BITS, &event);
     }
+    return known;
+}
+
+const struct tr_history_piece *tr_histories_newest(const struct tr_histories *h)
+{
+    return tr_list_empty(&h->pieces) ? NULL : newest(h);
+}
+
+const struct tr_history_piece *tr_histories_from(const struct tr_histories *h, uint32_t no)
+{
+    const struct tr_history_piece *found = NULL;
+
+    for (const struct tr_list *n = h->pieces.prev; n != &h->pieces; n = n->prev) {
+        const struct tr_history_piece *p = TR_CONTAINER_OF(n, const struct tr_history_piece, link);
+
+        if (p->no < no) {
+            break;
+        }
+        found = p;
+    }
+    return found;
 }
 
 bool tr_histories_next(struct tr_histories *h, uint64_t *at, uint64_t id, struct tr_event *event)

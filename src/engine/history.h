@@ -4,7 +4,7 @@
 /*
  * What happened to jobs of late, by id, also to those that are gone. See history.c.
  *
- * Only in memory, and bounded by bytes and age. Times are T, and are given.
+ * In memory, bounded by bytes and age; past_file.c writes it to a file. Times are T, and are given.
  */
 
 #include "base/list.h"
@@ -21,6 +21,7 @@ struct tr_history_piece {
     uint64_t id_least;
     uint64_t id_most;
     uint64_t newest_us; /* of its events: some are noted later than they happened */
+    uint32_t no;        /* rises from piece to piece, over restarts too */
     uint32_t count;
     struct {
         uint64_t what; /* id, event, why, state: see pack */
@@ -50,7 +51,9 @@ struct tr_histories {
     struct tr_list *hint;  /* a piece that was looked at, or NULL, */
     uint64_t hint_no;      /* and its number */
     uint64_t bytes;
-    uint64_t first;       /* how many pieces have been dropped: number of the oldest one */
+    uint64_t first;       /* how many pieces have been dropped since the start */
+    uint32_t next_no;     /* of the next piece */
+    uint64_t noted;       /* events, ever; also those that were lost */
     uint64_t since_us;    /* nothing that happened from here on is missing */
     struct tr_made *made; /* by rising id */
     uint32_t made_count;
@@ -70,8 +73,13 @@ void tr_histories_limit(struct tr_histories *h, uint64_t bytes_max, uint64_t kee
 /* Without memory it is lost, and since_us says so. id < 2^53. */
 void tr_histories_add(struct tr_histories *h, uint64_t id, const struct tr_event *event);
 
-/* The same for `count` of them as they are in a file: 16 bytes each. */
-void tr_histories_read(struct tr_histories *h, const uint8_t *bytes, uint32_t count);
+/* The same for `count` of them as they are in a file, 16 bytes each: piece `no`, a new one. False:
+ * some are by actors that are not known, and are told as by nobody. */
+bool tr_histories_read(struct tr_histories *h, uint32_t no, const uint8_t *bytes, uint32_t count);
+
+/* The newest piece; the first one from this number on; or NULL. */
+const struct tr_history_piece *tr_histories_newest(const struct tr_histories *h);
+const struct tr_history_piece *tr_histories_from(const struct tr_histories *h, uint32_t no);
 
 /* A job is made, with an id above all others. With 0: from this id on it is not known when. */
 void tr_histories_made(struct tr_histories *h, uint64_t id, uint64_t now_us);

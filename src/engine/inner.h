@@ -78,6 +78,7 @@ struct tr_engine {
     struct tr_nearest nearest;
     struct tr_histories histories;
     struct tr_past past;
+    struct tr_past_file past_file;
     struct tr_gauges gauges;
     uint32_t actor; /* of the request that is being executed; 0: not known, or there is none */
     struct tr_now now;
@@ -270,6 +271,10 @@ void tr_past_drop(struct tr_engine *e, const struct tr_req *r); /* if it is bein
 /* past_file.c: before serving, after it. `clean`: the last end was in order. */
 void tr_past_load(struct tr_engine *e, bool clean);
 void tr_past_save(struct tr_engine *e);
+void tr_past_step(struct tr_engine *e);
+void tr_past_io_done(struct tr_engine *e, const struct tr_io *io);
+uint64_t tr_past_next(const struct tr_engine *e); /* boot: when it wants a turn */
+void tr_past_fini(struct tr_engine *e);
 
 /* nearest.c */
 /* When the first delayed job of a topic is due, or 0: it has none. TARRY_EFULL: ask again, with the

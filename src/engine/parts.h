@@ -191,6 +191,46 @@ struct tr_load {
     uint64_t loaded;      /* and back */
 };
 
+/* History on its way to its file; see past_file.c. */
+struct tr_past_file {
+    struct tr_io io;
+    struct tr_piece piece;
+    bool busy;     /* a request is out */
+    bool failed;   /* nothing is written any more, until the store is closed */
+    bool anew;     /* the file is to be removed: what is to be in it is written again */
+    bool unwanted; /* somebody found no room on the disk */
+    bool marked;   /* what is to be written is known */
+    bool ending;   /* nothing will be noted any more */
+    bool open;
+    int file;            /* then it is this one */
+    uint32_t fit;        /* pieces that the file may have */
+    uint64_t extent;     /* bytes that it has, or may have now */
+    uint64_t full_until; /* boot: there was no room, and it is not asked for before this */
+    uint64_t at;         /* boot: nothing is written before this; 0: nothing is to be written */
+
+    uint8_t *frame; /* or NULL */
+    bool writing;   /* what is in it: */
+    bool names;     /* of actors, else */
+    uint32_t no;    /* the events of this piece, */
+    uint32_t from;  /* from this one on */
+    uint32_t count; /* up to this one, */
+    unsigned size;  /* so many bytes each; */
+    uint32_t crc;   /* of all entries of the frame; */
+    uint64_t off;   /* goes here in the file; */
+    uint64_t done;  /* so many bytes have */
+
+    uint32_t saved_no; /* up to here it is in the file, */
+    uint32_t saved_count;
+    uint32_t saved_crc;
+    uint32_t saved_names;
+    uint32_t names_crc;
+    uint64_t saved_noted;
+    uint32_t upto_no; /* and up to here it is to be, */
+    uint32_t upto_count;
+    uint64_t upto_noted;
+    uint64_t batch; /* once this one is durable */
+};
+
 /* A group that nothing alive is in goes; see retire.c. */
 struct tr_retire {
     struct tr_group *group; /* being removed, or NULL */

@@ -283,6 +283,19 @@ static void add_present(struct tr_past *p, const struct tr_job *job)
     }
 }
 
+/* With weak sync a power cut may have brought back a job of which its end was told. */
+static void drop_ends(struct tr_past *p)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < p->count; i++) {
+        if (p->events[i].what != TR_EVENT_GONE) {
+            p->events[kept++] = p->events[i];
+        }
+    }
+    p->count = kept;
+}
+
 /* A slice of looking through what was noted. False: there is more. */
 static bool look(struct tr_engine *e, uint64_t id)
 {
@@ -333,6 +346,9 @@ enum tr_verdict tr_past_execute(struct tr_engine *e, struct tr_req *r)
         add_present(p, job);
     }
     sort(p);
+    if (err == TARRY_OK && e->config.sync != TR_SYNC_ALWAYS) {
+        drop_ends(p);
+    }
     p->req = NULL;
     r->out.events = p->events;
     r->out.number = p->count;

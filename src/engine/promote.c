@@ -622,6 +622,7 @@ void tr_promote_give_up(struct tr_engine *e, int why)
 {
     struct tr_promote *p = &e->promote;
 
+    e->past_file.unwanted |= why == TARRY_ENOSPC;
     if (p->merge) {
         tr_merge_failed(e, why);
     } else {

@@ -836,6 +836,7 @@ static void close_files(struct tr_engine *e)
         close_file(e, e->meta.ckpt_file[i]);
     }
     close_file(e, e->backup.file);
+    close_file(e, e->past_file.open ? e->past_file.file : -1);
     close_file(e, e->meta.lock_file);
 }
 
@@ -984,7 +985,7 @@ void tr_engine_free(struct tr_engine *e)
     tr_nearest_fini(e);
     tr_occur_fini(e);
     tr_backup_fini(e);
-    tr_histories_fini(&e->histories);
+    tr_past_fini(e);
     tr_scrub_fini(e);
     tr_damage_fini(e);
     tr_mend_fini(e);

@@ -28,6 +28,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -567,6 +568,18 @@ static int do_list(const struct tr_files_linux *f, struct tr_io *io)
     return status;
 }
 
+/* What is kept back for the administrator is not ours. */
+static int do_space(const struct tr_files_linux *f, struct tr_io *io)
+{
+    struct statvfs is;
+
+    if (fstatvfs(f->dir, &is) != 0) {
+        return tr_errno_code(errno);
+    }
+    io->got = (uint64_t)is.f_bavail * is.f_frsize;
+    return TARRY_OK;
+}
+
 static int do_request(struct tr_files_linux *f, struct tr_io *io)
 {
     switch (io->op) {
@@ -599,6 +612,8 @@ static int do_request(struct tr_files_linux *f, struct tr_io *io)
     case TR_IO_CALL:
         io->call(io->buf);
         return TARRY_OK;
+    case TR_IO_SPACE:
+        return do_space(f, io);
     default:
         tr_check_failed("an op that port/disk.h knows", __FILE__, __LINE__);
     }

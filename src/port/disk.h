@@ -39,6 +39,7 @@ enum tr_io_op {
                        the one aside. NULL: there is none any more */
     TR_IO_LINK,     /* name: the file has this name aside, too; TARRY_EUNSUPPORTED: it cannot */
     TR_IO_CALL,     /* call(buf): a long calculation over memory of its own, away from the loop */
+    TR_IO_SPACE,    /* -> got: bytes that the disk has room for, about */
 };
 
 enum tr_io_flag {

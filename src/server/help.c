@@ -128,7 +128,7 @@ const char tr_help_about_text[] =
     "  read again on SIGHUP. tls.client_ca: who signs the certificates of clients, who\n"
     "  then must have one.\n"
     "history.keep, history.bytes: what happened to jobs is told for so long, from\n"
-    "  memory of at most so many bytes; a crash loses it.\n"
+    "  memory of at most so many bytes; a crash loses the last moment.\n"
     "memory.limit: bytes (2GiB), a part of the machine's memory (50%), off, or auto: 75%.\n"
     "  All that follows is cut from it; when it is reached, pushes are refused.\n"
     "memory.far: with more jobs due in over a minute, old log files become run files.\n"

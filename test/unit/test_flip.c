@@ -171,6 +171,8 @@ static int run_io(void *ctx, struct tr_io *io)
         list(d, io);
     } else if (io->op == TR_IO_CALL) {
         io->call(io->buf);
+    } else if (io->op == TR_IO_SPACE) {
+        io->got = UINT64_MAX;
     } else if (io->op != TR_IO_DIRSYNC && io->op != TR_IO_CLOSE) {
         transfer(&d->files[io->file], io);
     }

@@ -384,7 +384,7 @@ static void test_history_says_who(void **state)
     rig_fini(&rig);
 }
 
-/* A clean restart keeps it; a crash leaves what the last clean end kept, and says so. */
+/* A clean restart keeps it; a crash leaves what was in the file, and says so. */
 static void test_history_over_restarts(void **state)
 {
     struct rig rig;
@@ -413,6 +413,147 @@ static void test_history_over_restarts(void **state)
     assert_string_equal(history(&rig, id), "pushed@0 gone@0(2)");
     assert_string_equal(history(&rig, lost), "TARRY_ENOTFOUND");
     assert_true(rig_stat(&rig, 0).history_us == RIG_WALL_US + 5 * RIG_SECOND);
+    rig_fini(&rig);
+}
+
+static uint64_t push_and_cancel(struct rig *rig, uint32_t t)
+{
+    uint64_t id = rig_push(rig, t, 0);
+
+    assert_int_equal(rig_with(rig, TR_OP_DELETE, id, ME), TARRY_OK);
+    return id;
+}
+
+/* A crash loses what happened in the moment before it, and says so; nothing else, however often it
+ * comes, and however far the ring of frames has come round. */
+static void test_history_over_crashes(void **state)
+{
+    enum { EACH = 3000, ROUNDS = 6 }; /* two events each, so one and a half pieces a round */
+    struct rig rig;
+    uint64_t ids[ROUNDS];
+    uint64_t last;
+    uint32_t t;
+
+    (void)state;
+    rig_init(&rig);
+    rig.config.near_us = 60 * RIG_SECOND;
+    rig.config.history_bytes = 4 * sizeof(struct tr_history_piece);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        rig_open(&rig);
+        t = rig_hold(&rig, "t");
+        for (unsigned i = 0; i < EACH; i++) {
+            ids[round] = push_and_cancel(&rig, t);
+        }
+        rig_pass(&rig, RIG_SECOND);
+        assert_int_equal(rig_engine_stat(&rig).history_saved, rig_engine_stat(&rig).history_noted);
+        last = push_and_cancel(&rig, t);
+        assert_non_null(strstr(history(&rig, last), "gone@"));
+        rig_kill(&rig);
+        rig_open(&rig);
+        assert_string_equal(history(&rig, last), "TARRY_ENOTFOUND");
+        for (unsigned k = round > 1 ? round - 1 : 0; k <= round; k++) {
+            assert_non_null(strstr(history(&rig, ids[k]), "gone@"));
+        }
+        assert_true(rig_stat(&rig, 0).history_us == rig.now.wall_us);
+        rig_kill(&rig);
+    }
+    assert_true(sim_disk_bytes(rig.disk, "history") <= (3 + 4) * 65536);
+    rig.config.history_bytes = 64 * sizeof(struct tr_history_piece); /* the ring is another one */
+    rig_open(&rig);
+    assert_non_null(strstr(history(&rig, ids[ROUNDS - 1]), "gone@"));
+    t = rig_hold(&rig, "t");
+    last = push_and_cancel(&rig, t);
+    rig_pass(&rig, RIG_SECOND);
+    rig_kill(&rig);
+    rig_open(&rig);
+    assert_non_null(strstr(history(&rig, ids[ROUNDS - 1]), "gone@"));
+    assert_non_null(strstr(history(&rig, last), "gone@"));
+    assert_true(rig_settle(&rig) > rig.now.boot_us + 5 * RIG_SECOND); /* it rests */
+    rig_fini(&rig);
+}
+
+/* A power cut may take all of it. What is left is not told wrongly: no job that lives is gone, and
+ * those who did something are who they were. */
+static void test_history_over_a_power_cut(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    uint32_t shop = tr_engine_actor(rig.e, "shop", 4);
+    uint64_t id = push_by(&rig, t, shop);
+
+    (void)state;
+    rig_pass(&rig, RIG_SECOND);
+    rig_kill(&rig);
+    rig_open(&rig);
+    assert_non_null(strstr(history(&rig, id), "pushed@0#1"));
+    assert_int_equal(tr_engine_actor(rig.e, "other", 5), 2);
+    assert_int_equal(tr_engine_actor(rig.e, "shop", 4), 1);
+    rig_pass(&rig, RIG_SECOND);
+    rig_power_cut(&rig);
+    rig_open(&rig);
+    assert_non_null(strstr(history(&rig, id), "pushed@0"));
+    assert_null(strstr(text, "#2"));
+    rig_fini(&rig);
+}
+
+/* Damaged names: what was done is told, but not by whom. */
+static void test_history_without_names(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    uint64_t id = push_by(&rig, t, tr_engine_actor(rig.e, "shop", 4));
+
+    (void)state;
+    rig_pass(&rig, RIG_SECOND);
+    rig_kill(&rig);
+    sim_disk_poke(rig.disk, "history", 45, "!", 1);
+    rig_open(&rig);
+    assert_string_equal(history(&rig, id), "pushed@0 ready@1");
+    assert_int_equal(tr_engine_actor(rig.e, "other", 5), 1);
+    (void)push_by(&rig, rig_hold(&rig, "t"), 1);
+    rig_pass(&rig, RIG_SECOND);
+    rig_kill(&rig);
+    rig_open(&rig);
+    assert_string_equal(history(&rig, id), "pushed@0 ready@2"); /* and not by the other one */
+    rig_fini(&rig);
+}
+
+/* Room is for jobs first: the file does not grow on a disk that is nearly full, and goes when there
+ * is none. Then it comes back. */
+static void test_history_gives_way(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    uint64_t id = push_and_cancel(&rig, t);
+    struct ask a = rig_ask(TR_OP_PUSH);
+
+    (void)state;
+    sim_disk_set_cap(rig.disk, sim_disk_used(rig.disk) + 4 * 65536);
+    rig_pass(&rig, RIG_SECOND);
+    assert_int_equal(sim_disk_bytes(rig.disk, "history"), 0);
+    assert_true(rig_settle(&rig) > rig.now.boot_us + 5 * RIG_SECOND);
+    sim_disk_set_cap(rig.disk, UINT64_MAX);
+    rig_pass(&rig, 61 * RIG_SECOND);
+    (void)push_and_cancel(&rig, t);
+    rig_pass(&rig, RIG_SECOND);
+    assert_true(sim_disk_bytes(rig.disk, "history") > 65536);
+
+    sim_disk_set_cap(rig.disk, sim_disk_used(rig.disk));
+    a.req.topic = t;
+    a.req.ttr_us = RIG_TTR_US;
+    a.req.body = a.body;
+    a.req.body_len = 16000;
+    while (sim_disk_bytes(rig.disk, "history") > 0) {
+        assert_int_equal(rig_do(&rig, &a), TARRY_OK); /* its room is for these */
+    }
+    assert_string_equal(history(&rig, id), "pushed@0 gone@0(2)");
+    sim_disk_set_cap(rig.disk, UINT64_MAX);
+    rig_pass(&rig, 61 * RIG_SECOND);
+    (void)push_and_cancel(&rig, t);
+    rig_pass(&rig, RIG_SECOND);
+    rig_kill(&rig);
+    rig_open(&rig);
+    assert_string_equal(history(&rig, id), "pushed@0 gone@0(2)");
     rig_fini(&rig);
 }
 
@@ -457,6 +598,10 @@ int main(void)
         cmocka_unit_test(test_history_of_far_jobs),
         cmocka_unit_test(test_history_says_who),
         cmocka_unit_test(test_history_over_restarts),
+        cmocka_unit_test(test_history_over_crashes),
+        cmocka_unit_test(test_history_over_a_power_cut),
+        cmocka_unit_test(test_history_without_names),
+        cmocka_unit_test(test_history_gives_way),
         cmocka_unit_test(test_history_by_policy),
     };
 
