@@ -5,7 +5,8 @@
  *
  * A record has the whole policy, so that the newest one is right whatever came before, and the
  * checkpoint has it as the same bytes. A topic without one has no memory for it; what is set back
- * to its default leaves nothing behind, and the topic may go.
+ * to its default leaves nothing behind, and the topic may go. Unless it is to be kept (over HTTP):
+ * then that is a part of its policy, and outlives a restart.
  *
  * Pauses. `in` is asked for at each push; `out` is a flag of the topic, beside the pause of the
  * beanstalk port (which is not logged, and by the boot clock): either of them holds hand-outs back.
@@ -157,6 +158,7 @@ static int change(struct tr_engine *e, struct tr_topic *t, const struct tr_req *
         return TARRY_EINVAL;
     }
     tr_policy_change(&next, r->policy, r->fields);
+    next.given |= r->keep_topic ? TR_POLICY_BIT(KEPT) : 0;
     if (!tr_policy_ok(&next)) {
         return TARRY_EINVAL;
     }

@@ -330,7 +330,8 @@ struct tr_req {
     enum tr_hold hold;
     unsigned edit; /* enum tr_edit */
     bool force;
-    bool keep_topic;  /* PUSH, POLICY: the topic is known from now on, also without a job; until */
+    bool keep_topic;  /* PUSH, POLICY: the topic is known from now on, also without a job, and by
+                         POLICY over restarts; until */
     bool forget;      /* POLICY: it is not */
     bool counts_only; /* STAT_TOPIC: not next_due_us and what follows it, for which jobs may have to
                          be looked for */

@@ -8,9 +8,10 @@
  *      1 retries, zigzag    5 burst              9 dead_max          13 spread
  *      2 backoff            6 max_jobs          10 in_flight         14 deliver
  *      3 ttl, us            7 max_bytes         11 jitter, us        15 paused, until (wall, us)
+ *                                                                    16 kept, no bytes
  *
  * Backoff and deliver are a length and so many bytes. Fields follow each other in the order of
- * their bits. A bit from 16 on is of a newer version. A field that is not given has no bytes, so
+ * their bits. A bit from 17 on is of a newer version. A field that is not given has no bytes, so
  * what is given by nobody follows the defaults of the version that reads it.
  *
  * A field that is given as what the default is stays given: retries of 16 hold for jobs of the
@@ -26,7 +27,7 @@
 
 #include <assert.h>
 
-static_assert(TR_POLICY_FIELD_COUNT == 16, "the fields above are numbered by the header");
+static_assert(TR_POLICY_FIELD_COUNT == 17, "the fields above are numbered by the header");
 static_assert(17 * TR_VARINT_MAX + 4 + TR_BACKOFF_BYTES + TR_POLICY_DELIVER_MAX <=
                   TR_POLICY_BYTES_MAX,
               "any policy fits");
@@ -117,6 +118,7 @@ static void change(struct tr_policy *to, const struct tr_policy *from, enum tr_p
         to->paused = from->paused;
         to->paused_until_us = from->paused_until_us;
         break;
+    case TR_POLICY_KEPT:
     case TR_POLICY_FIELD_COUNT:
         break;
     }
@@ -191,6 +193,8 @@ static size_t put_other(uint8_t *out, const struct tr_policy *p, enum tr_policy_
         return tr_put_varint(out, p->spread);
     case TR_POLICY_DELIVER:
         return put_bytes(out, p->deliver, p->deliver_len);
+    case TR_POLICY_KEPT:
+        return 0;
     default: /* PAUSED */
         len = tr_put_varint(out, p->paused);
         return len + tr_put_varint(out + len, p->paused_until_us);
@@ -245,6 +249,8 @@ static void get_other(struct tr_reader *r, struct tr_policy *p, enum tr_policy_f
     case TR_POLICY_DELIVER:
         p->deliver_len = get_upto(r, TR_POLICY_DELIVER_MAX);
         p->deliver = (const char *)tr_read_bytes(r, p->deliver_len);
+        return;
+    case TR_POLICY_KEPT:
         return;
     default: /* PAUSED */
         p->paused = get_upto(r, TR_PAUSED_IN | TR_PAUSED_OUT);

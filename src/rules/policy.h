@@ -32,7 +32,8 @@
     X(HISTORY, 12, "history")                                                                      \
     X(SPREAD, 13, "spread")                                                                        \
     X(DELIVER, 14, "deliver")                                                                      \
-    X(PAUSED, 15, "paused")
+    X(PAUSED, 15, "paused")                                                                        \
+    X(KEPT, 16, "kept") /* no value: the topic was made, and stays until it is deleted */
 
 enum tr_policy_field {
 #define X(name, number, called) TR_POLICY_##name = (number),
