@@ -279,10 +279,11 @@ static const char *read_value(struct tr_args *a, const struct tr_arg_about *abou
 /* Which of those allowed is called so; TR_ARG_COUNT: none. */
 static enum tr_arg find(uint64_t allowed, struct tr_http_text name)
 {
-    for (unsigned i = 0; i < TR_ARG_COUNT; i++) {
+    for (uint64_t left = allowed; left != 0; left &= left - 1) {
+        unsigned i = (unsigned)__builtin_ctzll(left);
         const char *called = tr_arg_table[i].called;
 
-        if ((allowed >> i & 1) != 0 && is(name, called, strlen(called))) {
+        if (is(name, called, strlen(called))) {
             return (enum tr_arg)i;
         }
     }

@@ -39,8 +39,11 @@ enum {
 
 static_assert(sizeof(llhttp_t) <= sizeof(((struct tr_http *)0)->machine), "llhttp has its room");
 
-static const char *const header_names[TR_HTTP_HEADER_COUNT] = {
-#define X(name, text) [TR_HTTP_##name] = (text),
+static const struct {
+    const char *name;
+    size_t len;
+} header_names[TR_HTTP_HEADER_COUNT] = {
+#define X(name, text) [TR_HTTP_##name] = {(text), sizeof(text) - 1},
     TR_HTTP_HEADERS(X)
 #undef X
 };
@@ -300,8 +303,9 @@ static enum tr_http_header find_header(const struct tr_http *h)
 {
     unsigned i = 0;
 
-    while (i < TR_HTTP_HEADER_COUNT && (strlen(header_names[i]) != h->field_len ||
-                                        memcmp(header_names[i], h->field, h->field_len) != 0)) {
+    while (i < TR_HTTP_HEADER_COUNT &&
+           (header_names[i].len != h->field_len ||
+            memcmp(header_names[i].name, h->field, h->field_len) != 0)) {
         i++;
     }
     return (enum tr_http_header)i;
@@ -518,7 +522,7 @@ static void begin(struct tr_http *h)
 {
     llhttp_init(machine(h), HTTP_REQUEST, &settings);
     h->state = TR_HTTP_INPUT;
-    memset(&h->request, 0, sizeof h->request);
+    memset(&h->request, 0, offsetof(struct tr_http_request, params)); /* none of these counts */
     memset(h->spans, 0, sizeof h->spans);
     h->in_head = true;
     h->drop = false;

@@ -87,11 +87,12 @@ struct tr_http_request {
     uint64_t length; /* of the body; 0: none; at HEAD perhaps TR_HTTP_LENGTH_UNKNOWN */
     struct tr_http_text segments[TR_HTTP_SEGMENTS_MAX]; /* of the path, decoded: v1, jobs, 17 */
     unsigned segment_count; /* one more than the most: there are too many to be a route */
-    struct tr_http_param params[TR_HTTP_PARAMS_MAX]; /* of the query, in their order */
     unsigned param_count;
     struct tr_http_text headers[TR_HTTP_HEADER_COUNT];
     const uint8_t *body; /* at REQUEST; never NULL then */
     size_t body_len;
+    struct tr_http_param params[TR_HTTP_PARAMS_MAX]; /* of the query, in their order; the last
+                                                        member: see begin */
 };
 
 struct tr_http_fault {

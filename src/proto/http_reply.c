@@ -74,21 +74,24 @@ static void put(struct tr_http_reply *r, const char *text)
     tr_output_add(r->out, text, strlen(text));
 }
 
+size_t tr_http_reply_line(char out[TR_HTTP_LINE], unsigned status, const char *date)
+{
+    TR_CHECK(status >= 100 && status <= 599);
+    tr_text(out, TR_HTTP_LINE, "HTTP/1.1 %u %s\r\n%s%s%s", status, tr_http_status_text(status),
+            date != NULL ? "Date: " : "", date != NULL ? date : "", date != NULL ? "\r\n" : "");
+    return strlen(out);
+}
+
 void tr_http_reply_open(struct tr_http_reply *r, struct tr_output *out,
                         const struct tr_http_how *how, unsigned status)
 {
-    char line[] = "HTTP/1.1 ... ";
-
-    TR_CHECK(status >= 100 && status <= 599);
     *r = (struct tr_http_reply){.out = out, .head_only = how->head_only};
-    line[9] = (char)('0' + status / 100);
-    line[10] = (char)('0' + status / 10 % 10);
-    line[11] = (char)('0' + status % 10);
-    put(r, line);
-    put(r, tr_http_status_text(status));
-    put(r, "\r\n");
-    if (how->date != NULL) {
-        tr_http_reply_header(r, "Date", how->date, strlen(how->date));
+    if (how->line != NULL) {
+        tr_output_add(out, how->line, how->line_len);
+    } else {
+        char line[TR_HTTP_LINE];
+
+        tr_output_add(out, line, tr_http_reply_line(line, status, how->date));
     }
     if (!how->keep_alive) {
         put(r, "Connection: close\r\n");
@@ -129,6 +132,16 @@ void tr_http_reply_body(struct tr_http_reply *r, const char *type)
     put(r, "\r\nContent-Length: ");
     r->length_at = tr_output_end(r->out);
     put(r, "##########\r\n\r\n");
+    r->body_at = tr_output_end(r->out);
+}
+
+void tr_http_reply_json(struct tr_http_reply *r)
+{
+    static const char head[] = "Content-Type: application/json\r\nContent-Length: "
+                               "##########\r\n\r\n";
+
+    r->length_at = tr_output_end(r->out) + strlen(head) - LENGTH_ROOM - strlen("\r\n\r\n");
+    tr_output_add(r->out, head, strlen(head));
     r->body_at = tr_output_end(r->out);
 }
 

@@ -28,6 +28,8 @@ struct tr_http_how {
     bool http10;
     bool head_only;   /* the body is not sent, but its length is told */
     const char *date; /* Sun, 06 Nov 1994 08:49:37 GMT; or NULL */
+    const char *line; /* the status line and the date as they are to be; or NULL */
+    size_t line_len;
 };
 
 struct tr_http_reply {
@@ -59,8 +61,13 @@ void tr_http_reply_header(struct tr_http_reply *r, const char *name, const void 
 /* Retry-After: so many seconds, or 0: as many as one who is told 503 should wait. */
 void tr_http_reply_retry(struct tr_http_reply *r, unsigned seconds);
 
+/* The status line and the date, for `line` of others; says how long it is. */
+enum { TR_HTTP_LINE = 96 };
+size_t tr_http_reply_line(char out[TR_HTTP_LINE], unsigned status, const char *date);
+
 /* Ends the head. What is added to the output from now on is the body. */
 void tr_http_reply_body(struct tr_http_reply *r, const char *type);
+void tr_http_reply_json(struct tr_http_reply *r); /* the same for application/json */
 void tr_http_reply_close(struct tr_http_reply *r);
 
 /* Ends the head of a reply that has no body, such as 204. */

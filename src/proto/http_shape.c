@@ -35,8 +35,7 @@ const char *tr_shape_state(enum tr_job_state state)
 
 static void number(struct tr_json *j, const char *name, uint64_t n)
 {
-    tr_json_name(j, name);
-    tr_json_number(j, n);
+    tr_json_member(j, name, n);
 }
 
 const char *tr_shape_why(unsigned why)
@@ -66,7 +65,7 @@ static void lease(struct tr_json *j, const struct tr_job_view *job, const uint8_
 
     tr_lease_print(text, key, job->id, job->lease);
     tr_json_name(j, "lease");
-    tr_json_text(j, text);
+    tr_json_plain(j, text, TR_LEASE_TEXT - 1);
     number(j, "lease_ms", job->left_us / 1000);
 }
 
@@ -102,6 +101,7 @@ static void death(struct tr_json *j, const struct tr_job_view *job)
 
 void tr_shape_job(struct tr_json *j, const struct tr_job_view *job, struct tr_shape what)
 {
+    const char *state = tr_shape_state(job->state);
     char text[TR_MOMENT_TEXT];
 
     tr_json_name(j, "id");
@@ -109,15 +109,17 @@ void tr_shape_job(struct tr_json *j, const struct tr_job_view *job, struct tr_sh
     if (what.lease_key != NULL) {
         lease(j, job, what.lease_key);
     }
-    optional_text(j, "topic", job->topic_name, job->topic_name_len);
+    if (job->topic_name_len > 0) {
+        tr_json_name(j, "topic");
+        tr_json_plain(j, job->topic_name, job->topic_name_len);
+    }
     optional_text(j, "key", job->key, job->key_len);
     optional_text(j, "tag", job->tag, job->tag_len);
     tr_json_name(j, "state");
-    tr_json_text(j, tr_shape_state(job->state));
+    tr_json_plain(j, state, strlen(state));
     number(j, "priority", job->priority);
-    (void)tr_moment_print(text, (int64_t)job->due_us);
     tr_json_name(j, "due");
-    tr_json_text(j, text);
+    tr_json_plain(j, text, tr_moment_print(text, (int64_t)job->due_us));
     number(j, "due_ms", job->due_us / 1000);
     number(j, "created_ms", job->created_us / 1000);
     number(j, "attempts", job->reserves);

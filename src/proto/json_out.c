@@ -2,7 +2,8 @@
  * A writer that knows one bit: whether a comma is due. After an opening bracket and after a name
  * it is not, after everything else it is; so no stack is needed.
  *
- * Strings are copied in runs of bytes that need no escape, which is nearly always all of them.
+ * Strings are copied in runs of bytes that need no escape, which is nearly always all of them;
+ * eight bytes are looked at together.
  */
 
 #include "proto/json_out.h"
@@ -79,12 +80,37 @@ static void put_escape(struct tr_json *j, uint8_t c)
     }
 }
 
+#define EACH UINT64_C(0x0101010101010101) /* a one in each byte */
+#define TOPS (EACH << 7)
+
+/* The top bit of some byte is set if one of the eight is 0; bytes from 0x80 on do not count. */
+static uint64_t has_zero(uint64_t eight)
+{
+    return (eight - EACH) & ~eight & TOPS;
+}
+
+/* May one of eight bytes need an escape? */
+static bool may_escape(const uint8_t *bytes)
+{
+    uint64_t eight;
+
+    memcpy(&eight, bytes, sizeof eight);
+    return (((eight - EACH * 0x20) & ~eight & TOPS) | has_zero(eight ^ EACH * '"') |
+            has_zero(eight ^ EACH * '\\')) != 0;
+}
+
 /* Bytes that are UTF-8. */
 static void put_escaped(struct tr_json *j, const uint8_t *bytes, size_t len)
 {
     size_t from = 0;
 
     for (size_t i = 0; i < len; i++) {
+        while (len - i >= 8 && !may_escape(bytes + i)) {
+            i += 8;
+        }
+        if (i == len) {
+            break;
+        }
         if (bytes[i] < 0x20 || bytes[i] == '"' || bytes[i] == '\\') {
             put(j, (const char *)bytes + from, i - from);
             put_escape(j, bytes[i]);
@@ -115,6 +141,23 @@ void tr_json_string(struct tr_json *j, const void *bytes, size_t len)
     put(j, "\"", 1);
 }
 
+void tr_json_plain(struct tr_json *j, const void *text, size_t len)
+{
+    uint8_t *at = tr_output_place(j->out, len + 3);
+
+    if (at == NULL) {
+        return;
+    }
+    tr_output_added(j->out, len + (j->more ? 3 : 2));
+    if (j->more) {
+        *at++ = ',';
+    }
+    *at++ = '"';
+    memcpy(at, text, len);
+    at[len] = '"';
+    j->more = true;
+}
+
 void tr_json_text(struct tr_json *j, const char *text)
 {
     tr_json_string(j, text, strlen(text));
@@ -122,16 +165,35 @@ void tr_json_text(struct tr_json *j, const char *text)
 
 enum { DIGITS_MAX = 20 };
 
-static void put_digits(struct tr_json *j, uint64_t number)
+/* Into the end of buf; gives where they begin. Two at a time: a division takes longer. */
+static size_t print(char buf[DIGITS_MAX], uint64_t number)
 {
-    char buf[DIGITS_MAX];
-    size_t at = DIGITS_MAX; /* from the last one to the first */
+    size_t at = DIGITS_MAX;
 
+    for (; number >= 100; number /= 100) {
+        buf[--at] = (char)('0' + number % 10);
+        buf[--at] = (char)('0' + number % 100 / 10);
+    }
     do {
         buf[--at] = (char)('0' + number % 10);
         number /= 10;
     } while (number > 0);
+    return at;
+}
+
+static void put_digits(struct tr_json *j, uint64_t number)
+{
+    char buf[DIGITS_MAX];
+    size_t at = print(buf, number);
+
     put(j, buf + at, DIGITS_MAX - at);
+}
+
+void tr_json_member(struct tr_json *j, const char *name, uint64_t number)
+{
+    tr_json_name(j, name);
+    put_digits(j, number);
+    j->more = true;
 }
 
 void tr_json_number(struct tr_json *j, uint64_t number)
@@ -165,10 +227,10 @@ void tr_json_thousandths(struct tr_json *j, uint64_t number)
 
 void tr_json_id(struct tr_json *j, uint64_t id)
 {
-    comma(j);
-    put(j, "\"", 1);
-    put_digits(j, id);
-    put(j, "\"", 1);
+    char buf[DIGITS_MAX];
+    size_t at = print(buf, id);
+
+    tr_json_plain(j, buf + at, DIGITS_MAX - at);
 }
 
 void tr_json_bool(struct tr_json *j, bool yes)

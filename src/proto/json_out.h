@@ -41,7 +41,11 @@ static inline void tr_json_name(struct tr_json *j, const char *name)
 void tr_json_string(struct tr_json *j, const void *bytes, size_t len);
 void tr_json_text(struct tr_json *j, const char *text);
 
+/* The same for text of which we know that it needs no escape: names of topics, times, numbers. */
+void tr_json_plain(struct tr_json *j, const void *text, size_t len);
+
 void tr_json_number(struct tr_json *j, uint64_t number);
+void tr_json_member(struct tr_json *j, const char *name, uint64_t number); /* one with its name */
 void tr_json_signed(struct tr_json *j, int64_t number);
 void tr_json_thousandths(struct tr_json *j, uint64_t number); /* 1500 is 1.5 */
 void tr_json_id(struct tr_json *j, uint64_t id);              /* a string: "17" */
