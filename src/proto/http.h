@@ -36,6 +36,8 @@ enum {
     TR_HS_PATH = 256,
     TR_HS_WITHIN = 4,     /* forecasts of /metrics */
     TR_HS_REASONS = 8,    /* why it is not ready */
+    TR_HS_FEW_TOPICS = 2, /* of a reserve */
+    TR_HS_LINES = 5,      /* statuses from 200 on, of which the first lines are ready */
     TR_HS_STATUSES = 500, /* from 100 on */
 };
 
@@ -87,6 +89,8 @@ struct tr_hs_port {
     /* Its own. */
     char date[TR_HS_DATE];
     uint64_t date_s; /* of what second it is */
+    char lines[TR_HS_LINES][TR_HTTP_LINE];
+    size_t line_lens[TR_HS_LINES]; /* 0: not made yet */
     uint64_t sessions;
     uint64_t requests;                /* ever */
     uint64_t counts[TR_ROUTE_COUNT];  /* those that were served, by route, */
@@ -156,8 +160,10 @@ struct tr_hs {
     uint32_t *topics; /* that it is about; */
     unsigned topic_count;
     unsigned topic_room;
-    unsigned held; /* so many of them, the first ones, are held */
-    bool holding;  /* the topic in `topic` is */
+    unsigned held;                        /* so many of them, the first ones, are held */
+    uint32_t topic_few[TR_HS_FEW_TOPICS]; /* they stand here if they are few */
+    bool holds;                           /* all of them are to be held */
+    bool holding;                         /* the topic in `topic` is */
     uint32_t topic;
     uint64_t number;        /* what the route's functions count */
     struct tr_output *text; /* of a reply that takes several steps */
@@ -169,7 +175,8 @@ struct tr_hs {
     struct tr_http_text name; /* of the topic */
     struct tr_http_text body; /* of the job */
     tr_hs_step_fn *act;       /* what is asked when the job is named, or done when it is pushed */
-    tr_hs_step_fn *after;     /* the step that comes when the topic was let go */
+    tr_hs_step_fn *after;     /* the step that comes when the topic was let go, */
+    tr_hs_step_fn *poured;    /* or when all of the text is in the output; or NULL */
 
     /* What is asked for it. */
     struct tr_req req;

@@ -1,10 +1,11 @@
 /*
  * The routes of the Redis delay queues of old, so that their clients can move over:
  *
- *     POST /push            {"topic","id","bizKey","delay","priority","ttl","body"}, times in ms ->
- * id GET  /delete?id=      cancel GET  /get/{topic}     waits 30 s for a job, hands it out and
- * finishes it, as there; or 204 GET  /reStore         all dead jobs come back; expire=false: but
- * for those that expired GET  /reStore/{id}    this one does
+ *     POST /push            {"topic","id","bizKey","delay","priority","ttl","body"}, ms --> id
+ *     GET  /delete?id=      cancel
+ *     GET  /get/{topic}     waits 30 s for a job, hands it out and finishes it, as there; or 204
+ *     GET  /reStore         all dead jobs come back; expire=false: but for those that expired
+ *     GET  /reStore/{id}    this one does
  *
  * A job is the same job as on the other routes. bizKey is its key, else a given id is.
  */
@@ -103,33 +104,50 @@ static const char *give_priority(struct tr_hs *s, const struct tr_json_value *v)
     return NULL;
 }
 
-/* One member. NULL: fine; else why not. */
-static const char *take(struct tr_hs *s, const struct tr_json_value *name,
-                        const struct tr_json_value *v)
+enum member { BODY, TOPIC, BIZ_KEY, ID, DELAY, TTL, PRIORITY, MEMBERS };
+
+static enum member member_of(const struct tr_json_value *name)
 {
-    if (tr_json_says(name, "body")) {
+    static const char *const names[MEMBERS] = {"body",  "topic", "bizKey",  "id",
+                                               "delay", "ttl",   "priority"};
+    unsigned i = 0;
+
+    while (i < MEMBERS && !tr_json_says(name, names[i])) {
+        i++;
+    }
+    return (enum member)i;
+}
+
+/* One member; *seen: those before it. NULL: fine; else why not. */
+static const char *take(struct tr_hs *s, enum member member, const struct tr_json_value *v,
+                        unsigned *seen)
+{
+    if (member == MEMBERS) {
+        return "is not known here";
+    }
+    if ((*seen >> member & 1) != 0) {
+        return "is given twice";
+    }
+    *seen |= 1U << member;
+    if (member != BODY && v->kind == TR_JSON_NULL_KIND) {
+        return NULL;
+    }
+    switch (member) {
+    case TOPIC:
+        return give_topic(s, v);
+    case BIZ_KEY:
+    case ID:
+        return give_key(s, v, member == BIZ_KEY);
+    case DELAY:
+        return give_time(s, TR_ARG_DELAY, v);
+    case TTL:
+        return give_time(s, TR_ARG_TTL, v);
+    case PRIORITY:
+        return give_priority(s, v);
+    default:
         give(s, TR_ARG_BODY, (struct tr_arg_value){.text = text_of(v)});
         return NULL;
     }
-    if (v->kind == TR_JSON_NULL_KIND) {
-        return NULL;
-    }
-    if (tr_json_says(name, "topic")) {
-        return give_topic(s, v);
-    }
-    if (tr_json_says(name, "bizKey")) {
-        return give_key(s, v, true);
-    }
-    if (tr_json_says(name, "id")) {
-        return give_key(s, v, false);
-    }
-    if (tr_json_says(name, "delay")) {
-        return give_time(s, TR_ARG_DELAY, v);
-    }
-    if (tr_json_says(name, "ttl")) {
-        return give_time(s, TR_ARG_TTL, v);
-    }
-    return tr_json_says(name, "priority") ? give_priority(s, v) : "is not known here";
 }
 
 static void refuse(struct tr_hs *s, struct tr_http_text field, const char *why)
@@ -174,6 +192,7 @@ void tr_hs_classic_push(struct tr_hs *s)
     struct tr_json_value v;
     struct tr_http_text body = {"", 0};
     struct tr_http_text topic;
+    unsigned seen = 0;
 
     if (object.kind != TR_JSON_OBJECT_KIND) {
         refuse(s, (struct tr_http_text){"body", 4}, "is no JSON object");
@@ -181,7 +200,7 @@ void tr_hs_classic_push(struct tr_hs *s)
     }
     tr_json_walk_init(&walk, &object);
     while (tr_json_walk_member(&walk, &name, &v)) {
-        const char *why = take(s, &name, &v);
+        const char *why = take(s, member_of(&name), &v, &seen);
 
         if (why != NULL) {
             refuse(s, text_of(&name), why);
@@ -222,8 +241,13 @@ static void finished(struct tr_hs *s)
     struct tr_http_reply r;
     size_t len;
 
-    if (s->req.out.status != TARRY_OK) { /* it was cancelled meanwhile */
-        tr_hs_reserve_none(s);
+    if (s->req.out.status == TARRY_ENOTFOUND || s->req.out.status == TARRY_ESTATE) {
+        tr_hs_reserve_none(s); /* it was cancelled meanwhile */
+        return;
+    }
+    if (s->req.out.status != TARRY_OK) {
+        tr_hs_fail(s);
+        s->next = tr_hs_let_go;
         return;
     }
     len = tr_output_ready(s->text, 0, &bytes);
@@ -233,13 +257,27 @@ static void finished(struct tr_hs *s)
     tr_http_reply_close(&r);
     s->out.broken |= s->text->broken;
     s->answered = true;
-    tr_hs_handouts_told(s);
+    tr_hs_handouts_told(s, tr_output_end(&s->out));
     s->next = tr_hs_let_go;
 }
 
 static void finish(struct tr_hs *s)
 {
     tr_hs_ask(s, TR_OP_DELETE, finished);
+}
+
+static void given_back(struct tr_hs *s)
+{
+    s->handout_count--;
+    s->req.out.status = TARRY_ENOMEM;
+    tr_hs_fail(s);
+    s->next = tr_hs_let_go;
+}
+
+/* There is no memory to tell it: as if it had never been handed out. */
+static void give_back(struct tr_hs *s)
+{
+    tr_hs_ask(s, TR_OP_RETURN, given_back);
 }
 
 static void reserved(struct tr_hs *s)
@@ -262,7 +300,7 @@ static void reserved(struct tr_hs *s)
     tr_json_close(&s->json, '}');
     s->req.id = job->id;
     s->req.lease = job->lease;
-    s->next = finish;
+    s->next = s->text->broken ? give_back : finish;
 }
 
 static void reserve(struct tr_hs *s)
@@ -312,14 +350,26 @@ static void tell_restored(struct tr_hs *s)
     tr_hs_close(s, &r);
 }
 
+static void restore_all(struct tr_hs *s);
+
 static void restored(struct tr_hs *s)
 {
-    s->number = s->req.out.number;
-    if (s->req.out.status == TARRY_OK) {
-        tell_restored(s);
-    } else {
+    s->number += s->req.out.number;
+    if (s->req.out.status != TARRY_OK) {
         tr_hs_fail(s);
+    } else if (s->req.out.cursor.more) {
+        s->req.cursor = s->req.out.cursor;
+        s->next = restore_all;
+    } else {
+        tell_restored(s);
     }
+}
+
+static void restore_all(struct tr_hs *s)
+{
+    s->req.bulk = TR_BULK_KICK;
+    s->req.count = TR_BULK_MAX;
+    tr_hs_ask(s, TR_OP_BULK, restored);
 }
 
 void tr_hs_classic_restore(struct tr_hs *s)
@@ -330,7 +380,5 @@ void tr_hs_classic_restore(struct tr_hs *s)
                           .op = TR_OP_KICK_JOB, .skip_expired = true, .end = tell_restored});
         return;
     }
-    s->req.bulk = TR_BULK_KICK;
-    s->req.count = TR_BULK_MAX;
-    tr_hs_ask(s, TR_OP_BULK, restored);
+    restore_all(s);
 }

@@ -83,6 +83,10 @@ void tr_hs_job(struct tr_hs *s, unsigned status, struct tr_shape what);
 bool tr_hs_begin_text(struct tr_hs *s);  /* false: no memory, and it was refused */
 bool tr_hs_begin_bytes(struct tr_hs *s); /* the same for what is no JSON */
 void tr_hs_end_text(struct tr_hs *s, struct tr_hs_reply *r, const char *name);
+
+/* The same, as the only member: all of the reply, in slices if it is long; `then`, if it is not
+ * NULL, is the step that comes. Gives where the reply will end in the output. */
+uint64_t tr_hs_tell_text(struct tr_hs *s, const char *name, tr_hs_step_fn *then);
 void tr_hs_drop_text(struct tr_hs *s);
 
 /* ---- http_name.c: from names to numbers ---- */
@@ -185,7 +189,7 @@ void tr_hs_drop_topics(struct tr_hs *s);
  */
 bool tr_hs_handout_room(struct tr_hs *s);
 void tr_hs_note_handout(struct tr_hs *s, const struct tr_job_view *job);
-void tr_hs_handouts_told(struct tr_hs *s);
+void tr_hs_handouts_told(struct tr_hs *s, uint64_t end);
 
 tr_hs_step_fn tr_hs_classic_push; /* http_classic.c */
 tr_hs_step_fn tr_hs_classic_delete;

@@ -41,7 +41,6 @@ static void item(struct tr_hs *s)
 {
     const struct tr_http_request *r = &s->parse.request;
     const struct tr_json_in *in = &s->many.in;
-    struct tr_hs_reply reply;
 
     switch (tr_hs_read_json(s)) {
     case TR_JSON_ITEM:
@@ -51,9 +50,7 @@ static void item(struct tr_hs *s)
         s->many.each(s);
         return;
     case TR_JSON_END:
-        tr_hs_open(s, &reply, 200);
-        tr_hs_end_text(s, &reply, "results");
-        tr_hs_close(s, &reply);
+        (void)tr_hs_tell_text(s, "results", NULL);
         return;
     default: /* it was JSON before */
         s->next = item;

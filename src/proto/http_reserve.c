@@ -5,10 +5,12 @@
  *     topics by name --> reserve, waits --> and again, without waiting, until there are so many
  *                                            |
  *                                            v
- *                       the array of jobs, one after the other; the reply when nothing more comes
+ *                       the array of jobs, one after the other; the reply when nothing more comes;
+ *                       one job alone is told at once
  *
- * Who waits holds his topics, so that he may be the first one who names them. Who does not wait
- * makes no topic.
+ * Who waits holds his topics, so that he may be the first one who names them; but not the only one,
+ * if it is there: it stays while somebody waits for a job of it. Should it go before that
+ * (TARRY_EINVAL), he names it again, and holds it. Who does not wait makes no topic.
  *
  * A job is handed out when its reply has left. If the client goes before, it is returned as if it
  * had never been handed out; so each is noted until then. Leases outlive connections: there is no
@@ -56,10 +58,10 @@ void tr_hs_note_handout(struct tr_hs *s, const struct tr_job_view *job)
         (struct tr_hs_handout){.end = UINT64_MAX, .id = job->id, .lease = job->lease};
 }
 
-void tr_hs_handouts_told(struct tr_hs *s)
+void tr_hs_handouts_told(struct tr_hs *s, uint64_t end)
 {
     for (size_t i = s->handout_count; i > 0 && s->handouts[i - 1].end == UINT64_MAX; i--) {
-        s->handouts[i - 1].end = tr_output_end(&s->out);
+        s->handouts[i - 1].end = end;
     }
 }
 
@@ -67,7 +69,9 @@ void tr_hs_handouts_told(struct tr_hs *s)
 
 void tr_hs_drop_topics(struct tr_hs *s)
 {
-    tr_mem_free(s->port->mem, s->topics, s->topic_room * sizeof s->topics[0]);
+    if (s->topics != s->topic_few) {
+        tr_mem_free(s->port->mem, s->topics, s->topic_room * sizeof s->topics[0]);
+    }
     s->topics = NULL;
     s->topic_room = 0;
     s->topic_count = 0;
@@ -113,16 +117,24 @@ static struct tr_http_text next_name(struct tr_hs *s)
 
 static bool room_for_topic(struct tr_hs *s)
 {
-    unsigned room = s->topic_room > 0 ? s->topic_room * 2 : 1;
+    unsigned room = s->topic_room * 2;
+    bool few = s->topics == s->topic_few;
     uint32_t *more;
 
+    if (s->topics == NULL) {
+        s->topics = s->topic_few;
+        s->topic_room = TR_HS_FEW_TOPICS;
+    }
     if (s->topic_count < s->topic_room) {
         return true;
     }
-    more =
-        tr_mem_resize(s->port->mem, s->topics, s->topic_room * sizeof *more, room * sizeof *more);
+    more = tr_mem_resize(s->port->mem, few ? NULL : s->topics,
+                         few ? 0 : s->topic_room * sizeof *more, room * sizeof *more);
     if (more == NULL) {
         return false;
+    }
+    if (few) {
+        memcpy(more, s->topic_few, sizeof s->topic_few);
     }
     s->topics = more;
     s->topic_room = room;
@@ -133,13 +145,7 @@ static bool room_for_topic(struct tr_hs *s)
 
 static void end(struct tr_hs *s)
 {
-    struct tr_hs_reply r;
-
-    tr_hs_open(s, &r, 200);
-    tr_hs_end_text(s, &r, "jobs");
-    tr_hs_close(s, &r);
-    tr_hs_handouts_told(s);
-    s->next = let_go;
+    tr_hs_handouts_told(s, tr_hs_tell_text(s, "jobs", let_go));
 }
 
 void tr_hs_reserve_none(struct tr_hs *s)
@@ -172,36 +178,76 @@ static void no_memory(struct tr_hs *s)
 
 static void reserve(struct tr_hs *s);
 
-/* One job, of which the client wants the bytes. */
-static bool is_raw(const struct tr_hs *s)
+static bool waits(const struct tr_hs *s)
 {
-    return tr_hs_number(s, TR_ARG_JOBS, 1) == 1 && tr_hs_accepts_bytes(s);
+    return tr_hs_number(s, TR_ARG_WAIT, 0) > 0 && !s->half_closed;
+}
+
+static bool is_one(const struct tr_hs *s)
+{
+    return tr_hs_number(s, TR_ARG_JOBS, 1) == 1;
+}
+
+static void tell(struct tr_hs *s, struct tr_json *j)
+{
+    tr_json_open(j, '{');
+    tr_shape_job(j, &s->req.out.job,
+                 (struct tr_shape){.body = true, .lease_key = s->port->lease_key});
+    tr_json_close(j, '}');
+}
+
+/* The only job that was asked for is all of the reply. */
+static void tell_one(struct tr_hs *s)
+{
+    struct tr_hs_reply r;
+
+    if (tr_hs_accepts_bytes(s)) {
+        tr_hs_job_bytes(s, s->port->lease_key);
+    } else {
+        tr_hs_open(s, &r, 200);
+        tr_json_name(&r.json, "jobs");
+        tr_json_open(&r.json, '[');
+        tell(s, &r.json);
+        tr_json_close(&r.json, ']');
+        tr_hs_close(s, &r);
+    }
+    tr_hs_handouts_told(s, tr_output_end(&s->out));
+    if (s->held > 0) {
+        s->next = let_go;
+    } else {
+        tr_hs_drop_topics(s);
+    }
+}
+
+static void name_topic(struct tr_hs *s);
+
+/* The topic went before he waited for it. */
+static void name_again(struct tr_hs *s)
+{
+    s->topic_count = 0;
+    s->holds = true;
+    s->next = name_topic;
 }
 
 static void reserved(struct tr_hs *s)
 {
-    const struct tr_job_view *job = &s->req.out.job;
+    int status = s->req.out.status;
 
-    if (s->req.out.status == TARRY_OK && is_raw(s)) {
-        tr_hs_note_handout(s, job);
-        s->cost += job->body_len / 1024;
-        tr_hs_job_bytes(s, s->port->lease_key);
-        tr_hs_handouts_told(s);
-        s->next = let_go;
-    } else if (s->req.out.status == TARRY_OK) {
-        tr_hs_note_handout(s, job);
-        tr_json_open(&s->json, '{');
-        tr_shape_job(&s->json, job,
-                     (struct tr_shape){.body = true, .lease_key = s->port->lease_key});
-        tr_json_close(&s->json, '}');
-        s->cost += job->body_len / 1024;
-        s->number++;
-        s->next = reserve;
+    if (status == TARRY_OK) {
+        tr_hs_note_handout(s, &s->req.out.job);
+        s->cost += s->req.out.job.body_len / 1024;
+        if (is_one(s)) {
+            tell_one(s);
+        } else {
+            tell(s, &s->json);
+            s->number++;
+            s->next = reserve;
+        }
     } else if (s->number > 0) { /* what is there is the answer */
         s->next = end;
-    } else if (s->req.out.status == TARRY_ETIMEOUT ||
-               (s->req.out.status == TARRY_EINVAL &&
-                s->held == 0)) { /* its topics went meanwhile */
+    } else if (status == TARRY_EINVAL && s->held == 0 && waits(s)) {
+        name_again(s);
+    } else if (status == TARRY_ETIMEOUT || (status == TARRY_EINVAL && s->held == 0)) {
         s->next = tr_hs_reserve_none;
     } else {
         s->next = fail;
@@ -241,22 +287,25 @@ static void begin(struct tr_hs *s)
 {
     if (s->topic_count == 0) { /* nobody knows them, so nothing is there */
         tr_hs_reserve_none(s);
-    } else if (is_raw(s) || tr_hs_begin_text(s)) {
+    } else if (is_one(s) || s->text != NULL || tr_hs_begin_text(s)) {
         reserve(s);
     } else {
         s->next = let_go;
     }
 }
 
-static void name_topic(struct tr_hs *s);
+static void hold_topic(struct tr_hs *s);
 
 static void topic_named(struct tr_hs *s)
 {
-    bool known = s->req.out.status == TARRY_OK;
+    bool held = s->req.op == TR_OP_HOLD_TOPIC;
 
-    if (known) {
+    if (s->req.out.status == TARRY_OK) {
         s->topics[s->topic_count++] = s->req.out.topic;
-        s->held += s->req.op == TR_OP_HOLD_TOPIC;
+        s->held += held;
+    } else if (s->req.out.status == TARRY_ENOTFOUND && waits(s) && !held) {
+        s->next = hold_topic;
+        return;
     } else if (s->req.out.status != TARRY_ENOTFOUND) {
         s->next = fail;
         return;
@@ -264,10 +313,16 @@ static void topic_named(struct tr_hs *s)
     s->next = s->number > 0 ? name_topic : begin;
 }
 
+/* The one that s->req names. */
+static void hold_topic(struct tr_hs *s)
+{
+    s->req.hold = TR_HOLD_WATCH;
+    tr_hs_ask(s, TR_OP_HOLD_TOPIC, topic_named);
+}
+
 static void name_topic(struct tr_hs *s)
 {
     struct tr_http_text name = next_name(s);
-    bool waits = tr_hs_number(s, TR_ARG_WAIT, 0) > 0 && !s->half_closed;
 
     if (!tr_hs_may(s, name.at, name.len)) {
         struct tr_http_error e = tr_hs_foreign_topic();
@@ -282,11 +337,15 @@ static void name_topic(struct tr_hs *s)
     }
     s->req.name = name.at;
     s->req.name_len = name.len;
-    s->req.hold = TR_HOLD_WATCH;
-    tr_hs_ask(s, waits ? TR_OP_HOLD_TOPIC : TR_OP_FIND_TOPIC, topic_named);
+    if (s->holds) {
+        hold_topic(s);
+    } else {
+        tr_hs_ask(s, TR_OP_FIND_TOPIC, topic_named);
+    }
 }
 
 void tr_hs_reserve(struct tr_hs *s)
 {
+    s->holds = waits(s) && tr_hs_given(s, TR_ARG_TOPICS);
     name_topic(s);
 }

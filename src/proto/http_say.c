@@ -1,7 +1,8 @@
 /*
  * Replies. Each is written in one go, behind the gate of all that was asked for it. A reply that
  * takes several steps is gathered in a text of its own and copied when it is whole, since what is
- * in the output may be sent at any time.
+ * in the output may be sent at any time. Its length is known then, so a long one is copied piece by
+ * piece, as the client reads.
  */
 
 #include "base/err.h"
@@ -12,6 +13,8 @@
 #include <string.h>
 
 #define US_PER_S UINT64_C(1000000)
+
+enum { PIECE = 65536, UNIT_BYTES = 1024 }; /* what is copied in one step, and for a unit of work */
 
 /* Sun, 06 Nov 1994 08:49:37 GMT: once a second. */
 static const char *date(struct tr_hs *s)
@@ -27,6 +30,7 @@ static const char *date(struct tr_hs *s)
     }
     day = tr_date_of_days((int64_t)(second / 86400));
     port->date_s = second;
+    memset(port->line_lens, 0, sizeof port->line_lens);
     tr_text(port->date, sizeof port->date, "%.3s, %02u %.3s %04u %02u:%02u:%02u GMT",
             days + second / 86400 % 7 * 3, day.day, months + (size_t)(day.month - 1) * 3,
             (unsigned)day.year, (unsigned)(second / 3600 % 24), (unsigned)(second / 60 % 60),
@@ -34,7 +38,22 @@ static const char *date(struct tr_hs *s)
     return port->date;
 }
 
-static struct tr_http_how how(struct tr_hs *s)
+/* How the replies of this second begin that are told most; or NULL. */
+static const char *line_of(struct tr_hs_port *port, unsigned status, size_t *len)
+{
+    unsigned i = status - 200;
+
+    if (i >= TR_HS_LINES) {
+        return NULL;
+    }
+    if (port->line_lens[i] == 0) {
+        port->line_lens[i] = tr_http_reply_line(port->lines[i], status, port->date);
+    }
+    *len = port->line_lens[i];
+    return port->lines[i];
+}
+
+static struct tr_http_how how(struct tr_hs *s, unsigned status)
 {
     struct tr_http_how h;
 
@@ -44,13 +63,14 @@ static struct tr_http_how how(struct tr_hs *s)
     }
     h = tr_http_how_of(&s->parse.request);
     h.date = date(s);
+    h.line = line_of(s->port, status, &h.line_len);
     return h;
 }
 
 /* A reply begins: its status is counted. */
 static void begin(struct tr_hs *s, struct tr_http_reply *r, unsigned status)
 {
-    struct tr_http_how h = how(s);
+    struct tr_http_how h = how(s, status);
 
     s->status = status;
     s->port->replies[status - 100]++;
@@ -64,7 +84,7 @@ void tr_hs_open(struct tr_hs *s, struct tr_hs_reply *r, unsigned status)
     if (status == 503) {
         tr_http_reply_retry(&r->http, 0);
     }
-    tr_http_reply_body(&r->http, "application/json");
+    tr_http_reply_json(&r->http);
     tr_json_init(&r->json, &s->out);
     tr_json_open(&r->json, '{');
 }
@@ -78,7 +98,7 @@ void tr_hs_close(struct tr_hs *s, struct tr_hs_reply *r)
 
 void tr_hs_refuse(struct tr_hs *s, const struct tr_http_error *e)
 {
-    struct tr_http_how h = how(s);
+    struct tr_http_how h = how(s, e->status);
 
     s->status = e->status;
     s->port->replies[e->status - 100]++;
@@ -194,6 +214,54 @@ void tr_hs_end_text(struct tr_hs *s, struct tr_hs_reply *r, const char *name)
     tr_json_name(&r->json, name);
     tr_json_raw(&r->json, bytes, len);
     s->out.broken |= s->text->broken; /* bytes are missing */
-    s->cost += (unsigned)(len / 1024);
+    s->cost += (unsigned)(len / UNIT_BYTES);
     tr_hs_drop_text(s);
+}
+
+static void all_told(struct tr_hs *s)
+{
+    tr_hs_drop_text(s);
+    s->answered = true;
+    s->next = s->poured;
+}
+
+/* The next piece of the text, and what stands behind it. */
+static void pour(struct tr_hs *s)
+{
+    const uint8_t *bytes;
+    size_t left = tr_output_ready(s->text, 0, &bytes);
+    size_t n = left < PIECE ? left : PIECE;
+
+    tr_output_add(&s->out, bytes, n);
+    tr_output_drop(s->text, n);
+    s->cost += (unsigned)(n / UNIT_BYTES);
+    s->pouring = n < left && !s->out.broken;
+    s->next = pour;
+    if (!s->pouring) {
+        tr_output_add(&s->out, "}", 1);
+        all_told(s);
+    }
+}
+
+uint64_t tr_hs_tell_text(struct tr_hs *s, const char *name, tr_hs_step_fn *then)
+{
+    size_t name_len = strlen(name);
+    const uint8_t *bytes;
+    uint64_t end;
+    size_t len;
+
+    tr_json_close(&s->json, ']');
+    len = tr_output_ready(s->text, 0, &bytes) + name_len + strlen("{\"\":}");
+    s->out.broken |= s->text->broken; /* bytes are missing */
+    s->poured = then;
+    if (!tr_hs_open_sized(s, "application/json", len)) {
+        all_told(s);
+        return tr_output_end(&s->out);
+    }
+    end = tr_output_end(&s->out) + len;
+    tr_output_add(&s->out, "{\"", 2);
+    tr_output_add(&s->out, name, name_len);
+    tr_output_add(&s->out, "\":", 2);
+    pour(s);
+    return end;
 }

@@ -115,8 +115,6 @@ static void stat_one(struct tr_hs *s)
 
 static void came(struct tr_hs *s)
 {
-    struct tr_hs_reply r;
-
     if (s->req.out.status == TARRY_OK) {
         s->req.topic = s->req.out.topic;
         s->next = tr_hs_may(s, s->req.out.name, s->req.out.name_len) ? stat_one : next_topic;
@@ -126,9 +124,7 @@ static void came(struct tr_hs *s)
         tr_hs_fail(s);
         return;
     }
-    tr_hs_open(s, &r, 200); /* that was the last one */
-    tr_hs_end_text(s, &r, "topics");
-    tr_hs_close(s, &r);
+    (void)tr_hs_tell_text(s, "topics", NULL); /* that was the last one */
 }
 
 static void next_topic(struct tr_hs *s)
@@ -229,35 +225,24 @@ void tr_hs_resume(struct tr_hs *s)
 
 /* ---- deleting ---- */
 
+static bool failed(const struct tr_hs *s)
+{
+    return s->req.out.status != TARRY_OK && s->req.out.status != TARRY_ENOTFOUND;
+}
+
 static void deleted(struct tr_hs *s)
 {
     struct tr_hs_reply r;
 
-    if (s->req.out.status != TARRY_OK && s->req.out.status != TARRY_ENOTFOUND) {
+    if (failed(s)) {
         tr_hs_fail(s);
         return;
     }
     tr_hs_open(s, &r, 200);
     tr_json_name(&r.json, "deleted");
     tr_json_bool(&r.json, true);
-    number(&r.json, "purged", s->req.op == TR_OP_PURGE ? s->req.out.number : 0);
+    number(&r.json, "purged", s->number);
     tr_hs_close(s, &r);
-}
-
-static void purge(struct tr_hs *s)
-{
-    tr_hs_ask(s, TR_OP_PURGE, deleted);
-}
-
-static void forgotten(struct tr_hs *s)
-{
-    if (s->req.out.status != TARRY_OK && s->req.out.status != TARRY_ENOTFOUND) {
-        tr_hs_fail(s);
-    } else if (s->number > 0) {
-        s->next = purge;
-    } else {
-        deleted(s);
-    }
 }
 
 static void forget_policy(struct tr_hs *s)
@@ -266,7 +251,23 @@ static void forget_policy(struct tr_hs *s)
     s->req.policy = &s->policy;
     s->req.fields = TR_POLICY_ALL;
     s->req.forget = true;
-    tr_hs_ask(s, TR_OP_POLICY, forgotten);
+    tr_hs_ask(s, TR_OP_POLICY, deleted);
+}
+
+static void purged(struct tr_hs *s)
+{
+    if (failed(s)) {
+        tr_hs_fail(s);
+        return;
+    }
+    s->number = s->req.out.status == TARRY_OK ? s->req.out.number : 0;
+    s->next = forget_policy;
+}
+
+/* First the jobs: a crash between the two leaves none without their policy. */
+static void purge(struct tr_hs *s)
+{
+    tr_hs_ask(s, TR_OP_PURGE, purged);
 }
 
 static void counted(struct tr_hs *s)
@@ -285,7 +286,7 @@ static void counted(struct tr_hs *s)
                                                            "deletes them, too"});
         return;
     }
-    s->next = forget_policy;
+    s->next = s->number > 0 ? purge : forget_policy;
 }
 
 static void count(struct tr_hs *s)

@@ -590,6 +590,49 @@ def test_kill_takes_nothing_back(tmp_path):
         assert server.stop() == 0
 
 
+def test_history_survives_a_kill(tmp_path):
+    """But for what happened in the last moment."""
+    with web_server(tmp_path / "store") as server:
+        web = Web(web_port(server))
+        live = web.push("t", b"live", delay="1h")
+        web.push("t", b"gone")
+        job = web.reserve("t")[0]
+        assert web.post(f"/v1/jobs/{job['id']}/ack", lease=job["lease"]).status == 200
+        web.ask("PATCH", f"/v1/jobs/{live['id']}", '{"delay":"2h"}')
+        before = [web.get(f"/v1/jobs/{id}/history").json for id in (job["id"], live["id"])]
+        time.sleep(0.7)
+        assert server.stop(signal.SIGKILL) == -signal.SIGKILL
+    for _ in range(2):
+        with web_server(tmp_path / "store") as server:
+            web = Web(web_port(server))
+            after = [web.get(f"/v1/jobs/{id}/history").json for id in (job["id"], live["id"])]
+            assert after == before
+            assert after[0]["events"][-1]["why"] == "acked"
+            assert server.stop(signal.SIGKILL) == -signal.SIGKILL
+
+
+def test_topics_that_were_made_survive_a_restart(tmp_path):
+    """Those that were put, also with nothing to say, until they are deleted."""
+    names = ("put", "patched", "resumed")
+    with web_server(tmp_path / "store") as server:
+        web = Web(web_port(server))
+        assert web.ask("PUT", "/v1/topics/put", "{}").status == 200
+        assert web.ask("PATCH", "/v1/topics/patched", '{"ttl":"1h"}').status == 200
+        assert web.ask("PATCH", "/v1/topics/patched", '{"ttl":null}').status == 200
+        web.post("/v1/topics/resumed/pause")
+        assert web.post("/v1/topics/resumed/resume").status == 200
+        assert server.stop(signal.SIGKILL) == -signal.SIGKILL
+    for gone in (False, True):
+        with web_server(tmp_path / "store") as server:
+            web = Web(web_port(server))
+            for name in names:
+                assert web.get(f"/v1/topics/{name}").status == (404 if gone else 200)
+                if not gone:
+                    assert web.ask("DELETE", f"/v1/topics/{name}").status == 200
+                    assert web.get(f"/v1/topics/{name}").status == 404
+            assert server.stop() == 0
+
+
 def test_figures(web, server):
     web.push("t", b"x", delay="1h")
     stats = web.get("/v1/stats").json
@@ -907,6 +950,11 @@ def test_classic(tmp_path):
                             ({"topic": "t", "bizKey": {}}, "bizKey"), ([], "body"),
                             ({"topic": "t", "priority": 2**32}, "priority")]:
             is_error(web.ask("POST", "/push", json.dumps(body)), 400, field=field)
+        for body, field in [('{"topic":"t","delay":1,"delay":2}', "delay"),
+                            ('{"topic":"t","topic":"u"}', "topic"),
+                            ('{"topic":"t","body":"a","body":null}', "body"),
+                            ('{"topic":"t","id":"1","bizKey":"2","id":"3"}', "id")]:
+            is_error(web.ask("POST", "/push", body), 400, field=field)
         is_error(web.ask("POST", "/push", "{"), 400, "bad_json")
         foreign = {"Origin": "http://evil.example"}
         is_error(web.ask("GET", "/get/t", headers=foreign), 403)  # it changes something

@@ -405,9 +405,137 @@ static void test_http_many_steps_give_way(void **state)
     wire_fini(&w);
 }
 
+/* Sends so many acks of jobs that are not there, in one request. */
+static void ack_many(struct wire *w, unsigned i, unsigned count)
+{
+    static const char item[] = ",{\"id\":\"99\",\"lease\":\"x\"}";
+    size_t len = strlen(item);
+    char head[128];
+
+    tr_text(head, sizeof head,
+            "POST /v1/ack HTTP/1.1\r\nHost: localhost\r\nContent-Length: %u\r\n\r\n",
+            (unsigned)(count * len + 1));
+    say(w, i, head);
+    for (unsigned k = 0; k < count; k++) {
+        say(w, i, k == 0 ? "[" : ",");
+        wire_send(w, i, item + 1, len - 1);
+    }
+    say(w, i, "]");
+}
+
+/* A long reply is copied into the output as the client reads it, not in one piece. */
+static void test_http_long_reply_comes_in_pieces(void **state)
+{
+    enum { MANY = 5000 };
+    struct wire w;
+    struct tr_hs *s = &w.clients[0].http;
+    size_t head = 0;
+    unsigned length;
+
+    (void)state;
+    start(&w);
+    w.http.output_max = 65536;
+    w.deaf = true;
+    ack_many(&w, 0, MANY);
+    ask(&w, 0, "GET /healthz", "");
+    wire_settle(&w);
+    assert_int_equal(tr_http_proto.want(s), TR_WANT_DRAIN);
+    assert_true(tr_output_len(&s->out) >= 65536);
+    assert_true(tr_output_len(&s->out) < 3 * 65536); /* of half a megabyte */
+    w.deaf = false;
+    wire_settle(&w);
+    assert_true(heard(&w, 0, "{\"results\":[{\"id\":\"99\",\"error\":{"));
+    while (memcmp(w.clients[0].got + head, "\r\n\r\n", 4) != 0) {
+        head++;
+    }
+    head += 4;
+    {
+        char digits[64];
+
+        find(&w, 0, "Content-Length: ", digits);
+        length = (unsigned)strtoul(digits, NULL, 10);
+    }
+    assert_true(length > (unsigned)MANY * 70);
+    assert_memory_equal(w.clients[0].got + head + length - 4, "}}]}", 4);
+    assert_memory_equal(w.clients[0].got + head + length, "HTTP/1.1 200 OK", 15);
+    wire_fini(&w);
+}
+
+/* Who goes while he is told of jobs never had them, whatever of it is in the output. */
+static void test_http_long_reply_of_a_client_that_left(void **state)
+{
+    struct wire w;
+    char body[2001];
+
+    (void)state;
+    start(&w);
+    memset(body, 'x', sizeof body - 1);
+    body[sizeof body - 1] = '\0';
+    for (unsigned i = 0; i < 100; i++) {
+        char text[2200];
+
+        tr_text(
+            text, sizeof text,
+            "POST /v1/topics/t/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2000\r\n\r\n%s",
+            body);
+        say(&w, 1, text);
+        wire_settle(&w);
+    }
+    w.http.output_max = 4096;
+    w.deaf = true;
+    ask(&w, 0, "POST /v1/topics/t/reserve?count=100", "");
+    wire_settle(&w);
+    assert_int_equal(rig_engine_stat(&w.rig).reserved, 100);
+    assert_true(tr_output_len(&w.clients[0].http.out) < 100000);
+    wire_close(&w, 0);
+    wire_settle(&w);
+    assert_int_equal(rig_engine_stat(&w.rig).reserved, 0);
+    assert_int_equal(rig_engine_stat(&w.rig).ready, 100);
+    assert_int_equal(rig_view(&w.rig, 1).reserves, 0);
+    wire_fini(&w);
+}
+
+/* Who waits for a topic that is there does not hold it, and gets its next job all the same, also
+ * when the topic had none and was forgotten by everybody else. */
+static void test_http_wait_for_a_topic(void **state)
+{
+    struct wire w;
+    uint32_t t;
+
+    (void)state;
+    start(&w);
+    t = rig_hold(&w.rig, "t");
+    ask(&w, 0, "POST /v1/topics/t/reserve?wait=60s", "");
+    ask(&w, 1, "POST /v1/reserve?topics=t,new&wait=60s", "");
+    ask(&w, 2, "POST /v1/topics/fresh/reserve?wait=60s", "");
+    wire_settle(&w);
+    assert_int_equal(rig_stat(&w.rig, t).holds[TR_HOLD_WATCH], 1); /* of the second */
+    assert_int_equal(rig_stat(&w.rig, t).waiting, 2);
+    {
+        struct ask drop = rig_ask(TR_OP_DROP_TOPIC);
+
+        drop.req.topic = t;
+        drop.req.hold = TR_HOLD_USE;
+        assert_int_equal(rig_do(&w.rig, &drop), TARRY_OK);
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        static const char *const lines[] = {"POST /v1/topics/t/jobs", "POST /v1/topics/new/jobs",
+                                            "POST /v1/topics/fresh/jobs"};
+
+        ask(&w, 3, lines[i], "x");
+        wire_settle(&w);
+        assert_true(heard(&w, i, "\"jobs\":[{\"id\""));
+    }
+    assert_int_equal(rig_stat(&w.rig, t).holds[TR_HOLD_WATCH], 0);
+    wire_fini(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_http_long_reply_comes_in_pieces),
+        cmocka_unit_test(test_http_long_reply_of_a_client_that_left),
+        cmocka_unit_test(test_http_wait_for_a_topic),
         cmocka_unit_test(test_http_no_reply_before_the_disk),
         cmocka_unit_test(test_http_pipelined_pushes_are_one_batch),
         cmocka_unit_test(test_http_job_of_a_client_that_left_is_not_counted),
