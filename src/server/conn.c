@@ -45,9 +45,10 @@
 
 enum {
     PENDING_MIN = 256,
-    SENDS_MIN = 64,    /* in a round, however slow the machine is */
-    LAST_US = 2000000, /* for the client to close, too */
-    GO_US = 50,        /* a shorter go is not counted, unless it is one of several */
+    SENDS_MIN = 64,       /* in a round, however slow the machine is, unless they are long */
+    SEND_MAX = 128 << 10, /* at once: others have short replies */
+    LAST_US = 2000000,    /* for the client to close, too */
+    GO_US = 50,           /* a shorter go is not counted, unless it is one of several */
 };
 
 struct tr_now tr_conns_clock(const struct tr_conns *cs)
@@ -509,7 +510,7 @@ void tr_conns_durable(struct tr_conns *cs, uint64_t batch)
     tr_list_splice(&cs->unsent, &cs->gated);
 }
 
-/* One write. */
+/* One write; the rest of a long reply is for the next round. */
 static void send_some(struct tr_conn *c, struct tr_now now)
 {
     struct tr_output *out = c->out;
@@ -518,6 +519,7 @@ static void send_some(struct tr_conn *c, struct tr_now now)
     size_t len = tr_output_ready(out, c->conns->durable, &bytes);
     long n = 0;
 
+    len = len < SEND_MAX ? len : SEND_MAX;
     if (len > 0) {
         n = c->tls == NULL ? tr_sock_write(c->sock, bytes, len)
                            : tr_tls_write(c->tls, c->sock, bytes, len);
@@ -544,13 +546,15 @@ void tr_conns_flush(struct tr_conns *cs, uint64_t most_us)
 {
     struct tr_now now = tr_conns_clock(cs);
     uint64_t until_us = now.boot_us + most_us;
+    unsigned sends = 0;
     struct tr_list once;
 
     tr_list_init(&once);
     tr_list_splice(&once, &cs->unsent);
-    for (unsigned i = 0; !tr_list_empty(&once) && (i < SENDS_MIN || now.boot_us < until_us); i++) {
+    while (!tr_list_empty(&once) && (sends < SENDS_MIN || now.boot_us < until_us)) {
         struct tr_conn *c = TR_CONTAINER_OF(once.next, struct tr_conn, sending);
 
+        sends += tr_output_len(c->out) < SEND_MAX ? 1 : SENDS_MIN / 4;
         tr_list_remove(&c->sending);
         send_some(c, now);
         now = tr_conns_clock(cs);
