@@ -437,6 +437,23 @@ static void take_over(struct tr_config *now, struct tr_config *fresh)
     fresh->token_count = 0;
 }
 
+/* The ports stay where they are until a restart, so it is their addresses that count, and not those
+ * that were read: without the last token whoever reaches them could do everything. */
+static int check_still_guarded(struct tr_reading *r, const struct tr_config *now)
+{
+    const struct tr_config *fresh = r->config;
+    bool local = tr_address_is_local(&now->beanstalk_addr) && tr_address_is_local(&now->http_addr);
+
+    if (local || fresh->insecure || fresh->token_count > 0 || now->token_count == 0) {
+        return TARRY_OK;
+    }
+    return tr_reading_refuse(
+        r,
+        "there would be no token any more, but other machines can reach %s until a restart. Keep a "
+        "token and restart, or if that network can be trusted say listen.insecure = on.",
+        tr_address_is_local(&now->http_addr) ? now->listen_beanstalk : now->listen_http);
+}
+
 bool tr_config_is_live(enum tr_key key)
 {
     TR_CHECK((unsigned)key < TR_KEY_COUNT);
@@ -455,6 +472,9 @@ int tr_config_reload(struct tr_config *c, const struct tr_logger *log, tr_config
         return TARRY_OK;
     }
     err = tr_config_read_all(&r, &fresh, c->argc, c->argv, c->env);
+    if (err == TARRY_OK) {
+        err = check_still_guarded(&r, c);
+    }
     if (err == TARRY_OK && check != NULL) {
         err = check(ctx, &fresh, r.why, sizeof r.why);
     }

@@ -126,5 +126,10 @@ unsigned tr_config_compare_tokens(const struct tr_config *now, const struct tr_c
                           fresh->tokens[i].name);
         }
     }
+    if (now->token_count > 0 && fresh->token_count == 0) {
+        tr_logger_say(log, TR_LEVEL_WARNING,
+                      "config read again: there is no token any more: whoever reaches the server "
+                      "may do everything");
+    }
     return count;
 }

@@ -213,6 +213,56 @@ static void test_reload_is_checked_by_its_user(void **state)
     deafen(&e);
 }
 
+#define HEX "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+/* Addresses change at a restart, tokens at once: a file that is good for a start must not leave a
+ * port open that is still there. */
+static void test_reload_leaves_no_port_open(void **state)
+{
+    static const char old[] = "[listen]\nhttp = 0.0.0.0:1\n[tokens]\na = admin * sha256:" HEX "\n";
+    static const char local[] = "[listen]\nhttp = 127.0.0.1:1\n[limits]\nbody = 1k\n";
+    static const char trusted[] = "[listen]\nhttp = 127.0.0.1:1\ninsecure = on\n";
+    struct bench b = {0};
+    struct ear e = {.text = NULL};
+
+    (void)state;
+    listen(&e, TR_LEVEL_WARNING, false);
+    assert_int_equal(read_file(&b, old, "", ""), TARRY_OK);
+    write_file(b.path, local, strlen(local));
+    assert_int_equal(tr_config_reload(&b.c, &e.log, NULL, NULL), TARRY_EINVAL);
+    assert_says(heard(&e), "error: the config was not taken over, all stays as it was: there would "
+                           "be no token any more, but other machines can reach 0.0.0.0:1 until");
+    assert_int_equal(b.c.token_count, 1);
+    assert_int_equal(b.c.body_max, 65535);
+    write_file(b.path, trusted, strlen(trusted)); /* that is said to be wanted */
+    assert_int_equal(tr_config_reload(&b.c, &e.log, NULL, NULL), TARRY_OK);
+    assert_int_equal(b.c.token_count, 0);
+    assert_says(heard(&e), "there is no token any more: whoever reaches the server may do");
+    write_file(b.path, local, strlen(local)); /* nothing gets worse by this one */
+    assert_int_equal(tr_config_reload(&b.c, &e.log, NULL, NULL), TARRY_OK);
+    assert_int_equal(b.c.body_max, 1024);
+    end(&b);
+    deafen(&e);
+}
+
+/* Who is reached by this machine only may do without. */
+static void test_reload_without_the_last_token(void **state)
+{
+    static const char old[] = "[tokens]\na = admin * sha256:" HEX "\n";
+    struct bench b = {0};
+    struct ear e = {.text = NULL};
+
+    (void)state;
+    listen(&e, TR_LEVEL_WARNING, false);
+    assert_int_equal(read_file(&b, old, "", ""), TARRY_OK);
+    write_file(b.path, "", 0);
+    assert_int_equal(tr_config_reload(&b.c, &e.log, NULL, NULL), TARRY_OK);
+    assert_int_equal(b.c.token_count, 0);
+    assert_says(heard(&e), "warning: config read again: there is no token any more");
+    end(&b);
+    deafen(&e);
+}
+
 static void test_reload_keeps_the_command_line(void **state)
 {
     static const char new[] = "[log]\nlevel = debug\n";
@@ -244,6 +294,8 @@ int main(void)
         cmocka_unit_test(test_reload_of_each_key),
         cmocka_unit_test(test_reload_moves_what_follows),
         cmocka_unit_test(test_reload_is_checked_by_its_user),
+        cmocka_unit_test(test_reload_leaves_no_port_open),
+        cmocka_unit_test(test_reload_without_the_last_token),
         cmocka_unit_test(test_reload_keeps_the_command_line),
     };
 
