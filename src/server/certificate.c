@@ -1,11 +1,13 @@
 /*
  * A certificate is read as a whole or not at all: the new one is complete, with its key, before it
- * takes the place of the old one. Connections keep the one that they were made with.
+ * takes the place of the old one. Connections keep the one that they were made with. A reload reads
+ * it before anything else is taken over: a broken one refuses the whole reload.
  */
 
 #include "server/certificate.h"
 
 #include "base/err.h"
+#include "base/text.h"
 #include "os/clock_linux.h"
 #include "os/loop_linux.h"
 #include "os/tls.h"
@@ -80,18 +82,29 @@ void tr_certificate_tell(const struct tr_conns *cs, const struct tr_config *c)
     }
 }
 
-void tr_certificate_reload(struct tr_conns *cs, const struct tr_config *c, struct tr_logger *log)
+int tr_certificate_read(struct tr_tls **fresh, const struct tr_conns *cs, const struct tr_config *c,
+                        char *why, size_t room)
 {
-    char why[TR_TLS_WHY];
-    char text[TR_MOMENT_TEXT];
-    struct tr_tls *fresh;
+    char text[TR_TLS_WHY];
+    int err;
 
+    *fresh = NULL;
     if (cs->tls == NULL) {
-        return;
+        return TARRY_OK;
     }
-    if (load(&fresh, c, why) != TARRY_OK) {
-        tr_logger_say(log, TR_LEVEL_ERROR,
-                      "the certificate was not taken over, the old one stays: %s", why);
+    err = load(fresh, c, text);
+    if (err != TARRY_OK) {
+        tr_text(why, room, "%s.", text);
+    }
+    return err;
+}
+
+void tr_certificate_take(struct tr_conns *cs, struct tr_tls *fresh, const struct tr_config *c,
+                         struct tr_logger *log)
+{
+    char text[TR_MOMENT_TEXT];
+
+    if (fresh == NULL) {
         return;
     }
     tr_tls_close(cs->tls);

@@ -2,6 +2,8 @@
  * The table of live keys.
  *
  *     SIGHUP --> tr_config_reload: read all anew, check, take over --> tr_live_apply: each row
+ *                                             |
+ *                                             +-- the certificate is read
  *
  * A row brings the value of its key to where it is used. It must do that whatever was there before,
  * and as often as it is asked to: it runs at the start, and after each reload, also when its own
@@ -17,6 +19,7 @@
 #include "server/live.h"
 
 #include "base/err.h"
+#include "server/certificate.h"
 
 #include <stddef.h>
 
@@ -131,12 +134,22 @@ void tr_live_apply(struct tr_live *l)
     TR_CHECK(count == sizeof rows / sizeof rows[0]); /* none is missing */
 }
 
+/* Which files a certificate is in cannot change, but what is in them can. */
+static int check(void *ctx, const struct tr_config *fresh, char *why, size_t room)
+{
+    struct tr_live *l = ctx;
+
+    (void)fresh;
+    return tr_certificate_read(&l->tls, l->conns, l->config, why, room);
+}
+
 int tr_live_reload(struct tr_live *l)
 {
-    int err = tr_config_reload(l->config, l->log, NULL, l);
+    int err = tr_config_reload(l->config, l->log, check, l);
 
     if (err == TARRY_OK) {
         tr_live_apply(l);
+        tr_certificate_take(l->conns, l->tls, l->config, l->log);
     }
     return err;
 }

@@ -23,13 +23,14 @@ struct tr_live {
     struct tr_budget *budget; /* what memory.limit is cut into */
     uint64_t ram_bytes;       /* as tr_budget_cut wants it */
     uint64_t most;            /* connections for which there are descriptors */
+    struct tr_tls *tls;       /* of a reload: the certificate that was read; NULL: none */
 };
 
 /* Brings each value of a live key to where it is used: at the start, and after a reload. */
 void tr_live_apply(struct tr_live *l);
 
-/* Reads the config again, and applies it if nothing is wrong with it; the log tells. As
- * tr_config_reload. */
+/* Reads the config and the certificate again, and applies both if nothing is wrong with either; the
+ * log tells. As tr_config_reload. */
 TR_MUST_USE int tr_live_reload(struct tr_live *l);
 
 #endif

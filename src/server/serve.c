@@ -430,7 +430,6 @@ static void signalled(void *ctx, enum tr_loop_signal what)
     case TR_LOOP_RELOAD:
         tr_notify_linux_reloading(&s->notify);
         reload(s);
-        tr_certificate_reload(&s->conns, s->config, &s->log);
         tr_notify_linux_say(&s->notify, "READY=1");
         break;
     }

@@ -478,14 +478,16 @@ def serial(port, authority):
 
 
 def test_reload(tmp_path, made):
-    """New connections see the new certificate, old ones go on; a broken one is refused by name."""
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    """New connections see the new certificate, old ones go on; a broken one is refused by name, and
+    with it all that else has changed."""
+    cert, key, conf = tmp_path / "cert.pem", tmp_path / "key.pem", tmp_path / "tarry.conf"
+    conf.write_text("[limits]\nbody = 1k\n")
 
     def use(pair):
         cert.write_bytes(pair[0].read_bytes())
         key.write_bytes(pair[1].read_bytes())
     use(made.server)
-    with serve(tmp_path, *keys((cert, key))) as server:
+    with serve(tmp_path, *keys((cert, key)), "--config", str(conf)) as server:
         port = web_port(server)
         old = TlsWeb(port, context(made))
         assert old.get("/healthz").status == 200
@@ -496,13 +498,19 @@ def test_reload(tmp_path, made):
         assert serial(port, made) == serial(server.port(), made) == "renewed"
         assert old.get("/healthz").status == 200
         cert.write_text("broken")
+        conf.write_text("[limits]\nbody = 2k\n")
         server.process.send_signal(signal.SIGHUP)
-        server.wait_for("error: the certificate was not taken over, the old one stays: tls.cert: .*PEM form")
+        server.wait_for("error: the config was not taken over, all stays as it was: tls.cert: .*PEM form")
         assert serial(port, made) == "renewed"
+        assert old.get("/v1/config").json["settings"]["limits.body"]["value"] == "1k"
         use((made.server[0], made.client[1]))
         server.process.send_signal(signal.SIGHUP)
-        server.wait_for("the old one stays: tls.key: .*not the key")
+        server.wait_for("all stays as it was: tls.key: .*not the key")
         assert serial(port, made) == "renewed"
+        use(made.server)
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for("limits.body is now 2k, was 1k")
+        assert serial(port, made) == "server"
         old.close()
         assert server.stop() == 0
 
