@@ -89,7 +89,8 @@ struct tr_disk_linux {
     uint64_t log_us; /* what a write of the LOG lane takes */
     void (*wake)(void *ctx);
     void *ctx;
-    bool (*asked)(void); /* to give up; or NULL */
+    bool (*asked)(void *ctx); /* to give up; or NULL */
+    void *asked_ctx;
     bool gave_up;
 
     bool helps;         /* the loop thread's own: does it help? */
@@ -267,7 +268,7 @@ static int run(void *ctx, struct tr_io *io)
 {
     struct tr_disk_linux *d = ctx;
 
-    if (d->asked != NULL && (d->gave_up || d->asked())) {
+    if (d->asked != NULL && (d->gave_up || d->asked(d->asked_ctx))) {
         d->gave_up = true;
         io->got = 0;
         io->status = TARRY_ECLOSED;
@@ -277,9 +278,10 @@ static int run(void *ctx, struct tr_io *io)
     return io->status;
 }
 
-void tr_disk_linux_give_up(struct tr_disk_linux *d, bool (*asked)(void))
+void tr_disk_linux_give_up(struct tr_disk_linux *d, bool (*asked)(void *ctx), void *ctx)
 {
     d->asked = asked;
+    d->asked_ctx = ctx;
 }
 
 bool tr_disk_linux_gave_up(const struct tr_disk_linux *d)

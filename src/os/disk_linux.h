@@ -38,7 +38,7 @@ void tr_disk_linux_close(struct tr_disk_linux *d);
  * Once `asked` has said so nothing is done that is to be done at once (tr_disk_ops.run): it fails
  * with TARRY_ECLOSED. So a start can be given up, as if the process ended there. NULL: no longer.
  */
-void tr_disk_linux_give_up(struct tr_disk_linux *d, bool (*asked)(void));
+void tr_disk_linux_give_up(struct tr_disk_linux *d, bool (*asked)(void *ctx), void *ctx);
 
 /* Did anything fail for that reason? */
 bool tr_disk_linux_gave_up(const struct tr_disk_linux *d);

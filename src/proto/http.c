@@ -216,6 +216,30 @@ static int judge_welcome(struct tr_hs *s)
     return TARRY_EINVAL;
 }
 
+/* What can be answered without the store is, also while that is being opened. */
+static bool lacks_store(const struct tr_hs *s)
+{
+    return s->port->store != TR_HS_OPEN && s->match.route != TR_ROUTE_OPENAPI &&
+           tr_route_table[s->match.route].role != TR_ROLE_NONE;
+}
+
+static int judge_store(struct tr_hs *s)
+{
+    if (s->port->store != TR_HS_LATER || !lacks_store(s)) {
+        return TARRY_OK;
+    }
+    (void)refuse(s, 503, "loading", "the store is being opened: try again soon (GET /readyz)");
+    s->error.retry_s = 1;
+    return TARRY_EINVAL;
+}
+
+/* Its turn comes when the store is open, or when that takes too long. */
+static bool waits_for_store(const struct tr_hs *s)
+{
+    return s->port->store == TR_HS_SOON && s->parse.state == TR_HTTP_REQUEST && !s->begun &&
+           s->judged && !s->refused && lacks_store(s);
+}
+
 /* May it, what is it, and with what? The first thing that is wrong is what the client hears. */
 static void judge(struct tr_hs *s)
 {
@@ -234,6 +258,9 @@ static void judge(struct tr_hs *s)
     }
     if (err == TARRY_OK) {
         err = judge_args(s);
+    }
+    if (err == TARRY_OK) {
+        err = judge_store(s);
     }
     s->refused = err != TARRY_OK;
 }
@@ -356,8 +383,8 @@ static void take_request(struct tr_hs *s)
     s->begun = true;
     s->requests++;
     s->port->requests++;
-    if (!s->judged) {
-        judge(s);
+    if (!s->refused) { /* it may have waited */
+        s->refused = judge_store(s) != TARRY_OK;
     }
     if (s->refused) {
         tr_hs_refuse(s, &s->error);
@@ -423,7 +450,7 @@ static enum tr_want want(const void *session)
 {
     const struct tr_hs *s = session;
 
-    if (s->asked) {
+    if (s->asked || waits_for_store(s)) {
         return TR_WANT_ANSWER;
     }
     if (is_full(s)) {
@@ -492,6 +519,12 @@ static bool go_on(struct tr_hs *s, const uint8_t *bytes, size_t len, size_t *tak
         take_head(s);
         return true;
     case TR_HTTP_REQUEST:
+        if (!s->judged) {
+            judge(s);
+        }
+        if (waits_for_store(s)) {
+            return false;
+        }
         take_request(s);
         return true;
     default:

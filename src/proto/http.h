@@ -56,6 +56,13 @@ struct tr_hs_reason {
     const char *message; /* for people */
 };
 
+/* May what needs the store be asked for? */
+enum tr_hs_store {
+    TR_HS_OPEN,
+    TR_HS_SOON,  /* it is being opened: requests wait, but those that need no store, */
+    TR_HS_LATER, /* and this takes longer: they are refused, 503 */
+};
+
 /* What all sessions share. */
 struct tr_hs_port {
     struct tr_mem *mem;
@@ -79,9 +86,10 @@ struct tr_hs_port {
     /* Why it is not ready: gives how many reasons there are, TR_HS_REASONS at most; 0: it is. */
     unsigned (*unready)(void *ctx, struct tr_hs_reason *reasons);
     const char *version;
-    const char *hosts; /* that we are called, besides addresses: with commas between them */
-    bool classic;      /* the routes of the queues of old answer */
-    bool stopping;     /* no connection is kept */
+    const char *hosts;      /* that we are called, besides addresses: with commas between them */
+    bool classic;           /* the routes of the queues of old answer */
+    bool stopping;          /* no connection is kept */
+    enum tr_hs_store store; /* whoever changes it wakes the sessions */
     bool test_clock;
     const char *backup_root; /* a folder, below which copies of the store may be made; NULL: none */
     uint8_t lease_key[TR_SIPHASH_KEY];

@@ -427,6 +427,13 @@ void tr_conns_work(struct tr_conns *cs, uint64_t most_us)
     put_back(&cs->work, &once);
 }
 
+void tr_conns_wake(struct tr_conns *cs)
+{
+    for (struct tr_list *n = cs->all.next; n != &cs->all; n = n->next) {
+        tr_conn_work_later(TR_CONTAINER_OF(n, struct tr_conn, all));
+    }
+}
+
 static struct tr_conn *conn_of(const void *session)
 {
     return (struct tr_conn *)((uintptr_t)session - offsetof(struct tr_conn, session));

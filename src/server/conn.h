@@ -53,6 +53,7 @@ struct tr_door {
     struct tr_listener *listener; /* NULL: closed */
     const struct tr_proto *proto;
     void *port;        /* of that protocol */
+    bool held;         /* clients wait in the kernel's backlog, whoever goes (tr_conns_hold) */
     bool http;         /* what TLS calls it (ALPN) */
     const char *plain; /* what is said, without TLS, to a client that does not speak it; or NULL */
     uint64_t count;    /* connections now, */
@@ -111,6 +112,12 @@ void tr_conns_allow(struct tr_conns *cs, uint64_t most);
 
 /* As tr_listener_open. */
 TR_MUST_USE int tr_conns_listen(struct tr_conns *cs, enum tr_port_kind port, const char *address);
+
+/* From now on clients of this port wait, until they are let in again. */
+void tr_conns_hold(struct tr_conns *cs, enum tr_port_kind port, bool hold);
+
+/* What sessions wait for may have come: all of them have a turn. */
+void tr_conns_wake(struct tr_conns *cs);
 
 /* Everything up to this batch is on disk: replies that waited for it may go. */
 void tr_conns_durable(struct tr_conns *cs, uint64_t batch);

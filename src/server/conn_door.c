@@ -31,8 +31,10 @@ static uint64_t most_of(const struct tr_door *door)
 void tr_conns_let_in(struct tr_conns *cs)
 {
     for (unsigned i = 0; i < TR_PORTS; i++) {
-        if (cs->doors[i].listener != NULL && cs->count < most_of(&cs->doors[i])) {
-            tr_listener_resume(cs->doors[i].listener);
+        const struct tr_door *d = &cs->doors[i];
+
+        if (d->listener != NULL && !d->held && cs->count < most_of(d)) {
+            tr_listener_resume(d->listener);
         }
     }
     cs->told_full &= cs->count > cs->count_max / 8 * 7; /* or it would be told again and again */
@@ -200,6 +202,17 @@ int tr_conns_listen(struct tr_conns *cs, enum tr_port_kind port, const char *add
     struct tr_listener_calls calls = {.ctx = &cs->doors[port], .accepted = on_accepted};
 
     return tr_listener_open(&cs->doors[port].listener, cs->loop, address, &calls);
+}
+
+void tr_conns_hold(struct tr_conns *cs, enum tr_port_kind port, bool hold)
+{
+    struct tr_door *d = &cs->doors[port];
+
+    d->held = hold;
+    if (hold && d->listener != NULL) {
+        tr_listener_pause(d->listener);
+    }
+    tr_conns_let_in(cs);
 }
 
 void tr_conns_close_doors(struct tr_conns *cs)

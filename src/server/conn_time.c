@@ -120,7 +120,8 @@ static void retry(struct tr_conns *cs, struct tr_now now)
     for (unsigned i = 0; i < TR_PORTS; i++) {
         struct tr_listener *l = cs->doors[i].listener;
 
-        if (l == NULL || !tr_listener_paused(l) || cs->count >= cs->count_max) {
+        if (l == NULL || cs->doors[i].held || !tr_listener_paused(l) ||
+            cs->count >= cs->count_max) {
             continue;
         }
         if (cs->retry_us <= now.boot_us) {

@@ -11,8 +11,12 @@
  * a port in use is told before anything else, and clients of a server that is started again wait
  * instead of being refused; then the user to become; then disk and engine, whose opening blocks.
  *
- * A stop that is asked for while the store is opened ends that at the next call of the disk: the
- * store is then as after a crash.
+ * Loading: while the main thread opens the engine another one runs the loop (meanwhile.c), so that
+ * somebody says that we live and are not ready yet. Engine, disk and s->mem are not the loop's
+ * then. What needs the store waits for a moment, as clients of a server that is started again like
+ * it best, and is refused with 503 after that. The beanstalk port has no word for "not yet": its
+ * clients wait in the kernel's backlog. Signals to drain and to reload wait for the end of it; one
+ * to stop ends it at the next call of the disk: the store is then as after a crash.
  *
  * Stop: no new connections and commands; what was taken is answered, as long as that takes not
  * too long; then no more turns, so nothing new begins; when the engine is not busy any more it is
@@ -42,11 +46,13 @@
 #include "server/certificate.h"
 #include "server/conn.h"
 #include "server/live.h"
+#include "server/meanwhile.h"
 #include "server/metrics.h"
 #include "server/tell.h"
 #include "server/trouble.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,6 +67,7 @@ enum {
     MEMORY_SHORT = 65536 /* bytes that a push of middling size may take */
 };
 
+#define HOLD_US UINT64_C(1000000)         /* from the start on; who asks then waits for the store */
 #define STOP_CLIENTS_US UINT64_C(3000000) /* clients may take so long to read their answers, */
 #define STOP_DISK_US UINT64_C(4500000)    /* and the disk so long to write what it has */
 
@@ -85,6 +92,11 @@ struct server {
     uint64_t stop_us;  /* when it was told to stop; 0: it was not */
     bool closing;      /* all clients are gone: the engine gets no more turns */
     bool gave_up;      /* it was told to stop while it opened the store */
+    bool loading;      /* the store is being opened, and the loop is another thread's; */
+    bool drain_late;   /* to be done then, */
+    bool reload_late;  /* and this, too */
+    atomic_bool stop_asked;
+    struct tr_meanwhile meanwhile;
 };
 
 static const char *jobs_word(uint64_t count)
@@ -162,7 +174,7 @@ static void slow(void *ctx, const char *port, const struct tr_doing *d, uint64_t
                            .topic_len = d->name_len,
                            .took_us = took_us};
 
-    if (d->name == NULL) {
+    if (d->name == NULL && !s->loading) {
         line.topic = tr_engine_topic_name(s->engine, d->topic, &line.topic_len);
     }
     tr_logger_slow(&s->log, &line);
@@ -237,10 +249,14 @@ static unsigned unready_for(const struct server *s, struct tr_hs_reason *reasons
     struct tr_engine_stat engine;
     unsigned n = 0;
 
-    tr_engine_stat(s->engine, &engine);
     if (s->stop_us != 0) {
         reasons[n++] = (struct tr_hs_reason){"stopping", "the server is stopping"};
     }
+    if (s->loading) {
+        reasons[n++] = (struct tr_hs_reason){"loading", "the store is being opened"};
+        return n;
+    }
+    tr_engine_stat(s->engine, &engine);
     if (engine.draining) {
         reasons[n++] =
             (struct tr_hs_reason){"draining", "the server is draining: it takes no new jobs"};
@@ -351,7 +367,9 @@ static void woken(void *ctx)
 {
     struct server *s = ctx;
 
-    take(s, tr_disk_linux_take_done(s->disk));
+    if (!s->loading) {
+        take(s, tr_disk_linux_take_done(s->disk));
+    }
     tr_conns_shaken(&s->conns);
 }
 
@@ -409,18 +427,34 @@ static void reload(struct server *s)
     }
 }
 
+static void stop(struct server *s)
+{
+    struct tr_now now = tr_clock_linux_now();
+
+    if (s->stop_us != 0) {
+        return;
+    }
+    s->stop_us = now.boot_us;
+    tr_notify_linux_say(&s->notify, "STOPPING=1\nSTATUS=stopping");
+    if (s->loading) {
+        atomic_store(&s->stop_asked, true);
+        s->conns.http.store = TR_HS_LATER; /* those who wait hear so now */
+    }
+    tr_conns_stop(&s->conns, now);
+}
+
 static void signalled(void *ctx, enum tr_loop_signal what)
 {
     struct server *s = ctx;
-    struct tr_now now = tr_clock_linux_now();
 
+    if (s->loading && what != TR_LOOP_STOP) {
+        s->drain_late |= what == TR_LOOP_DRAIN;
+        s->reload_late |= what == TR_LOOP_RELOAD;
+        return;
+    }
     switch (what) {
     case TR_LOOP_STOP:
-        if (s->stop_us == 0) {
-            s->stop_us = now.boot_us;
-            tr_notify_linux_say(&s->notify, "STOPPING=1\nSTATUS=stopping");
-            tr_conns_stop(&s->conns, now);
-        }
+        stop(s);
         break;
     case TR_LOOP_DRAIN:
         tr_engine_drain(s->engine);
@@ -507,12 +541,49 @@ static uint64_t say_alive(struct server *s)
     return s->alive_us;
 }
 
+/* The same while the store is opened. */
+static uint64_t load_turn(struct server *s)
+{
+    struct tr_hs_port *http = &s->conns.http;
+    uint64_t until = s->stop_us != 0 ? s->stop_us + STOP_DISK_US : s->start_us + HOLD_US;
+    uint64_t late;
+    struct tr_now now;
+
+    tr_conns_work(&s->conns, WORK_US);
+    now = tr_clock_linux_now();
+    late = tr_conns_time(&s->conns, now);
+    if (http->store == TR_HS_SOON && now.boot_us >= until) {
+        http->store = TR_HS_LATER;
+        tr_conns_wake(&s->conns);
+    }
+    tr_conns_flush(&s->conns, SEND_US);
+    if (tr_meanwhile_over(&s->meanwhile)) {
+        tr_loop_linux_stop(s->loop);
+    } else if (s->stop_us != 0 && now.boot_us >= until) {
+        puts("stopped before it was ready");
+        (void)fflush(stdout);
+        _Exit(TR_EXIT_FINE); /* the thread that opens it cannot be waited for */
+    }
+    if (!tr_list_empty(&s->conns.work) || !tr_list_empty(&s->conns.unsent)) {
+        return 0;
+    }
+    until = now.boot_us < until ? until : UINT64_MAX;
+    return late < until ? late : until;
+}
+
 static uint64_t turn(void *ctx)
 {
     struct server *s = ctx;
-    uint64_t next = s->closing ? UINT64_MAX : serve_turn(s);
-    uint64_t alive = say_alive(s);
-    bool helped = help(s);
+    uint64_t next;
+    uint64_t alive;
+    bool helped;
+
+    if (s->loading) {
+        return load_turn(s);
+    }
+    next = s->closing ? UINT64_MAX : serve_turn(s);
+    alive = say_alive(s);
+    helped = help(s);
 
     if (tr_engine_failed(s->engine)) {
         tr_loop_linux_stop(s->loop);
@@ -546,9 +617,9 @@ static void init_http(struct server *s)
 
 static uint64_t test_clock(void *ctx)
 {
-    struct server *s = ctx;
+    const struct server *s = ctx;
 
-    return tr_engine_clock(s->engine);
+    return s->loading ? tr_clock_linux_now().wall_us : tr_engine_clock(s->engine);
 }
 
 static int init_ports(struct server *s)
@@ -655,6 +726,44 @@ static int open_engine(struct server *s)
     return err;
 }
 
+static bool stop_asked(void *ctx)
+{
+    struct server *s = ctx;
+
+    return atomic_load(&s->stop_asked) || tr_loop_linux_stop_waits();
+}
+
+/* Opens the engine while somebody answers those who ask how that goes. */
+static int load_engine(struct server *s)
+{
+    int err;
+
+    tr_disk_linux_offer_help(s->disk);
+    tr_disk_linux_give_up(s->disk, stop_asked, s);
+    if (s->conns.doors[TR_PORT_HTTP].listener != NULL) {
+        tr_conns_hold(&s->conns, TR_PORT_BEANSTALK, true);
+        s->conns.http.store = TR_HS_SOON;
+        s->loading = true;
+        if (!tr_meanwhile_begin(&s->meanwhile, s->loop)) {
+            s->loading = false; /* then everybody waits */
+        }
+    }
+    err = open_engine(s);
+    if (s->loading) {
+        tr_meanwhile_end(&s->meanwhile);
+        s->loading = false;
+    }
+    return err;
+}
+
+/* From now on everybody is served. */
+static void let_all_in(struct server *s)
+{
+    s->conns.http.store = TR_HS_OPEN;
+    tr_conns_hold(&s->conns, TR_PORT_BEANSTALK, false);
+    tr_conns_wake(&s->conns);
+}
+
 /* Where the data is, and how safe it is there. */
 static void greet(const struct server *s)
 {
@@ -704,9 +813,7 @@ static enum tr_exit open_store(struct server *s)
                   : tr_disk_linux_open(&s->disk, s->path, tr_loop_linux_wake, s->loop);
     }
     if (err == TARRY_OK) {
-        tr_disk_linux_offer_help(s->disk);
-        tr_disk_linux_give_up(s->disk, tr_loop_linux_stop_waits);
-        err = open_engine(s);
+        err = load_engine(s);
     }
     if (s->disk != NULL && tr_disk_linux_gave_up(s->disk)) {
         puts("stopped before it was ready");
@@ -714,10 +821,11 @@ static enum tr_exit open_store(struct server *s)
         return TR_EXIT_FINE;
     }
     if (err == TARRY_OK) {
-        tr_disk_linux_give_up(s->disk, NULL);
+        tr_disk_linux_give_up(s->disk, NULL, NULL);
         make_lease_key(s);
         name_actors(s);
         err = tr_bs_port_open(&s->conns.beanstalk, tr_clock_linux_now());
+        let_all_in(s);
     }
     return err == TARRY_OK ? TR_EXIT_FINE : tr_trouble_store(s->path, err);
 }
@@ -844,6 +952,12 @@ enum tr_exit tr_serve(struct tr_config *c)
     how = open_all(s);
     if (how == TR_EXIT_FINE && !s->gave_up) {
         tell_ready(s);
+        if (s->drain_late) {
+            signalled(s, TR_LOOP_DRAIN);
+        }
+        if (s->reload_late) {
+            signalled(s, TR_LOOP_RELOAD);
+        }
         tr_loop_linux_run(s->loop);
         how = close_engine(s);
     }

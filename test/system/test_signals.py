@@ -181,8 +181,8 @@ def test_stop_during_a_long_start(tmp_path):
     ids = tool(data, "push", 50)
     slow = ["strace", "-f", "-o", "/dev/null", "-e", "trace=pread64,preadv,preadv2",
             "-e", "inject=pread64,preadv,preadv2:delay_enter=300000"]
-    for wait in (0.1, 0.7, 1.3):
-        with Server(data, before=slow) as server:
+    for wait, http in ((0.1, "off"), (0.7, "127.0.0.1:0"), (1.3, "off")):
+        with Server(data, "--http", http, before=slow) as server:
             server.wait_for("data in")
             children = f"/proc/{server.process.pid}/task/{server.process.pid}/children"
             time.sleep(wait)

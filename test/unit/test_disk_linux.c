@@ -722,11 +722,11 @@ static void test_disk_linux_close_finishes_what_is_queued(void **state)
     }
 }
 
-static unsigned asked;
-
-static bool third(void)
+static bool third(void *ctx)
 {
-    return ++asked > 2;
+    unsigned *asked = ctx;
+
+    return ++*asked > 2;
 }
 
 /* From the moment on in which it is asked to give up, nothing is done, whatever it is. */
@@ -735,12 +735,12 @@ static void test_disk_linux_gives_up(void **state)
     struct fixture f;
     struct tr_disk port;
     struct tr_io io = {.op = TR_IO_OPEN, .flags = TR_IO_CREATE, .name = "a"};
+    unsigned asked = 0;
 
     (void)state;
     set_up(&f, "/tmp");
     port = tr_disk_linux_port(f.disk);
-    asked = 0;
-    tr_disk_linux_give_up(f.disk, third);
+    tr_disk_linux_give_up(f.disk, third, &asked);
     assert_int_equal(port.ops->run(port.ctx, &io), TARRY_OK);
     io = (struct tr_io){.op = TR_IO_CLOSE, .file = io.file};
     assert_int_equal(port.ops->run(port.ctx, &io), TARRY_OK);
@@ -751,7 +751,7 @@ static void test_disk_linux_gives_up(void **state)
         assert_true(tr_disk_linux_gave_up(f.disk));
     }
     assert_int_equal(asked, 3); /* it stays so */
-    tr_disk_linux_give_up(f.disk, NULL);
+    tr_disk_linux_give_up(f.disk, NULL, NULL);
     io = (struct tr_io){.op = TR_IO_OPEN, .name = "b"};
     assert_int_equal(port.ops->run(port.ctx, &io), TARRY_ENOTFOUND);
     tear_down(&f);

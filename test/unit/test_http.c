@@ -90,6 +90,87 @@ static void test_http_no_reply_before_the_disk(void **state)
     wire_fini(&w);
 }
 
+static void set_store(struct wire *w, enum tr_hs_store store)
+{
+    w->http.store = store;
+    for (unsigned i = 0; i < WIRE_CLIENTS; i++) {
+        w->clients[i].runnable = true;
+    }
+}
+
+/* While the store is opened: who needs it waits, the others do not. */
+static void test_http_waits_for_the_store(void **state)
+{
+    struct wire w;
+
+    (void)state;
+    start(&w);
+    set_store(&w, TR_HS_SOON);
+    ask(&w, 0, "POST /v1/topics/t/jobs", "x");
+    ask(&w, 0, "GET /healthz", ""); /* in its order */
+    ask(&w, 1, "GET /healthz", "");
+    ask(&w, 2, "GET /readyz", "");
+    ask(&w, 3, "GET /openapi.json", "");
+    ask(&w, 4, "GET /nothing", "");
+    ask(&w, 5, "POST /v1/topics/t/jobs?delay=x", "x");
+    ask(&w, 6, "GET /v1/stats", "");
+    ask(&w, 7, "GET /v1/config", "");
+    ask(&w, 8, "GET /metrics", "");
+    wire_settle(&w);
+    for (unsigned i = 6; i <= 8; i++) {
+        assert_int_equal(w.clients[i].got_len, 0);
+        wire_close(&w, i);
+    }
+    assert_int_equal(w.clients[0].got_len, 0);
+    assert_int_equal(w.clients[0].http.requests, 0);
+    for (unsigned i = 1; i <= 3; i++) {
+        assert_true(heard(&w, i, "200 OK"));
+    }
+    assert_true(heard(&w, 4, "404 "));
+    assert_true(heard(&w, 5, "400 "));
+    set_store(&w, TR_HS_OPEN);
+    wire_settle(&w);
+    assert_true(heard(&w, 0, "201 Created"));
+    assert_true(heard(&w, 0, "\"ok\":true"));
+    assert_int_equal(rig_engine_stat(&w.rig).jobs, 1);
+    wire_fini(&w);
+}
+
+/* When that takes long, those who wait and those who come hear 503 and when to come again; nobody
+ * is kept from sending a body in vain. */
+static void test_http_refuses_while_the_store_is_opened(void **state)
+{
+    struct wire w;
+
+    (void)state;
+    start(&w);
+    set_store(&w, TR_HS_SOON);
+    ask(&w, 0, "POST /v1/topics/t/jobs", "x");
+    wire_settle(&w);
+    assert_int_equal(w.clients[0].got_len, 0);
+    set_store(&w, TR_HS_LATER);
+    ask(&w, 1, "POST /v1/topics/t/jobs", "x");
+    say(&w, 2,
+        "POST /v1/topics/t/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n"
+        "Expect: 100-continue\r\n\r\n");
+    ask(&w, 3, "GET /healthz", "");
+    wire_settle(&w);
+    for (unsigned i = 0; i < 3; i++) {
+        assert_true(heard(&w, i, "503 "));
+        assert_true(heard(&w, i, "Retry-After: 1"));
+        assert_true(heard(&w, i, "\"loading\""));
+        assert_false(heard(&w, i, "100 Continue"));
+    }
+    assert_true(heard(&w, 3, "200 OK"));
+    set_store(&w, TR_HS_OPEN);
+    forget(&w, 0);
+    ask(&w, 0, "POST /v1/topics/t/jobs", "x"); /* the connection was kept */
+    wire_settle(&w);
+    assert_true(heard(&w, 0, "201 Created"));
+    assert_int_equal(rig_engine_stat(&w.rig).jobs, 1);
+    wire_fini(&w);
+}
+
 static void test_http_pipelined_pushes_are_one_batch(void **state)
 {
     struct wire w;
@@ -537,6 +618,8 @@ int main(void)
         cmocka_unit_test(test_http_long_reply_of_a_client_that_left),
         cmocka_unit_test(test_http_wait_for_a_topic),
         cmocka_unit_test(test_http_no_reply_before_the_disk),
+        cmocka_unit_test(test_http_waits_for_the_store),
+        cmocka_unit_test(test_http_refuses_while_the_store_is_opened),
         cmocka_unit_test(test_http_pipelined_pushes_are_one_batch),
         cmocka_unit_test(test_http_job_of_a_client_that_left_is_not_counted),
         cmocka_unit_test(test_http_waiting_client_that_left_gets_nothing),

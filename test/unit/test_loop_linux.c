@@ -123,6 +123,42 @@ static void test_loop_is_woken_by_another_thread(void **state)
     tr_loop_linux_close(f.loop);
 }
 
+static void *run_on_thread(void *arg)
+{
+    tr_loop_linux_run(arg);
+    return NULL;
+}
+
+/* It may be another thread that runs it for a while; what it is told of meanwhile it hears there,
+ * and the rest later. */
+static void test_loop_goes_to_a_thread_and_comes_back(void **state)
+{
+    struct fixture f;
+    pthread_t thread;
+
+    (void)state;
+    set_up(&f);
+    f.turns_max = 3;
+    f.turn_at = 0;
+    assert_int_equal(kill(getpid(), SIGUSR1), 0);
+    assert_int_equal(kill(getpid(), SIGTERM), 0); /* held back here: who runs the loop hears it */
+    assert_true(tr_loop_linux_stop_waits());
+    assert_int_equal(pthread_create(&thread, NULL, run_on_thread, f.loop), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(f.turns, 3);
+    assert_int_equal(f.signals[TR_LOOP_STOP], 1);
+    assert_int_equal(f.signals[TR_LOOP_DRAIN], 1);
+    assert_false(tr_loop_linux_stop_waits());
+    assert_int_equal(raise(SIGINT), 0);
+    assert_true(tr_loop_linux_stop_waits());
+    tr_loop_linux_wake(f.loop);
+    f.turns_max = 6;
+    tr_loop_linux_run(f.loop);
+    assert_int_equal(f.signals[TR_LOOP_STOP], 2);
+    assert_int_equal(f.wakes, 1);
+    tr_loop_linux_close(f.loop);
+}
+
 static void test_loop_holds_signals_until_it_runs(void **state)
 {
     struct fixture f;
@@ -192,6 +228,7 @@ int main(void)
         cmocka_unit_test(test_loop_turns_at_once_when_the_time_is_past),
         cmocka_unit_test(test_loop_turn_is_not_early),
         cmocka_unit_test(test_loop_is_woken_by_another_thread),
+        cmocka_unit_test(test_loop_goes_to_a_thread_and_comes_back),
         cmocka_unit_test(test_loop_holds_signals_until_it_runs),
     };
 
