@@ -74,7 +74,6 @@ static void begin(const struct tr_auth *a, struct tr_auth_token *t, struct tr_no
     uint64_t rate = t->is.rate_milli;
 
     if (was != NULL) {
-        t->limited = was->limited;
         t->bucket = was->bucket;
     }
     if (rate > 0 && was != NULL && was->is.rate_milli > 0) {
@@ -160,6 +159,7 @@ enum tr_auth_verdict tr_auth_check(struct tr_auth *a, struct tr_auth_pass *pass,
 
     pass->who = &tr_auth_nobody;
     if (len == 0) {
+        a->absent++;
         return TR_AUTH_ABSENT;
     }
     if (len <= TR_AUTH_TOKEN_MAX && a->digest.sha256(a->digest.ctx, token, len, pass->digest)) {
@@ -203,7 +203,7 @@ uint64_t tr_auth_spend(struct tr_auth *a, const struct tr_auth_pass *pass, struc
     if (tr_bucket_take(&t->bucket, 1, now.boot_us) == 1) {
         return 0;
     }
-    t->limited++;
+    a->limited++;
     return tr_bucket_next(&t->bucket, now.boot_us) - now.boot_us;
 }
 

@@ -31,7 +31,6 @@ struct tr_auth_token {
     struct tr_token is;
     struct tr_bucket bucket; /* if it has a rate */
     uint32_t actor;          /* its number in histories; 0: it has none */
-    uint64_t limited;        /* requests beyond its rate */
 };
 
 /* Somebody who sent wrong tokens. */
@@ -74,9 +73,11 @@ struct tr_auth {
     unsigned before_count;
     uint8_t *digests;
     unsigned count;    /* 0: there are none, and everybody may do everything */
+    uint64_t absent;   /* requests without one, */
     uint64_t failed;   /* wrong tokens ever; */
     uint64_t too_many; /* those of them that came too often */
-    uint64_t denied;   /* good ones for what they are not for */
+    uint64_t denied;   /* good ones for what they are not for, */
+    uint64_t limited;  /* and beyond their rate */
     uint64_t warned_us;
     struct tr_auth_peer peers[TR_AUTH_PEERS];
 };

@@ -450,6 +450,7 @@ void tr_bs_open(struct tr_bs_session *s, struct tr_bs_port *port, uint64_t numbe
     *s = (struct tr_bs_session){.port = port, .number = number, .next = tr_bs_do_open};
     s->pass =
         (struct tr_auth_pass){.session = s, .who = tr_auth_on(port->auth) ? &tr_auth_nobody : NULL};
+    s->known = s->pass.who == NULL;
     tr_output_init(&s->out, port->mem);
     port->sessions++;
     port->sessions_ever++;
@@ -542,6 +543,23 @@ static struct tr_output *table_out(void *session)
     return &((struct tr_bs_session *)session)->out;
 }
 
+/* Who has no token must not keep a place from those who have one. */
+static enum tr_patience table_patience(const void *session, uint64_t *request)
+{
+    const struct tr_bs_session *s = session;
+
+    *request = 0;
+    return s->known || s->pass.who == NULL ? TR_PATIENCE_ENDLESS : TR_PATIENCE_AUTH;
+}
+
+static void table_late(void *session, struct tr_now now)
+{
+    struct tr_bs_session *s = session;
+
+    (void)now;
+    s->quitting = true;
+}
+
 static void table_half_close(void *session, struct tr_now now)
 {
     tr_bs_half_close(session, now);
@@ -574,11 +592,14 @@ static void table_fini(void *session)
 const struct tr_proto tr_bs_proto = {
     .name = "beanstalk",
     .size = sizeof(struct tr_bs_session),
+    .stays = true,
     .open = table_open,
     .feed = table_feed,
     .want = table_want,
     .doing = table_doing,
     .out = table_out,
+    .patience = table_patience,
+    .late = table_late,
     .half_close = table_half_close,
     .reauth = reauth,
     .stop = table_stop,

@@ -110,6 +110,7 @@ struct tr_bs_session {
     bool used_foreign;        /* the topic in use is not for this token */
     bool look_again;          /* the token may be for other topics now */
     bool authing;             /* AUTHENTICATED is to be said when that was done */
+    bool known;               /* it was somebody once, or there were no tokens */
 
     uint32_t used;
     uint32_t *watched;

@@ -111,6 +111,7 @@ const char *tr_bs_guard(struct tr_bs_session *s, enum tr_bs_verdict verdict, con
             return NULL;
         }
         s->quitting = verdict == TR_BS_FINE && command == TR_BS_QUIT;
+        s->port->auth->absent++;
         return unauthorized;
     }
     if (verdict != TR_BS_FINE || command == TR_BS_AUTH || command == TR_BS_QUIT) {
@@ -171,6 +172,7 @@ static void used_known(struct tr_bs_session *s)
                       !tr_auth_topic(s->pass.who, s->req.out.name, s->req.out.name_len);
     if (s->authing) {
         s->authing = false;
+        s->known = true;
         s->req.out.gate = 0;
         tr_bs_say(s, "AUTHENTICATED\r\n");
     }

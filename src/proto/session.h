@@ -26,12 +26,13 @@ enum tr_patience {
     TR_PATIENCE_HEAD, /* to send the head of a request that has begun */
     TR_PATIENCE_BODY, /* to send the next bytes of a body */
     TR_PATIENCE_IDLE, /* to send anything at all */
+    TR_PATIENCE_AUTH, /* to say who it is, of a protocol whose clients say it once */
 
     /* The owner's own. */
     TR_PATIENCE_SHAKE,       /* to agree on keys (TLS) */
     TR_PATIENCE_LAST,        /* to go when all was said */
     TR_PATIENCE_UNREAD,      /* to read what it was sent, while more waits for it */
-    TR_PATIENCE_UNREAD_LONG, /* the same, of a protocol without patience */
+    TR_PATIENCE_UNREAD_LONG, /* the same, of a protocol whose clients stay */
     TR_PATIENCE_COUNT,
     TR_PATIENCE_ENDLESS = TR_PATIENCE_COUNT
 };
@@ -55,6 +56,7 @@ struct tr_proto {
     const char *name;
     size_t size;  /* of a session */
     bool lingers; /* the last reply may be lost if the socket is closed at once */
+    bool stays;   /* clients are used to connections that are idle for days */
 
     /* A new client. The session is zeroed memory of the owner's and stays where it is. */
     void (*open)(void *session, void *port, uint64_t number, struct tr_now now);
@@ -69,7 +71,7 @@ struct tr_proto {
     void (*doing)(const void *session, struct tr_doing *d);
     struct tr_output *(*out)(void *session);
 
-    /* How patient to be now, and for which request, counted. NULL: always endless. */
+    /* How patient to be now, and for which request, counted. */
     enum tr_patience (*patience)(const void *session, uint64_t *request);
 
     /* Patience is at its end: the session says so, if there is something to say, and wants to be

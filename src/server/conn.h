@@ -34,6 +34,7 @@ enum tr_port_kind { TR_PORT_BEANSTALK, TR_PORT_HTTP, TR_PORTS };
     X(BODY, "slow_body")                /* a body came too slowly */                               \
     X(IDLE, "idle")                     /* nothing came, and it waited for nothing */              \
     X(UNREAD, "unread")                 /* it did not read what it was sent */                     \
+    X(AUTH, "auth")                     /* it did not say who it is */                             \
     X(BUFFERS, "buffers")               /* there was no memory for what it sent or did not read */ \
     X(HANDSHAKE, "handshake")           /* no agreement on keys, or its certificate was no good */ \
     X(HANDSHAKE_TIME, "handshake_time") /* that took too long */                                   \

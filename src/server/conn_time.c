@@ -8,6 +8,7 @@
  *     head          of the session     the same, from the first byte of a request on
  *     body          of the session     from the last bytes on; and it must come at a certain rate
  *     idle          of the session     from the last bytes on
+ *     token         of the session     from the first moment on, until it has shown a good one
  *     unread        the socket is full and more is to be sent: since it took something
  *     last          we have closed our side
  *
@@ -21,7 +22,7 @@
  * hardly any left.
  *
  * The beanstalk port has no idle time: its clients are used to connections that stay for days. Only
- * who does not read is closed, after a time of its own.
+ * who does not read is closed, after a time of its own, and who has not said who it is.
  */
 
 #include "server/conn_inner.h"
@@ -47,10 +48,9 @@ static enum tr_patience patience_of(const struct tr_conn *c, uint64_t *request)
         return TR_PATIENCE_SHAKE;
     }
     if (c->blocked) {
-        return c->proto->patience != NULL ? TR_PATIENCE_UNREAD : TR_PATIENCE_UNREAD_LONG;
+        return c->proto->stays ? TR_PATIENCE_UNREAD_LONG : TR_PATIENCE_UNREAD;
     }
-    return c->proto->patience != NULL ? c->proto->patience(c->session, request)
-                                      : TR_PATIENCE_ENDLESS;
+    return c->proto->patience(c->session, request);
 }
 
 /* Has so much of the budget been used, in eighths? */
@@ -161,6 +161,7 @@ static void count_late(struct tr_conn *c)
         {TR_PATIENCE_HEAD, TR_REFUSAL_HEADER},   {TR_PATIENCE_BODY, TR_REFUSAL_BODY},
         {TR_PATIENCE_IDLE, TR_REFUSAL_IDLE},     {TR_PATIENCE_SHAKE, TR_REFUSAL_HANDSHAKE_TIME},
         {TR_PATIENCE_UNREAD, TR_REFUSAL_UNREAD}, {TR_PATIENCE_UNREAD_LONG, TR_REFUSAL_UNREAD},
+        {TR_PATIENCE_AUTH, TR_REFUSAL_AUTH},
     };
 
     for (size_t i = 0; i < sizeof reasons / sizeof reasons[0]; i++) {

@@ -42,6 +42,7 @@ static void set_header(struct tr_live *l)
 {
     l->conns->patience_us[TR_PATIENCE_HEAD] = l->config->header_us;
     l->conns->patience_us[TR_PATIENCE_SHAKE] = l->config->header_us;
+    l->conns->patience_us[TR_PATIENCE_AUTH] = l->config->header_us;
     l->conns->http.limits = (struct tr_http_limits){.head = l->config->header_bytes,
                                                     .url = l->config->header_bytes / 2};
 }

@@ -236,12 +236,16 @@ static void tell_auth(struct tr_prom *p, const struct tr_auth *a)
     const struct {
         const char *reason;
         uint64_t count;
-    } rows[] = {{"failed", a->failed}, {"too_many", a->too_many}, {"denied", a->denied}};
+    } rows[] = {{"absent", a->absent},
+                {"failed", a->failed},
+                {"too_many", a->too_many},
+                {"denied", a->denied},
+                {"limited", a->limited}};
 
     tr_prom_family(
         p, "tarry_auth_refused_total", "counter",
-        "Requests refused for their token: wrong, after too many wrong ones, not allowed "
-        "to.");
+        "Requests refused for their token: none, wrong, after too many wrong ones, not allowed to, "
+        "beyond its rate.");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         tr_prom_begin(p, "");
         label_text(p, "reason", rows[i].reason);

@@ -228,17 +228,13 @@ void tr_tell_conns(struct tr_json *j, const struct tr_conns *cs)
 
 void tr_tell_auth(struct tr_json *j, const struct tr_auth *a)
 {
-    uint64_t limited = 0;
-
-    for (unsigned i = 0; i < a->count; i++) {
-        limited += a->tokens[i].limited;
-    }
     tr_json_name(j, "auth");
     tr_json_open(j, '{');
     number(j, "tokens", a->count);
+    number(j, "absent", a->absent);
     number(j, "failed", a->failed);
     number(j, "too_many", a->too_many);
     number(j, "denied", a->denied);
-    number(j, "limited", limited);
+    number(j, "limited", a->limited);
     tr_json_close(j, '}');
 }

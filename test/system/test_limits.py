@@ -1,5 +1,6 @@
 """What one client may take from others: connections in all and from an address, time, memory. Each
 limit says why, and is counted."""
+import hashlib
 import json
 import os
 import pathlib
@@ -214,6 +215,25 @@ def test_who_does_not_read_is_closed(tmp_path):
             until(lambda: refused(Web(port), "beanstalk", "unread") == 1)
         assert Web(port).get("/v1/stats").json["connections"]["beanstalk"] == 0
         web.close()
+        assert server.stop() == 0
+
+
+def test_who_has_no_token_keeps_no_place(tmp_path):
+    """With tokens a beanstalk client has the time of a head to say who it is; then it may be idle."""
+    digest = hashlib.sha256(b"secret").hexdigest()
+    with web_server(tmp_path / "store", "--set", f"tokens.a=admin * sha256:{digest}",
+                    "--set", "limits.header=300ms") as server:
+        port = web_port(server)
+        with Client(server.port()) as silent, Client(server.port()) as wrong, Client(server.port()) as known:
+            assert known.say("auth secret") == "AUTHENTICATED"
+            assert wrong.say("auth nonsense") == "UNAUTHORIZED"
+            for stranger in (silent, wrong):
+                with pytest.raises((EOFError, ConnectionResetError)):
+                    stranger.more()
+            assert known.say("auth nonsense") == "UNAUTHORIZED"  # it was somebody
+            assert known.say("auth secret") == "AUTHENTICATED"
+            answer = Web(port).ask("GET", "/metrics", headers={"Authorization": "Bearer secret"})
+            assert 'tarry_connections_refused_total{port="beanstalk",reason="auth"} 2' in answer.body.decode()
         assert server.stop() == 0
 
 

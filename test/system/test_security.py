@@ -391,6 +391,11 @@ def test_rate_of_a_token(tmp_path):
         for _ in range(200):
             assert fast.get("/v1/stats").status == 200
         assert fast.get("/v1/stats").json["auth"]["limited"] == 4
+        page = fast.get("/metrics").body.decode()
+        assert 'tarry_auth_refused_total{reason="limited"} 4\n' in page
+        assert 'tarry_auth_refused_total{reason="absent"} 0\n' in page
+        assert Holder(port).get("/v1/stats").status == 401
+        assert 'tarry_auth_refused_total{reason="absent"} 1\n' in fast.get("/metrics").body.decode()
         assert fast.get("/v1/stats").json["ready"] == 1
         assert server.stop() == 0
 

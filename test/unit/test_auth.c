@@ -100,6 +100,7 @@ static void test_auth_who_it_is(void **state)
     assert_false(tr_auth_topic(f.pass.who, "order", 5));
     assert_true(tr_auth_narrow(f.pass.who));
     assert_int_equal(check(&f, "", start), TR_AUTH_ABSENT);
+    assert_int_equal(f.auth.absent, 1);
     assert_ptr_equal(f.pass.who, &tr_auth_nobody); /* not the one before */
     assert_int_equal(check(&f, "bb", start), TR_AUTH_WRONG);
     assert_ptr_equal(f.pass.who, &tr_auth_nobody);
@@ -178,7 +179,7 @@ static void test_auth_rate(void **state)
     assert_int_equal(tr_auth_spend(&f.auth, &f.pass, now), 0);
     assert_int_equal(tr_auth_spend(&f.auth, &f.pass, now), 0);
     assert_int_equal(tr_auth_spend(&f.auth, &f.pass, now), SECOND / 2);
-    assert_int_equal(f.auth.tokens[0].limited, 1);
+    assert_int_equal(f.auth.limited, 1);
     assert_int_equal(tr_auth_set(&f.auth, f.tokens, 3, now), TARRY_OK); /* it is not full again */
     assert_true(tr_auth_again(&f.auth, &f.pass));
     assert_int_equal(tr_auth_spend(&f.auth, &f.pass, now), SECOND / 2);
