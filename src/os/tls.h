@@ -3,7 +3,7 @@
 
 /*
  * TLS between a socket and its owner, who reads and writes as if it were a socket. See
- * tls_openssl.c; tls_none.c stands in its place in a build without OpenSSL.
+ * tls_openssl.c.
  *
  * Threads: the loop's, but for what a task does (tr_tls_task): from when it was given to a worker
  * until tr_tls_take, nothing but tr_tls_busy and tr_tls_free may be called for that connection.
@@ -31,7 +31,7 @@ enum { TR_TLS_WHY = 512 };
 
 /*
  * TARRY_EINVAL: something is wrong with a file, and why is a sentence that names it and says what
- * to do. TARRY_EUNSUPPORTED: this build has no TLS; why says so.
+ * to do.
  */
 TR_MUST_USE int tr_tls_open(struct tr_tls **out, const struct tr_tls_files *files,
                             char why[TR_TLS_WHY]);
