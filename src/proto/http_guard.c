@@ -13,7 +13,8 @@
  * (Tokens keep it out, too: it does not have one.)
  *
  * And always: a page can send simple requests without reading the answer, so what changes something
- * must not be marked as foreign.
+ * must not be marked as foreign. A classic route changes things by GET, with which a browser sends
+ * no Origin: there a page of the same site but another origin (a neighbour's port) is foreign, too.
  */
 
 #include "base/err.h"
@@ -371,12 +372,13 @@ int tr_hs_guard_origin(struct tr_hs *s)
 {
     const struct tr_http_request *r = &s->parse.request;
     const struct tr_http_text *h = r->headers;
-    bool looks = (r->method == TR_HTTP_GET || r->method == TR_HTTP_HEAD_METHOD) &&
-                 !tr_route_is_classic(s->match.route);
+    bool gets = r->method == TR_HTTP_GET || r->method == TR_HTTP_HEAD_METHOD;
+    bool looks = gets && !tr_route_is_classic(s->match.route);
+    bool foreign = h[TR_HTTP_ORIGIN].at != NULL
+                       ? !is_own_origin(h[TR_HTTP_ORIGIN], h[TR_HTTP_HOST])
+                       : gets && tr_http_same(h[TR_HTTP_SEC_FETCH_SITE], "same-site");
 
-    if (looks ||
-        (!tr_http_same(h[TR_HTTP_SEC_FETCH_SITE], "cross-site") &&
-         (h[TR_HTTP_ORIGIN].at == NULL || is_own_origin(h[TR_HTTP_ORIGIN], h[TR_HTTP_HOST])))) {
+    if (looks || (!foreign && !tr_http_same(h[TR_HTTP_SEC_FETCH_SITE], "cross-site"))) {
         return TARRY_OK;
     }
     s->error = (struct tr_http_error){

@@ -170,9 +170,6 @@ void tr_logger_audit(const struct tr_logger *l, const struct tr_audit *a)
     char more[MORE_MAX]; /* a name and an address have nothing that JSON would escape */
     size_t len;
 
-    if (!tr_logger_has(l, TR_LEVEL_INFO)) {
-        return;
-    }
     tr_text(text, sizeof text, "%s from %s: %s", a->token, a->from, a->what);
     if (a->status != 0) {
         len = strlen(text);

@@ -46,7 +46,8 @@ struct tr_audit {
     unsigned status; /* of HTTP; 0: none */
 };
 
-/* One line of the level info, marked as one of these. */
+/* One line of the level info, marked as one of these. It is written whatever the level: whoever
+ * wants fewer lines does not mean these. */
 void tr_logger_audit(const struct tr_logger *l, const struct tr_audit *a);
 
 /* A command that held the loop. Names and words have nothing that JSON would escape. */

@@ -103,6 +103,8 @@ def test_unit_is_hardened():
         assert unit[name] == "yes", name
     assert set(unit["RestartPreventExitStatus"].split()) == {"2", "3"}
     assert int(unit["TimeoutStopSec"]) > 5
+    filters = re.findall(r"^SystemCallFilter=(.*)$", UNIT.read_text(), re.M)  # in order: the last word counts
+    assert filters[0] == "@system-service" and filters[-1] == "setpriority sched_setattr"
 
 
 def analyze(tmp_path, *words):

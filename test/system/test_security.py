@@ -456,7 +456,7 @@ def test_tokens_are_read_again(tmp_path):
 # ---- what is told ----
 
 def test_audit(tmp_path):
-    with guarded(tmp_path, *STANDARD) as server:
+    with guarded(tmp_path, *STANDARD, flags=("--log-level", "error")) as server:
         admin = Holder(web_port(server), "admin")
         admin.push("t", b"x")
         admin.ask("PUT", "/v1/topics/t", '{"retries":3}')
@@ -615,12 +615,16 @@ def test_foreign_pages(server):
     for headers, status in (({"Sec-Fetch-Site": "cross-site"}, 403), ({"Origin": "https://evil.example"}, 403),
                             ({"Origin": "null"}, 403), ({"Origin": own + "0"}, 403),
                             ({"Origin": "http://127.0.0.1"}, 403), ({"Origin": own}, 201),
+                            ({"Sec-Fetch-Site": "none"}, 201),
                             ({"Sec-Fetch-Site": "same-origin", "Origin": own}, 201), ({}, 201)):
         answer = admin.ask("POST", "/v1/topics/t/jobs", b"x", headers)
         assert answer.status == status, headers
         assert not [name for name in answer.headers if name.lower().startswith("access-control")]
         assert admin.ask("GET", "/v1/stats", None, headers).status == 200
         assert admin.ask("GET", "/delete?id=999", None, headers).status == (404 if status == 201 else 403)
+    beside = {"Sec-Fetch-Site": "same-site"}  # another port of this machine; with GET there is no Origin
+    assert admin.ask("GET", "/delete?id=999", None, beside).status == 403
+    assert admin.ask("GET", "/v1/stats", None, beside).status == 200
     assert admin.ask("OPTIONS", "/v1/jobs").status == 405
     assert Holder(port).ask("OPTIONS", "/v1/jobs").status == 401
 

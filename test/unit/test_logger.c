@@ -101,6 +101,22 @@ static void test_logger_cuts_what_is_too_long(void **state)
     deafen(&e);
 }
 
+/* What an admin did is told at any level. */
+static void test_logger_audit(void **state)
+{
+    struct tr_audit a = {.token = "ops", .from = "10.0.0.1", .what = "POST /x\ny", .status = 200};
+    struct ear e = {.text = NULL};
+
+    (void)state;
+    listen(&e, TR_LEVEL_ERROR, false);
+    tr_logger_audit(&e.log, &a);
+    a.status = 0;
+    tr_logger_audit(&e.log, &a);
+    assert_string_equal(heard(&e), "audit: ops from 10.0.0.1: POST /x y: 200\n"
+                                   "audit: ops from 10.0.0.1: POST /x y\n");
+    deafen(&e);
+}
+
 static void test_logger_slow(void **state)
 {
     struct tr_slow s = {.port = "http", .command = "push", .took_us = 153207};
@@ -139,6 +155,7 @@ int main(void)
         cmocka_unit_test(test_logger_levels_and_prefixes),
         cmocka_unit_test(test_logger_json_is_escaped),
         cmocka_unit_test(test_logger_cuts_what_is_too_long),
+        cmocka_unit_test(test_logger_audit),
         cmocka_unit_test(test_logger_slow),
     };
 
