@@ -2,6 +2,7 @@
 import datetime
 import json
 import signal
+import time
 
 import pytest
 
@@ -123,13 +124,12 @@ def test_kill_and_missed(tmp_path):
     with web_server(data) as server:
         web = Web(web_port(server))
         for missed in ("once", "all", "skip"):
-            put(web, missed, topic=missed, every="500ms", missed=missed, overlap="allow")
+            put(web, missed, topic=missed, every="200ms", missed=missed, overlap="allow")
         server.wait_for("ready")
         while web.get("/v1/schedules/all").json["fired"] < 2:
             pass
         server.stop(signal.SIGKILL)
-    import time
-    time.sleep(2)
+    time.sleep(0.8)
     with web_server(data) as server:
         web = Web(web_port(server))
         while web.get("/v1/schedules/skip").json["fired"] < 4:
@@ -139,10 +139,10 @@ def test_kill_and_missed(tmp_path):
             jobs = dues(web, missed)
             seen[missed] = jobs
             assert len(set(jobs)) == len(jobs)
-            assert all((b - a) % 500 == 0 for a, b in zip(jobs, jobs[1:]))
+            assert all((b - a) % 200 == 0 for a, b in zip(jobs, jobs[1:]))
         gaps = {missed: max(b - a for a, b in zip(jobs, jobs[1:])) for missed, jobs in seen.items()}
-        assert gaps["all"] == 500
-        assert gaps["once"] >= 1500 and gaps["skip"] >= 2000
+        assert gaps["all"] == 200
+        assert gaps["once"] >= 600 and gaps["skip"] >= 800
 
 
 def test_paused_in_topic_holds_the_tick(tmp_path):

@@ -309,13 +309,17 @@ def test_reload_of_the_log(tmp_path):
     conf = tmp_path / "tarry.conf"
     conf.write_text("")
     with Server(tmp_path / "store", "--config", str(conf)) as server:
+        port = server.port()
         server.ready()
         reload(server, conf, "[log]\njson = on\n", "log.json is now on")
         reload(server, conf, "[log]\njson = on\n", '"msg":"config read again: nothing has changed"')
         reload(server, conf, "[log]\nlevel = error\n", "log.level is now error")
         conf.write_text("[log]\nlevel = error\n[limits]\nbody = 1k\n")
         server.process.send_signal(signal.SIGHUP)  # of which nothing is said
-        time.sleep(0.3)
+        with Client(port) as client:
+            client.send(client.put_bytes(b"x" * 2000))
+            while client.reply().word != "JOB_TOO_BIG":  # but it is done
+                client.send(client.put_bytes(b"x" * 2000))
         conf.unlink()
         server.process.send_signal(signal.SIGHUP)
         server.wait_for("error: the config was not taken over")
