@@ -41,10 +41,10 @@
 #include "os/process_linux.h"
 #include "os/random_linux.h"
 #include "os/zones_linux.h"
-#include "rules/moment.h"
 #include "server/budget.h"
 #include "server/certificate.h"
 #include "server/conn.h"
+#include "server/greet.h"
 #include "server/live.h"
 #include "server/meanwhile.h"
 #include "server/metrics.h"
@@ -98,19 +98,6 @@ struct server {
     atomic_bool stop_asked;
     struct tr_meanwhile meanwhile;
 };
-
-static const char *jobs_word(uint64_t count)
-{
-    return count == 1 ? "job" : "jobs";
-}
-
-static uint64_t jobs(const struct server *s)
-{
-    struct tr_engine_stat stat;
-
-    tr_engine_stat(s->engine, &stat);
-    return stat.jobs;
-}
 
 /* ---- what the engine and the ports call ---- */
 
@@ -764,28 +751,6 @@ static void let_all_in(struct server *s)
     tr_conns_wake(&s->conns);
 }
 
-/* Where the data is, and how safe it is there. */
-static void greet(const struct server *s)
-{
-    const struct tr_config *c = s->config;
-
-    if (c->read_only) {
-        printf("tarry %s: data in %s, read-only: nothing is written or handed out\n", TARRY_VERSION,
-               s->path);
-        return;
-    }
-    printf("tarry %s: data in %s, sync %s\n", TARRY_VERSION, s->path, c->sync_text);
-    if (s->temp[0] != '\0') {
-        puts("the store is temporary: its jobs are gone when the server stops (-b DIR keeps them)");
-    } else if (c->sync != TR_SYNC_ALWAYS) {
-        printf("sync %s: success is answered before the disk has it; kill -9 can take back the "
-               "last moments, a power cut ",
-               c->sync_text);
-        puts(c->sync == TR_SYNC_NEVER ? "all that the kernel had not written yet"
-                                      : "what came since the last sync");
-    }
-}
-
 /* Leases outlive a restart, so their seal has to: it comes from the store. */
 static void make_lease_key(struct server *s)
 {
@@ -805,7 +770,7 @@ static enum tr_exit open_store(struct server *s)
         s->path = s->temp;
     }
     if (err == TARRY_OK) {
-        greet(s);
+        tr_greet(s->config, s->path, s->temp[0] != '\0');
     }
     if (err == TARRY_OK) {
         err = s->config->read_only
@@ -874,9 +839,10 @@ static enum tr_exit open_all(struct server *s)
 /* Ends in order if the engine lets it. */
 static enum tr_exit close_engine(struct server *s)
 {
-    uint64_t count = jobs(s);
+    struct tr_engine_stat stat;
     int err;
 
+    tr_engine_stat(s->engine, &stat);
     if (tr_engine_failed(s->engine)) {
         fprintf(stderr, "tarry: %s: stopped by a failure of the disk\n%s\n", s->path,
                 "The kernel's log (dmesg) may say why; put that right and start again.");
@@ -886,37 +852,16 @@ static enum tr_exit close_engine(struct server *s)
     if (err != TARRY_OK) {
         return tr_trouble_store(s->path, err);
     }
-    printf("stopped: %" PRIu64 " %s in %s\n", count, jobs_word(count), s->path);
+    tr_greet_bye(s->path, stat.jobs);
     return TR_EXIT_FINE;
-}
-
-static void tell_clock(const struct server *s)
-{
-    struct tr_engine_stat stat;
-    char text[TR_MOMENT_TEXT];
-
-    tr_engine_stat(s->engine, &stat);
-    tr_moment_print(text, (int64_t)stat.clock_us);
-    printf("test clock: it is %s until somebody advances it\n", text);
 }
 
 static void tell_ready(const struct server *s)
 {
-    uint64_t took_us = tr_clock_linux_now().boot_us - s->start_us;
+    struct tr_engine_stat stat;
 
-    if (s->config->test_clock) {
-        tell_clock(s);
-    }
-    for (unsigned i = 0; i < TR_PORTS; i++) {
-        const struct tr_door *door = &s->conns.doors[i];
-
-        if (door->listener != NULL) {
-            printf("listening: %s on %s\n", door->proto->name, tr_listener_address(door->listener));
-        }
-    }
-    tr_certificate_tell(&s->conns, s->config);
-    printf("%" PRIu64 " %s, ready in %" PRIu64 " ms\n", jobs(s), jobs_word(jobs(s)),
-           (took_us + 500) / 1000);
+    tr_engine_stat(s->engine, &stat);
+    tr_greet_ready(s->config, &s->conns, &stat, tr_clock_linux_now().boot_us - s->start_us);
     tr_notify_linux_say(&s->notify, "READY=1\nSTATUS=serving");
 }
 
