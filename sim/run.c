@@ -252,7 +252,7 @@ static void drop_engine(struct sim_run *r)
 
 static void end_process(struct sim_run *r, bool power)
 {
-    r->cut = r->cut || power;
+    r->cut = r->cut || power || sim_disk_dead(r->disk);
     if (power) {
         r->oracle.history_kept = 0;
         r->written = 0;

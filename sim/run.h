@@ -92,7 +92,7 @@ struct sim_run {
     uint64_t written;      /* weak sync: what a kill may not lose */
     uint8_t uuid[TR_UUID]; /* of the store, once something in it is damaged */
     bool over;             /* ended well before its end: damage was found and reported */
-    bool cut;              /* the power was, at least once */
+    bool cut;              /* the power, or an operation, at least once */
     bool capped;           /* the disk is full */
     bool reached;          /* what the plan wants has happened */
     unsigned deaths;       /* how often the disk stopped at a planned operation */
