@@ -9,7 +9,8 @@
  *     --swarm NAME, --trace (every answer), --once (not twice), --keep (one line per broken seed,
  *     then go on), --mutant NAME
  *
- * Built with mutants it plays those instead: tarry-sim-mutants [SWARM or NAME] [--table FILE].
+ * Built with mutants it plays those instead: tarry-sim-mutants [SWARM or NAME] [--table FILE], or
+ * with --noted FILE only the seeds that noticed them when the table of that file was made.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -33,6 +34,7 @@ struct options {
     const char *swarm;
     const char *seeds_file;
     const char *table;
+    const char *noted;
     const char *mutant;
     bool once;
     bool keep;
@@ -200,7 +202,7 @@ static int usage(void)
                 "[--mutant NAME]\n"
                 "       tarry-sim --all N | --seeds-file FILE | --sweep crash|fault N | "
                 "--list\n"
-                "       tarry-sim-mutants [SWARM|MUTANT] [--table FILE]\n");
+                "       tarry-sim-mutants [SWARM|MUTANT] [--table FILE | --noted FILE]\n");
     return 2;
 }
 
@@ -244,6 +246,8 @@ static bool option(struct options *opt, int argc, char **argv, int *i)
         opt->seeds_file = value;
     } else if (strcmp(name, "--table") == 0) {
         opt->table = value;
+    } else if (strcmp(name, "--noted") == 0) {
+        opt->noted = value;
     } else if (strcmp(name, "--mutant") == 0) {
         opt->mutant = value;
     } else if (strcmp(name, "--all") == 0) {
@@ -304,7 +308,8 @@ int main(int argc, char **argv)
     if (opt.mutant == NULL) {
         (void)signal(SIGABRT, SIG_DFL);
         (void)signal(SIGSEGV, SIG_DFL);
-        return sim_mutants_run(opt.swarm, opt.table);
+        return opt.noted != NULL ? sim_mutants_check(opt.swarm, opt.noted)
+                                 : sim_mutants_run(opt.swarm, opt.table);
     }
 #endif
     if (opt.mutant != NULL && !sim_mutants_select(opt.mutant)) {

@@ -7,6 +7,10 @@
  * `table` if it is not NULL. Gives the exit code. Only in a build with TR_MUTANTS. */
 int sim_mutants_run(const char *only, const char *table);
 
+/* Are they still noticed by the seeds that `page`, a table of before, notes for them, or at least
+ * by others? Prints what is not. Gives the exit code. */
+int sim_mutants_check(const char *only, const char *page);
+
 /* Turns one on by name, for this process. False when there is none. */
 int sim_mutants_select(const char *name);
 
