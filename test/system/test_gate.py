@@ -230,7 +230,9 @@ def everything(server):
         told += [(f"INSERTED {id}\r\n", "MARK-peeked", None),
                  (f"FOUND {id} 11\r\n", "MARK-peeked", None)]
 
-        for verb, answer, state in (("release {} 77 100", "RELEASED", "pri: 77"),
+        # Due within a minute: a far job may have left memory, and what is asked of it then waits for
+        # a read, so that the other connection may be answered first.
+        for verb, answer, state in (("release {} 77 40", "RELEASED", "pri: 77"),
                                     ("kick-job {}", "KICKED", "kicks: 1"),
                                     ("bury {} 0", "BURIED", "state: buried"),
                                     ("kick 9", "KICKED 1", "kicks: 2"),
@@ -325,9 +327,20 @@ def test_every_put_of_many_waits_for_its_sync(tmp_path):
         assert answer.data == b"DELETED\r\n" and answer.begin > sync.end
 
 
-def test_what_saw_nothing_open_is_answered_at_once(tmp_path):
+def in_time(tmp_path, play):
+    """A sync that takes some 100 ms is a window in which something else must happen. It may be over
+    too soon on a busy machine, so it is opened wider then. `play` says whether it was in time."""
+    for slow_ms in (300, 1200, 4800):
+        folder = tmp_path / str(slow_ms)
+        folder.mkdir()
+        if play(folder, slow_ms):
+            return
+    pytest.fail("it waited for the sync to end, however long that took")
+
+
+def ask_at_rest(tmp_path, slow_ms):
     """Queries on a store at rest, and a hand-out of a durable job while a sync is under way."""
-    with traced(tmp_path, slow_ms=300) as server:
+    with traced(tmp_path, slow_ms=slow_ms) as server:
         with Client(server.port) as one, Client(server.port) as two:
             old = one.put(b"MARK-old")
             assert two.ask("list-tubes").word == "OK"
@@ -345,14 +358,17 @@ def test_what_saw_nothing_open_is_answered_at_once(tmp_path):
         assert [sync for sync in trace.syncs if read.end < sync.end < send.begin] == []
     asked, handed = trace.read(b"reserve\r\n"), trace.sent(b"RESERVED %d " % old)
     sync = trace.durable(trace.write_of(b"MARK-new"))
-    if sync.thread != asked.thread:
-        assert sync.begin < asked.begin < handed.end < sync.end
     assert [call for call in trace.syncs if asked.end < call.begin < handed.begin] == []
+    return sync.thread == asked.thread or sync.begin < asked.begin < handed.end < sync.end
 
 
-def test_a_sync_under_way_holds_nobody_up(tmp_path):
+def test_what_saw_nothing_open_is_answered_at_once(tmp_path):
+    in_time(tmp_path, ask_at_rest)
+
+
+def put_during_a_sync(tmp_path, slow_ms):
     """While one put waits for its sync, fifty connections put; the next sync takes them all."""
-    with traced(tmp_path, slow_ms=300) as server:
+    with traced(tmp_path, slow_ms=slow_ms) as server:
         first = Client(server.port)
         others = [Client(server.port) for _ in range(50)]
         for client in others:
@@ -372,12 +388,17 @@ def test_a_sync_under_way_holds_nobody_up(tmp_path):
     reads = [trace.read(b"MARK-%d;" % number) for number in range(50)]
     writes = {trace.write_of(b"MARK-%d;" % number) for number in range(50)}
     apart = sync.thread not in {read.thread for read in reads}
-    if apart:
-        assert all(read.end < sync.end for read in reads), "it did not read on"
+    if apart and any(read.end > sync.end for read in reads):
+        return False
     assert len(writes) <= (1 if apart else 2), "they did not go together"
     syncs = [call for call in trace.syncs if sync.begin <= call.begin and call.what == sync.what]
-    print(f"gate puts=51 syncs={len(syncs)} took_ms={took * 1000:.0f} sync_ms=300")
+    print(f"gate puts=51 syncs={len(syncs)} took_ms={took * 1000:.0f} sync_ms={slow_ms}")
     assert len(syncs) <= len(writes) + 2  # the first one, and what housekeeping there may be
+    return True
+
+
+def test_a_sync_under_way_holds_nobody_up(tmp_path):
+    in_time(tmp_path, put_during_a_sync)
 
 
 def puts_until_it_ends(tmp_path, fault):
