@@ -4,10 +4,11 @@
  *     tarry-sim SEED [SEEDS] [SWARM]   plays SEEDS seeds from SEED on, each twice
  *     tarry-sim --all N                N generic seeds and N / 6 of each other swarm
  *     tarry-sim --seeds-file FILE      those that failed once: lines "swarm seed reason"
- *     tarry-sim [SEED] --sweep crash|fault N   every crash point, every fault, over N workloads
+ *     tarry-sim [SEED] --sweep crash|fault N   every crash point, every fault, over N workloads;
+ *                                      --every K: not each at all points
  *     tarry-sim --list                 the swarms
- *     --swarm NAME, --trace (every answer), --once (not twice), --keep (one line per broken seed,
- *     then go on), --mutant NAME
+ *     --swarm NAME, --trace (every answer), --once (not twice), --again N (only every N-th seed
+ *     twice), --keep (one line per broken seed, then go on), --mutant NAME
  *
  * Built with mutants it plays those instead: tarry-sim-mutants [SWARM or NAME] [--table FILE], or
  * with --noted FILE only the seeds that noticed them when the table of that file was made.
@@ -19,6 +20,8 @@
 #include "sweep.h"
 
 #include <inttypes.h>
+#include <limits.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,13 +33,14 @@ struct options {
     uint64_t seeds;
     uint64_t all;
     uint64_t sweep_count;
+    uint64_t every; /* point of a sweep; see sweep.c */
     const char *sweep;
     const char *swarm;
     const char *seeds_file;
     const char *table;
     const char *noted;
     const char *mutant;
-    bool once;
+    uint64_t again; /* every so many seeds one is played twice; 0: none */
     bool keep;
     bool trace;
     bool list;
@@ -81,7 +85,7 @@ static void report(struct sim_run *r, const struct options *opt)
     (void)fflush(stdout);
 }
 
-/* Plays one seed, twice unless once is enough. */
+/* Plays one seed, some of them twice: all that happens comes from the seed. */
 static bool play(struct sim_run *r, const struct options *opt, const struct sim_swarm *swarm,
                  uint64_t seed)
 {
@@ -91,7 +95,7 @@ static bool play(struct sim_run *r, const struct options *opt, const struct sim_
         report(r, opt);
         return false;
     }
-    if (!opt->once) {
+    if (opt->again != 0 && seed % opt->again == 0) {
         if (!sim_run_seed(r, swarm, seed, NULL, &digest[1]) || digest[0] != digest[1]) {
             sim_fail(&r->report, "I20", "two runs of one seed differ");
             report(r, opt);
@@ -188,8 +192,9 @@ static bool sweep(const struct options *opt)
 
     running = r;
     r->trace = opt->trace;
-    good = strcmp(opt->sweep, "crash") == 0 ? sim_sweep_crash(r, opt->seed, opt->sweep_count)
-                                            : sim_sweep_fault(r, opt->seed, opt->sweep_count);
+    good = strcmp(opt->sweep, "crash") == 0
+               ? sim_sweep_crash(r, opt->seed, opt->sweep_count, opt->every)
+               : sim_sweep_fault(r, opt->seed, opt->sweep_count, opt->every);
     print_totals(r, opt->sweep, opt->sweep_count, seconds() - begun);
     sim_run_free(r);
     return good;
@@ -198,11 +203,12 @@ static bool sweep(const struct options *opt)
 static int usage(void)
 {
     (void)fprintf(
-        stderr, "usage: tarry-sim SEED [SEEDS] [SWARM] [--swarm NAME] [--trace] [--once] [--keep] "
-                "[--mutant NAME]\n"
-                "       tarry-sim --all N | --seeds-file FILE | --sweep crash|fault N | "
-                "--list\n"
-                "       tarry-sim-mutants [SWARM|MUTANT] [--table FILE | --noted FILE]\n");
+        stderr,
+        "usage: tarry-sim SEED [SEEDS] [SWARM] [--swarm NAME] [--trace] [--once | --again N] "
+        "[--keep] [--mutant NAME]\n"
+        "       tarry-sim --all N | --seeds-file FILE | --sweep crash|fault N [--every K] | "
+        "--list\n"
+        "       tarry-sim-mutants [SWARM|MUTANT] [--table FILE | --noted FILE]\n");
     return 2;
 }
 
@@ -225,7 +231,7 @@ static bool option(struct options *opt, int argc, char **argv, int *i)
         return true;
     }
     if (strcmp(name, "--once") == 0) {
-        opt->once = true;
+        opt->again = 0;
         return true;
     }
     if (strcmp(name, "--keep") == 0) {
@@ -252,6 +258,10 @@ static bool option(struct options *opt, int argc, char **argv, int *i)
         opt->mutant = value;
     } else if (strcmp(name, "--all") == 0) {
         return number(value, &opt->all);
+    } else if (strcmp(name, "--again") == 0) {
+        return number(value, &opt->again);
+    } else if (strcmp(name, "--every") == 0) {
+        return number(value, &opt->every) && opt->every != 0;
     } else if (strcmp(name, "--sweep") == 0 && *i + 1 < argc) {
         opt->sweep = value;
         return (strcmp(value, "crash") == 0 || strcmp(value, "fault") == 0) &&
@@ -266,7 +276,7 @@ static bool parse(struct options *opt, int argc, char **argv)
 {
     unsigned place = 0;
 
-    *opt = (struct options){.seed = 1, .seeds = 1, .swarm = NULL};
+    *opt = (struct options){.seed = 1, .seeds = 1, .again = 1, .every = 1};
     for (int i = 1; i < argc; i++) {
         if (argv[i][0] == '-') {
             if (!option(opt, argc, argv, &i)) {
@@ -290,11 +300,21 @@ static void list(void)
     }
 }
 
+/* Engines come and go by the thousand: their memory is not mapped anew each time. */
+static void keep_memory(void)
+{
+#ifdef M_MMAP_MAX
+    (void)mallopt(M_MMAP_MAX, 0);
+    (void)mallopt(M_TRIM_THRESHOLD, INT_MAX);
+#endif
+}
+
 int main(int argc, char **argv)
 {
     struct options opt;
     const struct sim_swarm *swarm;
 
+    keep_memory();
     if (!parse(&opt, argc, argv)) {
         return usage();
     }

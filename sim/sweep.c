@@ -7,6 +7,10 @@
  *     fault   request 1, 2, 3 ... of the disk fails (error, no space, short write), or allocation
  *             1, 2, 3 ..., once or from there on, while the workload is played, and in a recovery
  *             at its end; the next recovery, without the fault, must succeed.
+ *
+ * Of `every` points that follow each other one is taken, another one for each way to be cut or to
+ * fail: so with up to four of a kind (two for faults) no point is left out, but not all happens
+ * at each.
  */
 #include "sweep.h"
 
@@ -47,7 +51,7 @@ static bool cut_again(struct sim_run *r, uint64_t seed, struct sim_plan plan, ui
     }
 }
 
-bool sim_sweep_crash(struct sim_run *r, uint64_t first, uint64_t n)
+bool sim_sweep_crash(struct sim_run *r, uint64_t first, uint64_t n, uint64_t every)
 {
     uint64_t points = 0;
     uint64_t double_points = 0;
@@ -57,7 +61,7 @@ bool sim_sweep_crash(struct sim_run *r, uint64_t first, uint64_t n)
             struct sim_plan plan = {
                 .calm = true, .steps = STEPS, .power = kind != 0, .damage = kind};
 
-            for (plan.crash_at = 1;; plan.crash_at++) {
+            for (plan.crash_at = 1 + kind % every;; plan.crash_at += every) {
                 if (!play(r, seed, &plan)) {
                     return false;
                 }
@@ -77,9 +81,14 @@ bool sim_sweep_crash(struct sim_run *r, uint64_t first, uint64_t n)
     return true;
 }
 
-static bool sweep_plan(struct sim_run *r, uint64_t seed, struct sim_plan plan, uint64_t *points)
+/* From the plan's own point on. */
+static bool sweep_plan(struct sim_run *r, uint64_t seed, struct sim_plan plan, uint64_t every,
+                       uint64_t *points)
 {
-    for (uint64_t at = 1;; at++) {
+    uint64_t from = plan.fault_at;
+
+    plan.fault_at = 0;
+    for (uint64_t at = from;; at += every) {
         if (plan.fault_code != 0) {
             plan.fault_at = at;
         } else {
@@ -95,7 +104,7 @@ static bool sweep_plan(struct sim_run *r, uint64_t seed, struct sim_plan plan, u
     }
 }
 
-bool sim_sweep_fault(struct sim_run *r, uint64_t first, uint64_t n)
+bool sim_sweep_fault(struct sim_run *r, uint64_t first, uint64_t n, uint64_t every)
 {
     static const struct {
         int code; /* 0: an allocation */
@@ -111,11 +120,12 @@ bool sim_sweep_fault(struct sim_run *r, uint64_t first, uint64_t n)
                 struct sim_plan plan = {.calm = true,
                                         .steps = STEPS,
                                         .fault_code = kinds[k].code,
+                                        .fault_at = 1 + how % every,
                                         .fault_on = (how & 1) != 0,
                                         .mem_on = (how & 1) != 0,
                                         .in_recovery = (how & 2) != 0};
 
-                if (!sweep_plan(r, seed, plan, &points[how >> 1])) {
+                if (!sweep_plan(r, seed, plan, every, &points[how >> 1])) {
                     return false;
                 }
             }

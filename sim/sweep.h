@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 /* Over n workloads from seed `first` on. False when a promise was broken, which was printed. */
-bool sim_sweep_crash(struct sim_run *r, uint64_t first, uint64_t n);
-bool sim_sweep_fault(struct sim_run *r, uint64_t first, uint64_t n);
+bool sim_sweep_crash(struct sim_run *r, uint64_t first, uint64_t n, uint64_t every);
+bool sim_sweep_fault(struct sim_run *r, uint64_t first, uint64_t n, uint64_t every);
 
 #endif
