@@ -23,6 +23,13 @@
 
 enum { RIG_BODY_MAX = 20000, RIG_COUNTS_MAX = 200, RIG_NOTE_MAX = 512, RIG_TEXT_MAX = 1 << 18 };
 
+/* A build with slow checks looks at the whole engine after each turn: long tests do less there. */
+#ifdef TR_SLOW
+#define RIG_SLOW true
+#else
+#define RIG_SLOW false
+#endif
+
 struct rig {
     struct tr_mem mem;
     struct sim_disk *disk; /* NULL: the test brought another one in port and step */
