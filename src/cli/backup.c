@@ -1,103 +1,63 @@
 /* tarry backup: asks the running server for a copy of its store. */
 
-#include "base/text.h"
 #include "cli/cli.h"
-#include "cli/http.h"
+#include "cli/json.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
-const char tr_cli_backup_help[] =
-    "usage: tarry backup [--server URL] [--token TOKEN] [--json] DIR\n"
-    "\n"
-    "The server copies its store to DIR while it serves: all that was answered with\n"
-    "success before, exact at one moment. Run files are linked, not copied, if DIR\n"
-    "is on the same file system. A server that is started on the copy has it back.\n"
-    "\n"
-    "DIR is a folder on the server's machine, below its store.backup_root: a name,\n"
-    "or the whole path. It must be empty, or not there yet.\n"
-    "\n" TR_CLI_SERVER_HELP "  --json         print what the server answers\n"
-    "  --help         print this\n"
-    "\n"
-    "examples:\n"
-    "  tarry backup monday\n"
-    "  tarry serve --data /var/backups/tarry/monday\n"
-    "\n"
-    "exit codes: 0 the copy is whole; 1 it was not made, see what is said;\n"
-    "            2 wrong usage\n";
-
-static int print(const struct tr_cli_answer *a, bool json)
+static int print(const struct tr_cli_answer *a)
 {
-    struct tr_json_value dir;
-    struct tr_json_value value;
+    struct tr_json_value v;
     uint64_t bytes = 0;
-    char path[4096];
+    char dir[4096];
 
-    if (json) {
-        printf("%s\n", a->body);
-        return TR_CLI_FINE;
+    if (!tr_cli_read(a, &v)) {
+        return TR_CLI_FAILED;
     }
-    if (!tr_cli_find_member(a, "dir", &dir) || dir.kind != TR_JSON_STRING_KIND ||
-        dir.len > sizeof path || !tr_cli_find_member(a, "bytes", &value) ||
-        !tr_json_u64(&value, &bytes)) {
+    (void)tr_cli_string(&v, "dir", dir, sizeof dir);
+    if (dir[0] == '\0' || !tr_cli_number(&v, "bytes", &bytes)) {
         fputs("tarry: that is not what tarry would answer. Is it one?\n", stderr);
         return TR_CLI_FAILED;
     }
-    path[tr_json_unescape(&dir, path)] = '\0';
-    printf("copied to %s, %" PRIu64 " bytes. To have it back: tarry serve --data %s\n", path, bytes,
-           path);
+    printf("copied to %s, %" PRIu64 " bytes. To have it back: tarry serve --data %s\n", dir, bytes,
+           dir);
     return TR_CLI_FINE;
 }
 
-static int run(const struct tr_cli_server *s, const char *dir, bool json)
+static int backup(struct tr_cli *c)
 {
+    struct tr_cli_target t = {0};
     struct tr_cli_answer a;
-    char target[2048] = "/v1/backup?dir=";
-    size_t len = strlen(target);
-    int exit;
+    int how;
 
-    if (!tr_cli_escape(target + len, sizeof target - len, dir)) {
-        return tr_cli_usage("backup", "that name of a folder is too long.");
-    }
-    exit = tr_cli_ask(s, "POST", target, &a);
-    if (exit == TR_CLI_FINE) {
-        exit = tr_cli_judge(&a);
-    }
-    if (exit == TR_CLI_FINE) {
-        exit = print(&a, json);
+    tr_cli_target_add(&t, "/v1/backup");
+    tr_cli_target_arg(&t, "dir", c->args[0]);
+    how = tr_cli_ask(&c->server, "POST", t.text, &a);
+    if (how == TR_CLI_FINE && c->json) {
+        tr_cli_print_raw(&a);
+    } else if (how == TR_CLI_FINE) {
+        how = print(&a);
     }
     tr_cli_answer_fini(&a);
-    return exit;
+    tr_cli_target_fini(&t);
+    return how;
 }
 
-int tr_cli_backup(int argc, char **argv)
-{
-    struct tr_cli_server server;
-    const char *dir = NULL;
-    bool json = false;
-
-    tr_cli_server_init(&server);
-    for (int i = 0; i < argc; i++) {
-        if (tr_cli_is_help(argv[i])) {
-            fputs(tr_cli_backup_help, stdout);
-            return tr_cli_end(TR_CLI_FINE);
-        }
-        if (tr_cli_server_flag(&server, argc, argv, &i)) {
-            continue;
-        }
-        if (strcmp(argv[i], "--json") == 0) {
-            json = true;
-        } else if (argv[i][0] == '-') {
-            return tr_cli_usage("backup", "backup has no flag \"%s\".", argv[i]);
-        } else if (dir != NULL) {
-            return tr_cli_usage("backup", "backup takes one folder, not \"%s\" besides.", argv[i]);
-        } else {
-            dir = argv[i];
-        }
-    }
-    if (dir == NULL || *dir == '\0') {
-        return tr_cli_usage("backup", "backup needs a folder for the copy.");
-    }
-    return tr_cli_end(run(&server, dir, json));
-}
+const struct tr_cli_command tr_cli_command_backup = {
+    .name = "backup",
+    .group = TR_CLI_STORES,
+    .about = "let the running server copy its store",
+    .usage = "DIR [FLAGS]",
+    .text = "The server copies its store to DIR while it serves: all that was answered with\n"
+            "success before, exact at one moment. Run files are linked, not copied, if DIR\n"
+            "is on the same file system. A server that is started on the copy has it back.\n"
+            "\n"
+            "DIR is a folder on the server's machine, below its store.backup_root: a name,\n"
+            "or the whole path. It must be empty, or not there yet.\n",
+    .examples = "tarry backup monday\n"
+                "tarry serve --data /var/backups/tarry/monday",
+    .exits = "0 the copy is whole; 1 it was not made, see what is said;\n2 wrong usage",
+    .args_min = 1,
+    .args_max = 1,
+    .run = backup,
+};

@@ -19,7 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const char tr_cli_check_help[] =
+static const char help[] =
     "usage: tarry check [--json] [--repair] DIR\n"
     "\n"
     "Reads every byte of the store in DIR that counts, and compares all of it with\n"
@@ -252,13 +252,13 @@ static int run(struct check *c)
     return tr_cli_end(exit);
 }
 
-int tr_cli_check(int argc, char **argv)
+static int check_main(int argc, char **argv)
 {
     struct check c = {0};
 
     for (int i = 0; i < argc; i++) {
         if (tr_cli_is_help(argv[i])) {
-            fputs(tr_cli_check_help, stdout);
+            fputs(help, stdout);
             return tr_cli_end(TR_CLI_FINE);
         }
         if (strcmp(argv[i], "--json") == 0) {
@@ -278,3 +278,12 @@ int tr_cli_check(int argc, char **argv)
     }
     return run(&c);
 }
+
+const struct tr_cli_command tr_cli_command_check = {
+    .name = "check",
+    .group = TR_CLI_STORES,
+    .about = "read a whole store and say what is damaged;\n"
+             "--repair saves what can be saved",
+    .help = help,
+    .main = check_main,
+};

@@ -20,29 +20,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const char tr_cli_export_help[] =
-    "usage: tarry export DIR\n"
-    "\n"
-    "Prints all jobs of the store in DIR, one JSON object a line, in no order. No\n"
-    "server may have the store open; nothing in it is changed. Of a damaged store it\n"
-    "prints what can be read, and on stderr what cannot.\n"
-    "\n"
-    "  topic, key, tag, at, priority, ttr, ttl, retries, backoff, body or body_base64\n"
-    "                as in POST /v1/jobs; at is in milliseconds since 1970\n"
-    "  id, state, created_ms, attempts, dead_ms, dead_why\n"
-    "                what else is known of it\n"
-    "\n"
-    "  --help        print this\n"
-    "\n"
-    "examples:\n"
-    "  tarry export /var/lib/tarry > jobs.ndjson\n"
-    "  tarry export /var/lib/tarry | grep '\"topic\":\"orders\"' | wc -l\n"
-    "\n"
-    "exit codes: 0 fine; 1 it could not be read, or the output not written; 2 wrong\n"
-    "            usage; 3 it is damaged: what could be read was printed\n";
-
-struct export
-{
+struct exporter {
     struct tr_report out;  /* lines of jobs go to stdout, */
     struct tr_report list; /* what is damaged to stderr */
     struct tr_bar bar;
@@ -92,7 +70,7 @@ static const char *why(uint8_t reason)
 }
 
 /* What a push does not take. */
-static void rest(const struct export *x, struct tr_json *j, const struct tr_record *rec)
+static void rest(const struct exporter *x, struct tr_json *j, const struct tr_record *rec)
 {
     bool dead = is_dead(rec);
     const char *state = dead                            ? "dead"
@@ -116,7 +94,7 @@ static void rest(const struct export *x, struct tr_json *j, const struct tr_reco
 /* Milliseconds are rounded up, so that nobody who pushes it again gets it early. */
 static int job(void *ctx, const struct tr_record *rec, struct tr_topic *t)
 {
-    struct export *x = ctx;
+    struct exporter *x = ctx;
     struct tr_json *j = &x->out.j;
     struct tr_backoff backoff;
     char printed[TR_BACKOFF_TEXT];
@@ -156,7 +134,7 @@ static int job(void *ctx, const struct tr_record *rec, struct tr_topic *t)
 
 static void found(void *ctx, const struct tr_finding *f)
 {
-    struct export *x = ctx;
+    struct exporter *x = ctx;
 
     tr_bar_end(&x->bar);
     tr_report_found(&x->list, f);
@@ -164,13 +142,13 @@ static void found(void *ctx, const struct tr_finding *f)
 
 static void progress(void *ctx, uint64_t more)
 {
-    struct export *x = ctx;
+    struct exporter *x = ctx;
 
     x->done += more;
     tr_bar_show(&x->bar, x->done, x->all > x->done ? x->all : x->done);
 }
 
-static int run(struct export *x, const char *dir)
+static int run(struct exporter *x, const char *dir)
 {
     struct tr_cli_store store = {.ctx = x, .found = found};
     struct tr_survey s = {.ctx = x, .job = job, .found = found, .progress = progress};
@@ -200,33 +178,37 @@ static int run(struct export *x, const char *dir)
     return TR_CLI_FINE;
 }
 
-int tr_cli_export(int argc, char **argv)
+static int offline(struct tr_cli *c)
 {
-    struct export x = {.now_us = tr_clock_linux_now().wall_us};
-    const char *dir = NULL;
-    int exit;
+    struct exporter x = {.now_us = tr_clock_linux_now().wall_us};
+    int how;
 
-    for (int i = 0; i < argc; i++) {
-        if (tr_cli_is_help(argv[i])) {
-            fputs(tr_cli_export_help, stdout);
-            return tr_cli_end(TR_CLI_FINE);
-        }
-        if (argv[i][0] == '-') {
-            return tr_cli_usage("export", "export has no flag \"%s\".", argv[i]);
-        }
-        if (dir != NULL) {
-            return tr_cli_usage("export", "export takes one directory, not \"%s\" besides.",
-                                argv[i]);
-        }
-        dir = argv[i];
-    }
-    if (dir == NULL) {
-        return tr_cli_usage("export", "export needs the data directory of a store.");
-    }
     tr_report_init(&x.out, stdout, true);
     tr_report_init(&x.list, stderr, false);
-    exit = run(&x, dir);
+    how = run(&x, c->args[0]);
     tr_report_fini(&x.out);
     tr_report_fini(&x.list);
-    return tr_cli_end(exit);
+    return how;
 }
+
+const struct tr_cli_command tr_cli_command_export = {
+    .name = "export",
+    .group = TR_CLI_STORES,
+    .about = "print all jobs of a store as JSON, a line each",
+    .usage = "DIR",
+    .text = "Prints all jobs of the store in DIR, one JSON object a line, in no order. No\n"
+            "server may have the store open; nothing in it is changed. Of a damaged store it\n"
+            "prints what can be read, and on stderr what cannot.\n"
+            "\n"
+            "topic, key, tag, at, priority, ttr, ttl, retries, backoff, body or body_base64 are\n"
+            "as in POST /v1/jobs; at is in milliseconds since 1970. What else is known of a job\n"
+            "is in id, state, created_ms, attempts, dead_ms, dead_why.\n",
+    .examples = "tarry export /var/lib/tarry > jobs.ndjson\n"
+                "tarry export /var/lib/tarry | grep '\"topic\":\"orders\"' | wc -l",
+    .exits = "0 fine; 1 it could not be read, or the output not written; 2 wrong\n"
+             "usage; 3 it is damaged: what could be read was printed",
+    .args_min = 1,
+    .args_max = 1,
+    .local = true,
+    .run = offline,
+};

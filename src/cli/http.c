@@ -3,7 +3,7 @@
  * nearly everybody; where it was not there at the build, commands that need a server say so.
  *
  * Nothing has a time-out but the connecting: a copy of a large store takes its time, and whoever
- * waits can always stop it.
+ * waits can always stop it. The connection is kept for the next request.
  */
 
 #include "cli/http.h"
@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "cli/json.h"
 #include "proto/json_in.h"
 
 #include <ctype.h>
@@ -18,40 +19,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef TR_CURL
-#include <curl/curl.h>
-#endif
-
 static const char LOCAL[] = "http://127.0.0.1:11301";
-
-enum { CONNECT_S = 10, URL_MAX = 4096, ANSWER_MAX = 1 << 28 };
 
 void tr_cli_server_init(struct tr_cli_server *s)
 {
-    *s = (struct tr_cli_server){.url = getenv("TARRY_SERVER"), .token = getenv("TARRY_TOKEN")};
+    *s = (struct tr_cli_server){
+        .url = getenv("TARRY_SERVER"), .token = getenv("TARRY_TOKEN"), .ca = getenv("TARRY_CA")};
 }
 
-bool tr_cli_server_flag(struct tr_cli_server *s, int argc, char **argv, int *i)
+const char *tr_cli_server_name(const struct tr_cli_server *s)
 {
-    static const char *const names[] = {"--server", "--token"};
-    const char **values[] = {&s->url, &s->token};
-
-    for (unsigned k = 0; k < 2; k++) {
-        size_t len = strlen(names[k]);
-
-        if (strncmp(argv[*i], names[k], len) != 0) {
-            continue;
-        }
-        if (argv[*i][len] == '=') {
-            *values[k] = argv[*i] + len + 1;
-            return true;
-        }
-        if (argv[*i][len] == '\0') {
-            *values[k] = *i + 1 < argc ? argv[++*i] : "";
-            return true;
-        }
-    }
-    return false;
+    return s->url != NULL ? s->url : LOCAL;
 }
 
 void tr_cli_answer_fini(struct tr_cli_answer *a)
@@ -60,49 +38,68 @@ void tr_cli_answer_fini(struct tr_cli_answer *a)
     *a = (struct tr_cli_answer){0};
 }
 
-bool tr_cli_escape(char *out, size_t room, const char *text)
+/* ---- targets ---- */
+
+static void add(struct tr_cli_target *t, const char *bytes, size_t len)
+{
+    if (t->room - t->len <= len) {
+        size_t room = 2 * (t->len + len) + 256;
+
+        t->text = tr_cli_memory(t->text, room);
+        t->room = room;
+    }
+    memcpy(t->text + t->len, bytes, len);
+    t->len += len;
+    t->text[t->len] = '\0';
+}
+
+static void add_escaped(struct tr_cli_target *t, const char *text)
 {
     static const char hex[] = "0123456789ABCDEF";
-    size_t len = 0;
 
     for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c++) {
-        bool plain = isalnum(*c) || strchr("-._~", *c) != NULL;
+        char code[3] = {'%', hex[*c >> 4], hex[*c & 15]};
 
-        if (len + 4 > room) {
-            return false;
-        }
-        if (plain) {
-            out[len++] = (char)*c;
+        if (isalnum(*c) || strchr("-._~", *c) != NULL) {
+            add(t, (const char *)c, 1);
         } else {
-            out[len++] = '%';
-            out[len++] = hex[*c >> 4];
-            out[len++] = hex[*c & 15];
+            add(t, code, sizeof code);
         }
     }
-    out[len] = '\0';
-    return true;
 }
+
+void tr_cli_target_add(struct tr_cli_target *t, const char *text)
+{
+    add(t, text, strlen(text));
+}
+
+void tr_cli_target_part(struct tr_cli_target *t, const char *part)
+{
+    add(t, "/", 1);
+    add_escaped(t, part);
+}
+
+void tr_cli_target_arg(struct tr_cli_target *t, const char *name, const char *value)
+{
+    add(t, t->query ? "&" : "?", 1);
+    t->query = true;
+    add(t, name, strlen(name));
+    add(t, "=", 1);
+    add_escaped(t, value);
+}
+
+void tr_cli_target_fini(struct tr_cli_target *t)
+{
+    free(t->text);
+    *t = (struct tr_cli_target){0};
+}
+
+#ifdef TR_CURL
+#include "cli/http_inner.h"
+
+enum { CONNECT_S = 10, ANSWER_MAX = 1 << 28 };
 
 /* ---- what is wrong with the flags ---- */
-
-/* The URL of the target, or why there is none. */
-static int url_of(const struct tr_cli_server *s, const char *target, char url[URL_MAX])
-{
-    const char *base = s->url != NULL ? s->url : LOCAL;
-    bool has_scheme = strncmp(base, "http://", 7) == 0 || strncmp(base, "https://", 8) == 0;
-    size_t len = strlen(base);
-
-    while (len > 0 && base[len - 1] == '/') {
-        len--;
-    }
-    if (len == 0 || (!has_scheme && strstr(base, "://") != NULL) ||
-        len + strlen(target) + 8 > URL_MAX) {
-        fprintf(stderr, "tarry: --server takes an address such as %s, not \"%s\".\n", LOCAL, base);
-        return TR_CLI_USAGE;
-    }
-    tr_text(url, URL_MAX, "%s%.*s%s", has_scheme ? "" : "http://", (int)len, base, target);
-    return TR_CLI_FINE;
-}
 
 static int check_token(const struct tr_cli_server *s)
 {
@@ -112,16 +109,35 @@ static int check_token(const struct tr_cli_server *s)
             return TR_CLI_USAGE;
         }
     }
-    if (s->token != NULL && (*s->token == '\0' || strlen(s->token) > URL_MAX / 2)) {
+    if (s->token != NULL && (*s->token == '\0' || strlen(s->token) > 2048)) {
         fputs("tarry: --token (or TARRY_TOKEN) is empty or too long.\n", stderr);
         return TR_CLI_USAGE;
     }
     return TR_CLI_FINE;
 }
 
-/* ---- asking ---- */
+int tr_cli_url(const struct tr_cli_server *s, const char *target, char url[TR_CLI_URL_MAX])
+{
+    const char *base = tr_cli_server_name(s);
+    bool has_scheme = strncmp(base, "http://", 7) == 0 || strncmp(base, "https://", 8) == 0;
+    size_t len = strlen(base);
 
-#ifdef TR_CURL
+    while (len > 0 && base[len - 1] == '/') {
+        len--;
+    }
+    if (len == 0 || len > 1024 || (!has_scheme && strstr(base, "://") != NULL)) {
+        fprintf(stderr, "tarry: --server takes an address such as %s, not \"%s\".\n", LOCAL, base);
+        return TR_CLI_USAGE;
+    }
+    if (len + strlen(target) + 8 > TR_CLI_URL_MAX) {
+        fputs("tarry: those names and values are too long for a request.\n", stderr);
+        return TR_CLI_USAGE;
+    }
+    tr_text(url, TR_CLI_URL_MAX, "%s%.*s%s", has_scheme ? "" : "http://", (int)len, base, target);
+    return check_token(s);
+}
+
+/* ---- asking ---- */
 
 static size_t take(char *bytes, size_t one, size_t len, void *ctx)
 {
@@ -139,25 +155,62 @@ static size_t take(char *bytes, size_t one, size_t len, void *ctx)
     return len;
 }
 
-static int tell_failure(CURLcode code, const char *url)
+int tr_cli_tell_failure(CURLcode code, const char *url)
 {
     if (code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL) {
         fprintf(stderr, "tarry: --server takes an address such as %s: \"%s\" is none.\n", LOCAL,
                 url);
         return TR_CLI_USAGE;
     }
-    fprintf(stderr, "tarry: no answer from %s: %s.\n", url, curl_easy_strerror(code));
-    fputs(code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST
-              ? "Is the server running? --server URL (or TARRY_SERVER) says where.\n"
-              : "See the server's log.\n",
-          stderr);
+    fprintf(stderr, "tarry: no answer from %.*s: %s.\n", (int)strcspn(url, "?"), url,
+            curl_easy_strerror(code));
+    if (code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST) {
+        fputs("Is the server running? --server URL (or TARRY_SERVER) says where.\n", stderr);
+    } else if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE) {
+        fputs("Who signed its certificate is said with --ca FILE (or TARRY_CA).\n", stderr);
+    } else {
+        fputs("See the server's log.\n", stderr);
+    }
     return TR_CLI_FAILED;
 }
 
-static CURLcode perform(CURL *curl, const char *method, const char *url, struct tr_cli_answer *a)
+static bool add_header(struct curl_slist **list, const char *name, const char *value)
 {
-    CURLcode code;
+    char line[4096];
+    struct curl_slist *longer;
 
+    tr_text(line, sizeof line, "%s: %s", name, value);
+    longer = curl_slist_append(*list, line);
+    *list = longer != NULL ? longer : *list;
+    return longer != NULL;
+}
+
+/* Without a token there is no header for it, whatever ~/.netrc says. */
+static bool make_headers(struct curl_slist **list, const struct tr_cli_server *s,
+                         const struct tr_cli_request *r)
+{
+    char bearer[2100];
+    const char *type = r->type != NULL ? r->type : "application/octet-stream";
+
+    *list = curl_slist_append(NULL, "Expect:"); /* it costs a round trip, and saves nothing here */
+    tr_text(bearer, sizeof bearer, "Bearer %s", s->token != NULL ? s->token : "");
+    return *list != NULL &&
+           (s->token != NULL ? add_header(list, "Authorization", bearer)
+                             : add_header(list, "Authorization", "")) &&
+           (r->body == NULL || add_header(list, "Content-Type", type)) &&
+           (r->accept == NULL || add_header(list, "Accept", r->accept));
+}
+
+bool tr_cli_transfer_begin(struct tr_cli_transfer *t, CURL *curl, const struct tr_cli_server *s,
+                           const struct tr_cli_request *r, const char *url)
+{
+    bool gets = strcmp(r->method, "GET") == 0;
+
+    if (!make_headers(&t->headers, s, r)) {
+        tr_cli_transfer_end(t, curl);
+        return false;
+    }
+    curl_easy_reset(curl); /* its connections stay */
     (void)curl_easy_setopt(curl, CURLOPT_URL, url);
     (void)curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
     (void)curl_easy_setopt(curl, CURLOPT_NOPROXY, "localhost,127.0.0.1,::1");
@@ -165,67 +218,111 @@ static CURLcode perform(CURL *curl, const char *method, const char *url, struct 
     (void)curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
     (void)curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
     (void)curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take);
-    (void)curl_easy_setopt(curl, CURLOPT_WRITEDATA, a);
-    if (strcmp(method, "GET") != 0) {
-        (void)curl_easy_setopt(curl, CURLOPT_POSTFIELDS, "");
-        (void)curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, method);
+    (void)curl_easy_setopt(curl, CURLOPT_WRITEDATA, t->answer);
+    (void)curl_easy_setopt(curl, CURLOPT_HTTPHEADER, t->headers);
+    if (s->ca != NULL) {
+        (void)curl_easy_setopt(curl, CURLOPT_CAINFO, s->ca);
     }
-    code = curl_easy_perform(curl);
+    if (!gets) {
+        (void)curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE, (long)r->len);
+        (void)curl_easy_setopt(curl, CURLOPT_POSTFIELDS, r->body != NULL ? r->body : "");
+        (void)curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, r->method);
+    }
+    return true;
+}
+
+void tr_cli_transfer_end(struct tr_cli_transfer *t, CURL *curl)
+{
+    (void)curl_easy_setopt(curl, CURLOPT_HTTPHEADER, NULL);
+    curl_slist_free_all(t->headers);
+    t->headers = NULL;
+}
+
+static CURLcode perform(struct tr_cli_server *s, const struct tr_cli_request *r, const char *url,
+                        struct tr_cli_answer *a)
+{
+    struct tr_cli_transfer t = {.answer = a};
+    CURLcode code;
+
+    s->curl = s->curl != NULL ? s->curl : curl_easy_init();
+    if (s->curl == NULL || !tr_cli_transfer_begin(&t, s->curl, s, r, url)) {
+        return CURLE_OUT_OF_MEMORY;
+    }
+    code = curl_easy_perform(s->curl);
     if (code == CURLE_OK) {
-        (void)curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &a->status);
+        (void)curl_easy_getinfo(s->curl, CURLINFO_RESPONSE_CODE, &a->status);
     }
+    tr_cli_transfer_end(&t, s->curl);
     return code;
 }
 
-static int ask(const struct tr_cli_server *s, const char *method, const char *url,
-               struct tr_cli_answer *a)
+int tr_cli_send(struct tr_cli_server *s, const struct tr_cli_request *r, struct tr_cli_answer *a)
 {
-    char line[URL_MAX] = "Authorization:";
-    struct curl_slist *headers;
-    CURLcode code = CURLE_FAILED_INIT;
-    CURL *curl = curl_easy_init();
+    char url[TR_CLI_URL_MAX];
+    int exit = tr_cli_url(s, r->target, url);
+    CURLcode code;
 
-    if (s->token != NULL) {
-        tr_text(line, sizeof line, "Authorization: Bearer %s", s->token);
+    *a = (struct tr_cli_answer){0};
+    if (exit != TR_CLI_FINE) {
+        return exit;
     }
-    headers = curl_slist_append(NULL, line); /* without a token: none, whatever ~/.netrc says */
-    if (curl != NULL && headers != NULL) {
-        (void)curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
-        code = perform(curl, method, url, a);
+    code = perform(s, r, url, a);
+    return code == CURLE_OK ? TR_CLI_FINE : tr_cli_tell_failure(code, url);
+}
+
+bool tr_cli_send_quietly(struct tr_cli_server *s, const struct tr_cli_request *r,
+                         struct tr_cli_answer *a)
+{
+    char url[TR_CLI_URL_MAX];
+
+    *a = (struct tr_cli_answer){0};
+    return tr_cli_url(s, r->target, url) == TR_CLI_FINE && perform(s, r, url, a) == CURLE_OK;
+}
+
+void tr_cli_server_fini(struct tr_cli_server *s)
+{
+    if (s->curl != NULL) {
+        curl_easy_cleanup(s->curl);
+        s->curl = NULL;
     }
-    curl_slist_free_all(headers);
-    curl_easy_cleanup(curl);
-    return code == CURLE_OK ? TR_CLI_FINE : tell_failure(code, url);
 }
 
 #else
 
-static int ask(const struct tr_cli_server *s, const char *method, const char *url,
-               struct tr_cli_answer *a)
+int tr_cli_send(struct tr_cli_server *s, const struct tr_cli_request *r, struct tr_cli_answer *a)
 {
     (void)s;
-    (void)method;
-    (void)url;
-    (void)a;
+    (void)r;
+    *a = (struct tr_cli_answer){0};
     fputs("tarry: it was built without libcurl, so it cannot talk to a server. Install "
           "libcurl4-openssl-dev and build it again; or use curl.\n",
           stderr);
     return TR_CLI_FAILED;
 }
 
+bool tr_cli_send_quietly(struct tr_cli_server *s, const struct tr_cli_request *r,
+                         struct tr_cli_answer *a)
+{
+    (void)s;
+    (void)r;
+    *a = (struct tr_cli_answer){0};
+    return false;
+}
+
+void tr_cli_server_fini(struct tr_cli_server *s)
+{
+    s->curl = NULL;
+}
+
 #endif
 
-int tr_cli_ask(const struct tr_cli_server *s, const char *method, const char *target,
+int tr_cli_ask(struct tr_cli_server *s, const char *method, const char *target,
                struct tr_cli_answer *a)
 {
-    char url[URL_MAX];
-    int exit = url_of(s, target, url);
+    struct tr_cli_request r = {.method = method, .target = target};
+    int exit = tr_cli_send(s, &r, a);
 
-    *a = (struct tr_cli_answer){0};
-    if (exit == TR_CLI_FINE) {
-        exit = check_token(s);
-    }
-    return exit == TR_CLI_FINE ? ask(s, method, url, a) : exit;
+    return exit == TR_CLI_FINE ? tr_cli_judge(a) : exit;
 }
 
 /* ---- what the answer says ---- */
@@ -246,48 +343,33 @@ static bool is_json(const struct tr_cli_answer *a)
     return a->len != 0 && tr_json_in_end(&in) != TR_JSON_BAD;
 }
 
-static bool find(const struct tr_json_value *object, const char *name, struct tr_json_value *v)
+bool tr_cli_read(const struct tr_cli_answer *a, struct tr_json_value *v)
 {
-    struct tr_json_walk walk;
-    struct tr_json_value is;
-
-    if (object->kind != TR_JSON_OBJECT_KIND) {
-        return false;
-    }
-    tr_json_walk_init(&walk, object);
-    while (tr_json_walk_member(&walk, &is, v)) {
-        if (tr_json_says(&is, name)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-bool tr_cli_find_member(const struct tr_cli_answer *a, const char *name, struct tr_json_value *v)
-{
-    struct tr_json_value all;
-
     if (!is_json(a)) {
+        fputs("tarry: that is not what tarry would answer. Is it one?\n", stderr);
         return false;
     }
-    all = tr_json_value_of(a->body, a->len);
-    return find(&all, name, v);
+    *v = tr_json_value_of(a->body, a->len);
+    return true;
 }
 
 int tr_cli_judge(const struct tr_cli_answer *a)
 {
+    struct tr_json_value all;
     struct tr_json_value error;
-    struct tr_json_value message;
-    char text[1024];
-    size_t len = 0;
+    char text[1024] = "";
 
     if (a->status >= 200 && a->status < 300) {
         return TR_CLI_FINE;
     }
-    if (tr_cli_find_member(a, "error", &error) && find(&error, "message", &message) &&
-        message.kind == TR_JSON_STRING_KIND && message.len < sizeof text) {
-        len = tr_json_unescape(&message, text);
-        fprintf(stderr, "tarry: the server says %ld: %.*s.\n", a->status, (int)len, text);
+    if (is_json(a)) {
+        all = tr_json_value_of(a->body, a->len);
+        if (tr_cli_member(&all, "error", &error)) {
+            tr_cli_string(&error, "message", text, sizeof text);
+        }
+    }
+    if (text[0] != '\0') {
+        fprintf(stderr, "tarry: the server says %ld: %s.\n", a->status, text);
     } else {
         fprintf(stderr,
                 "tarry: the server says %ld, and nothing that tarry would say. Is it one?\n",
@@ -296,5 +378,5 @@ int tr_cli_judge(const struct tr_cli_answer *a)
     if (a->status == 401 || a->status == 403) {
         fputs("A token that may do this is given with --token, or in TARRY_TOKEN.\n", stderr);
     }
-    return TR_CLI_FAILED;
+    return a->status == 400 ? TR_CLI_USAGE : TR_CLI_FAILED;
 }

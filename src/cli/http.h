@@ -11,45 +11,69 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* For the help of commands. */
-#define TR_CLI_SERVER_HELP                                                                         \
-    "  --server URL   the server (or TARRY_SERVER); default http://127.0.0.1:11301\n"              \
-    "  --token TOKEN  what it wants to see (or TARRY_TOKEN, which ps does not show)\n"
-
 struct tr_cli_server {
     const char *url;   /* as it was given; NULL: the local one */
     const char *token; /* NULL: none */
+    const char *ca;    /* a file with certificates to believe; NULL: those of the system */
+    void *curl;        /* kept from request to request, with its connection; or NULL */
+};
+
+struct tr_cli_request {
+    const char *method;
+    const char *target; /* a path with a query, percent-encoded */
+    const void *body;   /* NULL: none */
+    size_t len;
+    const char *type;   /* of the body; NULL: bytes */
+    const char *accept; /* NULL: whatever comes */
 };
 
 struct tr_cli_answer {
     long status;
-    char *body; /* len bytes, and a NUL */
+    char *body; /* len bytes, and a NUL; NULL: none came */
     size_t len;
+};
+
+/* A path with a query in the making. It grows as it must; no memory: the process ends. */
+struct tr_cli_target {
+    char *text;
+    size_t len;
+    size_t room;
+    bool query; /* there is a ? already */
 };
 
 /* What the environment says. */
 void tr_cli_server_init(struct tr_cli_server *s);
+void tr_cli_server_fini(struct tr_cli_server *s);
 
-/* Takes argv[*i] if it is --server or --token, and its value, which may be the next one. False: it
- * is another word. A value that is missing is "". */
-bool tr_cli_server_flag(struct tr_cli_server *s, int argc, char **argv, int *i);
+/* The address as people should read it. */
+const char *tr_cli_server_name(const struct tr_cli_server *s);
 
 /*
- * Asks, and waits as long as the answer takes. `target` is a path with a query, percent-encoded. 0,
- * or stderr says why there is no answer, and this is how the process ends. Either way
- * tr_cli_answer_fini is due.
+ * Asks, and waits as long as the answer takes. 0, or stderr says why there is no answer, and this
+ * is how the process ends. Either way tr_cli_answer_fini is due.
  */
-TR_MUST_USE int tr_cli_ask(const struct tr_cli_server *s, const char *method, const char *target,
-                           struct tr_cli_answer *a);
+TR_MUST_USE int tr_cli_send(struct tr_cli_server *s, const struct tr_cli_request *r,
+                            struct tr_cli_answer *a);
 void tr_cli_answer_fini(struct tr_cli_answer *a);
+
+/* The same without a word, for what is only nice to know. False: no answer. */
+TR_MUST_USE bool tr_cli_send_quietly(struct tr_cli_server *s, const struct tr_cli_request *r,
+                                     struct tr_cli_answer *a);
+
+/* tr_cli_send and tr_cli_judge, without a body. */
+TR_MUST_USE int tr_cli_ask(struct tr_cli_server *s, const char *method, const char *target,
+                           struct tr_cli_answer *a);
 
 /* 0, or the answer is an error: stderr says which, and this is how the process ends. */
 TR_MUST_USE int tr_cli_judge(const struct tr_cli_answer *a);
 
-/* A member of the object that the answer is. False: there is none, or it is no object. */
-bool tr_cli_find_member(const struct tr_cli_answer *a, const char *name, struct tr_json_value *v);
+/* What the answer says. False: it is no JSON; stderr says so. */
+TR_MUST_USE bool tr_cli_read(const struct tr_cli_answer *a, struct tr_json_value *v);
 
-/* text for a query or a path, percent-encoded. False: there is not room for it. */
-bool tr_cli_escape(char *out, size_t room, const char *text);
+/* Adds to the target: text as it is, a part of a path behind a /, an argument of the query. */
+void tr_cli_target_add(struct tr_cli_target *t, const char *text);
+void tr_cli_target_part(struct tr_cli_target *t, const char *part);
+void tr_cli_target_arg(struct tr_cli_target *t, const char *name, const char *value);
+void tr_cli_target_fini(struct tr_cli_target *t);
 
 #endif

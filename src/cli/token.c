@@ -24,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char tr_cli_token_help[] =
+static const char help[] =
     "usage: tarry token new --role ROLE --topics PATTERN[,PATTERN] [FLAGS]\n"
     "       tarry token ls --config FILE [--json]\n"
     "       tarry token revoke NAME --config FILE\n"
@@ -443,7 +443,7 @@ static int read_args(struct options *o, int argc, char **argv)
     return 0;
 }
 
-int tr_cli_token(int argc, char **argv)
+static int token_main(int argc, char **argv)
 {
     struct options o = {.role = NULL};
     const char *what = argc > 0 ? argv[0] : "";
@@ -451,7 +451,7 @@ int tr_cli_token(int argc, char **argv)
 
     for (int i = 0; i < argc; i++) {
         if (tr_cli_is_help(argv[i])) {
-            fputs(tr_cli_token_help, stdout);
+            fputs(help, stdout);
             return tr_cli_end(TR_CLI_FINE);
         }
     }
@@ -475,3 +475,11 @@ int tr_cli_token(int argc, char **argv)
     }
     return o.revokes ? revoke(&o) : list(&o);
 }
+
+const struct tr_cli_command tr_cli_command_token = {
+    .name = "token",
+    .group = TR_CLI_STORES,
+    .about = "make tokens, list and revoke those of a config",
+    .help = help,
+    .main = token_main,
+};

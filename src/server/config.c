@@ -42,10 +42,14 @@ const char *tr_config_from_name(enum tr_from from)
 
 /* ---- the environment ---- */
 
-/* The names under TARRY_ that are not for the config. */
+/* The names under TARRY_ that are not for the config: of the tools, and of a command that `tarry
+ * work` runs, which may well start a server. */
 static bool is_foreign(const char *name, size_t len)
 {
-    static const char *const others[] = {"BIN", "CONFIG", "SERVER", "SIM", "TOKEN"};
+    static const char *const others[] = {
+        "BIN",        "CONFIG",  "SERVER",   "SIM",    "TOKEN",  "CA",       "ID",      "LEASE",
+        "LEASE_MS",   "TOPIC",   "KEY",      "TAG",    "STATE",  "PRIORITY", "DUE",     "DUE_MS",
+        "CREATED_MS", "ATTEMPT", "ATTEMPTS", "TTR_MS", "TTL_MS", "RETRIES",  "BACKOFF", "LATE_MS"};
 
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         if (strlen(others[i]) == len && memcmp(others[i], name, len) == 0) {

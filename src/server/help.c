@@ -10,23 +10,27 @@ const char tr_help_text[] =
     "\n"
     "usage: tarry COMMAND [FLAGS]\n"
     "\n"
+    "the server:\n"
     "  serve        start the server\n"
     "  beanstalkd   the same with the flags of beanstalkd, for scripts made for it\n"
-    "  check        read a whole store and say what is damaged; --repair saves what\n"
-    "               can be saved\n"
-    "  backup       let the running server copy its store\n"
-    "  export       print all jobs of a store as JSON, a line each\n"
-    "  token        make tokens, list and revoke those of a config\n"
     "  version      print the version, and that of the format of stores\n"
-    "  help         print this; `tarry help COMMAND` prints more about a command\n"
+    "  help         print this; `tarry help COMMAND` prints more about a command\n";
+
+const char tr_help_end_text[] =
+    "\n"
+    "Commands that ask a server take --server URL (or TARRY_SERVER), --token TOKEN (or\n"
+    "TARRY_TOKEN) and --json. For clusters there will be cluster, sql and restore: not\n"
+    "in this version.\n"
     "\n"
     "examples:\n"
     "  tarry serve                            data in ./tarry-data\n"
     "  tarry serve --data /var/tmp/tarry      data in another directory\n"
-    "  tarry serve --config tarry.conf        all from a file\n"
+    "  tarry push orders '{\"order\":42}' --delay 30m --key order-42\n"
+    "  tarry work orders -j 8 -- ./close-order\n"
     "\n"
     "exit codes: 0 fine, 1 failure at run time, 2 wrong usage or config,\n"
-    "            3 the store is damaged or was written by a newer tarry\n";
+    "            3 the store is damaged or was written by a newer tarry,\n"
+    "            4 reserve: no job came\n";
 
 const char tr_help_serve_text[] =
     "usage: tarry serve [FLAGS]\n"

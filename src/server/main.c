@@ -3,6 +3,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "cli/later.h"
 #include "engine/frame.h"
 #include "server/config.h"
 #include "server/help.h"
@@ -14,11 +15,19 @@
 
 static enum tr_exit print(const char *text)
 {
-    if (fputs(text, stdout) == EOF || fflush(stdout) == EOF) {
+    if (fputs(text, stdout) == EOF || fflush(stdout) == EOF || ferror(stdout)) {
         fputs("tarry: the output could not be written.\n", stderr);
         return TR_EXIT_FAILED;
     }
     return TR_EXIT_FINE;
+}
+
+/* All commands: those of the server, then those of cli/. */
+static enum tr_exit print_help(void)
+{
+    (void)fputs(tr_help_text, stdout); /* the last one tells whether they could be written */
+    tr_cli_list(stdout);
+    return print(tr_help_end_text);
 }
 
 static enum tr_exit print_version(void)
@@ -58,7 +67,7 @@ static enum tr_exit run(struct tr_config *config)
     case TR_COMMAND_HELP:
         break;
     }
-    return print(tr_help_text);
+    return print_help();
 }
 
 int main(int argc, char **argv)
@@ -68,10 +77,14 @@ int main(int argc, char **argv)
     enum tr_exit how;
 
     if (command != NULL) {
-        return command->run(argc - 2, argv + 2);
+        return tr_cli_run(command, argc - 2, argv + 2);
     }
     if (argc == 3 && strcmp(argv[1], "help") == 0 && tr_cli_find(argv[2]) != NULL) {
-        return (int)print(tr_cli_find(argv[2])->help);
+        tr_cli_help(tr_cli_find(argv[2]), stdout);
+        return (int)print("");
+    }
+    if (argc > 1 && tr_cli_is_later(argv[argc == 3 && strcmp(argv[1], "help") == 0 ? 2 : 1])) {
+        return tr_cli_later(argv[argc == 3 && strcmp(argv[1], "help") == 0 ? 2 : 1]);
     }
     how = tr_config_read(&config, argc, argv, environ);
     if (how == TR_EXIT_FINE) {

@@ -153,7 +153,7 @@ def test_backup_command(tmp_path):
         deep = tarry("backup", "no/such", env=env)
         assert deep.returncode == 1 and "409" in deep.stderr and "not there" in deep.stderr
         out = tarry("backup", f"--server=127.0.0.1:{port}", "/elsewhere")
-        assert out.returncode == 1 and "400" in out.stderr
+        assert out.returncode == 2 and "400" in out.stderr
         web.close()
         assert server.stop() == 0
         gone = tarry("backup", "--server", f"127.0.0.1:{port}", "x")

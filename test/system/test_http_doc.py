@@ -12,9 +12,9 @@ DOC = pathlib.Path(__file__).resolve().parents[2] / "doc" / "http.md"
 NOT_YET = {501}  # routes that can say nothing else have no example
 
 
-def blocks():
+def steps_of(page):
     """(kind, [(command, output)]) of each example."""
-    for kind, text in re.findall(r"```console *(\w*)\n(.*?)```", DOC.read_text(), re.S):
+    for kind, text in re.findall(r"```console *(\w*)\n(.*?)```", page.read_text(), re.S):
         steps = []
         for line in text.splitlines(keepends=True):
             if line.startswith("$ "):
@@ -22,6 +22,10 @@ def blocks():
             else:
                 steps[-1][1] += line
         yield kind, steps
+
+
+def blocks():
+    return steps_of(DOC)
 
 
 def run(shell, command):

@@ -1,0 +1,52 @@
+#ifndef TR_CLI_JOB_H
+#define TR_CLI_JOB_H
+
+/* What commands about jobs share. See job.c. */
+
+#include "cli/cli.h"
+
+/* How a job is named by key, for the options of a command. */
+#define TR_CLI_KEY_OPTIONS                                                                         \
+    {.name = "--topic", .value = "TOPIC", .about = "with --key, instead of the ID: its topic"},    \
+    {                                                                                              \
+        .name = "--key", .value = "KEY", .about = "and its key"                                    \
+    }
+
+/* What jobs a list or a bulk is about. */
+#define TR_CLI_FILTER_OPTIONS                                                                      \
+    {.name = "--state",                                                                            \
+     .value = "STATE",                                                                             \
+     .about = "only those that are delayed, ready, reserved or dead",                              \
+     .sent = true},                                                                                \
+        {.name = "--tag", .value = "TAG", .about = "only those with this tag", .sent = true},      \
+        {.name = "--due-from",                                                                     \
+         .value = "TIME",                                                                          \
+         .about = "only those that are due then or later",                                         \
+         .sent = true},                                                                            \
+    {                                                                                              \
+        .name = "--due-to", .value = "TIME", .about = "only those that are due before",            \
+        .sent = true                                                                               \
+    }
+
+/* Adds /v1/jobs/ID or /v1/topics/TOPIC/keys/KEY: from the words, or from --topic and --key. 0, or
+ * how the process ends. */
+TR_MUST_USE int tr_cli_job_target(const struct tr_cli *c, struct tr_cli_target *t);
+
+/* Asks, and prints the job that is answered, as a table or as JSON. */
+TR_MUST_USE int tr_cli_job_send(struct tr_cli *c, const struct tr_cli_request *r);
+
+/* POST or so to the job that the words name, with `verb` behind it and all options that are sent.
+ */
+TR_MUST_USE int tr_cli_job_do(struct tr_cli *c, const char *method, const char *verb);
+
+/* The sent options as a JSON object, to be freed; `more` is JSON that is added, or NULL. */
+char *tr_cli_object(const struct tr_cli *c, const char *more);
+
+/* A bulk: the filters and its own arguments, again and again until all that match had it. `done` is
+ * the word for it. */
+TR_MUST_USE int tr_cli_bulk(struct tr_cli *c, const char *target, const char *done);
+
+/* Is there a filter, and no job? */
+bool tr_cli_is_bulk(const struct tr_cli *c);
+
+#endif

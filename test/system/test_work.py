@@ -1,0 +1,207 @@
+"""tarry work: what commands get, what becomes of their jobs, leases, signals, a server that goes away."""
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+from harness import PATIENCE_S, TARRY, Server, tarry
+from test_cli import Cli
+from web import web_port, web_server
+
+
+@pytest.fixture(scope="module")
+def cli(tmp_path_factory):
+    with web_server(tmp_path_factory.mktemp("work") / "store", "--sync", "never") as server:
+        yield Cli(web_port(server))
+        assert server.stop() == 0
+
+
+class Worker(subprocess.Popen):
+    """Is gone after `with`, whatever happens."""
+
+    def __exit__(self, *args):
+        if self.poll() is None:
+            self.kill()
+        super().__exit__(*args)
+
+
+def start(cli, *args, **more):
+    return Worker([TARRY, "work", *map(str, args)], env=cli.env, stdin=subprocess.DEVNULL,
+                            stdout=subprocess.PIPE, stderr=more.pop("stderr", subprocess.PIPE), text=True, **more)
+
+
+def wait_until(what, seconds=PATIENCE_S):
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.02)
+
+
+def states(cli, topic):
+    return {job["id"]: job["state"] for job in cli.json("list", topic, "--all")["jobs"]}
+
+
+def test_body_and_fields(cli):
+    job = cli.web.push("env", b"line\n\x00\xff", key="k-1", tag="red", priority=7)
+    done = subprocess.run([TARRY, "work", "env", "--max", "1", "--", "sh", "-c", "cat; env | grep ^TARRY_ | sort"],
+                          env={**cli.env, "TARRY_TTL_MS": "old"}, capture_output=True)
+    assert done.returncode == 0, done
+    body, rest = done.stdout[:7], done.stdout[7:].decode()
+    assert body == b"line\n\x00\xff"
+    env = dict(line.split("=", 1) for line in rest.splitlines())
+    wanted = {"TARRY_ID": job["id"], "TARRY_TOPIC": "env", "TARRY_KEY": "k-1", "TARRY_TAG": "red", "TARRY_PRIORITY": "7",
+              "TARRY_ATTEMPT": "1", "TARRY_ATTEMPTS": "1", "TARRY_DUE": job["due"], "TARRY_DUE_MS": str(job["due_ms"]),
+              "TARRY_SERVER": cli.env["TARRY_SERVER"], "TARRY_STATE": "reserved"}
+    assert {key: env.get(key) for key in wanted} == wanted
+    assert int(env["TARRY_LATE_MS"]) >= 0 and len(env["TARRY_LEASE"]) == 32
+    assert "TARRY_TTL_MS" not in env  # the job has none
+    assert b"env " + job["id"].encode() + b": done, exit 0 after " in done.stderr
+    assert b"1 done, 0 to be retried, 0 buried, 0 lost." in done.stderr
+    assert states(cli, "env") == {}
+
+
+def test_exit_codes(cli):
+    jobs = {code: cli.web.push("codes", str(code).encode(), backoff="1h")["id"] for code in (0, 1, 75, 100, 126)}
+    done = cli.run("work", "codes", "-j", "3", "--drain", "--", "sh", "-c", 'exit "$(cat)"')
+    assert done.returncode == 0, done
+    assert states(cli, "codes") == {jobs[1]: "delayed", jobs[75]: "delayed", jobs[126]: "delayed", jobs[100]: "dead"}
+    assert "1 done, 3 to be retried, 1 buried, 0 lost." in done.stderr
+    assert re.search(rf"codes {jobs[75]}: to be retried, exit 75 after ", done.stderr)
+
+
+def test_several_at_a_time(cli, tmp_path):
+    for _ in range(6):
+        cli.web.push("par-a", b"x")
+        cli.web.push("par-b", b"x")
+    command = f'mkdir {tmp_path}/$TARRY_ID; ls {tmp_path} | wc -l; sleep 0.3; rmdir {tmp_path}/$TARRY_ID'
+    done = cli.run("work", "par-a", "par-b", "-j", "4", "--drain", "--", "sh", "-c", command)
+    assert done.returncode == 0 and "12 done" in done.stderr
+    assert max(map(int, done.stdout.split())) == 4
+
+
+def test_lease_is_kept_alive(cli):
+    job = cli.web.push("alive", b"x", ttr="600ms", retries=0)
+    done = cli.run("work", "alive", "--max", "1", "--", "sleep", "2")
+    assert done.returncode == 0 and "1 done" in done.stderr, done
+    assert states(cli, "alive") == {}
+    whys = [event["why"] for event in cli.web.get(f"/v1/jobs/{job['id']}/history").json["events"]]
+    assert whys[-1] == "acked" and "timeout" not in " ".join(whys)
+
+
+def test_timeout(cli, tmp_path):
+    job = cli.web.push("slow", b"x", backoff="1h")
+    began = time.monotonic()
+    done = cli.run("work", "slow", "--max", "1", "--timeout", "300ms", "--", "sh", "-c",
+                   f"sleep 60 & echo $! > {tmp_path}/pid; wait")
+    assert done.returncode == 0 and "timeout" in done.stderr and time.monotonic() - began < 30
+    assert states(cli, "slow") == {job["id"]: "delayed"}
+    pid = int((tmp_path / "pid").read_text())
+    wait_until(lambda: not os.path.exists(f"/proc/{pid}") or "State:\tZ" in open(f"/proc/{pid}/status").read())
+
+
+def test_lost_lease_ends_the_command(cli):
+    job = cli.web.push("lose", b"x", ttr="600ms")
+    with start(cli, "lose", "--max", "1", "--", "sleep", "60") as worker:
+        wait_until(lambda: states(cli, "lose") == {job["id"]: "reserved"})
+        cli.ok("cancel", job["id"], "--force")
+        assert worker.wait(timeout=PATIENCE_S) == 0
+        assert "1 lost" in worker.stderr.read()
+
+
+def test_graceful_stop(cli, tmp_path):
+    job = cli.web.push("stop", b"x")
+    with start(cli, "stop", "--", "sh", "-c", f"touch {tmp_path}/began; sleep 1; echo finished") as worker:
+        wait_until((tmp_path / "began").exists)
+        later = cli.web.push("stop", b"y")
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(timeout=PATIENCE_S) == 0
+        assert worker.stdout.read() == "finished\n"
+        assert "stopping when 1 commands have ended" in worker.stderr.read()
+    assert states(cli, "stop") == {later["id"]: "ready"} and job["id"] != later["id"]
+
+
+def test_stopped_while_it_waits(cli):
+    with start(cli, "nothing-here", "--", "true") as worker:
+        wait_until(lambda: cli.json("stats")["waiting"] > 0)
+        worker.send_signal(signal.SIGINT)
+        assert worker.wait(timeout=PATIENCE_S) == 0
+    wait_until(lambda: cli.json("stats")["waiting"] == 0)
+
+
+def test_stopped_twice_gives_jobs_back(cli, tmp_path):
+    job = cli.web.push("twice", b"x", backoff="1h")
+    with start(cli, "twice", "--", "sh", "-c", f"touch {tmp_path}/began; sleep 60") as worker:
+        wait_until((tmp_path / "began").exists)
+        worker.send_signal(signal.SIGTERM)
+        time.sleep(0.1)
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(timeout=PATIENCE_S) == 1
+    assert states(cli, "twice") == {job["id"]: "delayed"}
+
+
+def test_command_may_use_the_lease_itself(cli):
+    cli.web.push("self", b"x")
+    done = cli.run("work", "self", "--max", "1", "--", TARRY, "touch", "--json")
+    assert done.returncode == 0 and json.loads(done.stdout)["state"] == "reserved"
+
+
+def test_json_log(cli):
+    job = cli.web.push("log", b"x")
+    done = cli.run("work", "log", "--max", "1", "--json", "--", "true")
+    line = json.loads(done.stderr.splitlines()[0])
+    assert (line["id"], line["outcome"], line["how"]) == (job["id"], "done", "exit 0")
+
+
+def test_server_goes_away_and_comes_back(tmp_path):
+    with web_server(tmp_path / "store") as server:
+        port = web_port(server)
+        cli = Cli(port)
+        with start(cli, "away", "--max", "1", "--", "cat") as worker:
+            wait_until(lambda: cli.json("stats")["waiting"] > 0)
+            cli.web.close()
+            assert server.stop() == 0
+            time.sleep(0.2)
+            with Server(tmp_path / "store", "--http", f"127.0.0.1:{port}") as again:
+                again.ready()
+                Cli(port).web.push("away", b"hello")
+                assert worker.wait(timeout=PATIENCE_S) == 0
+                assert worker.stdout.read() == "hello"
+                assert "no jobs from the server" in worker.stderr.read()
+                assert again.stop() == 0
+
+
+def test_progress_line_on_a_terminal(cli):
+    cli.web.push("tty", b"x")
+    cli.web.push("tty", b"fail", backoff="1h")
+    main, other = pty.openpty()
+    process = subprocess.Popen([TARRY, "work", "tty", "--drain", "--", "sh", "-c", 'sleep 0.3; test "$(cat)" != fail'],
+                               env=cli.env, stdin=subprocess.DEVNULL, stderr=other)
+    os.close(other)
+    said = b""
+    try:
+        while True:
+            said += os.read(main, 4096)
+    except OSError:
+        pass
+    os.close(main)
+    assert process.wait(timeout=PATIENCE_S) == 0
+    assert b"\r1 running, 0 done" in said and b"to be retried, exit 1" in said
+    assert b": done, exit 0" not in said  # only what failed has a line
+    assert b"1 done, 1 to be retried" in said
+
+
+def test_wrong_usage(cli):
+    for args in (["t"], [], ["t", "--"], ["t", "-j", "0", "--", "true"], ["t", "-j", "x", "--", "true"],
+                 ["t", "--", "no-such-command-here"], ["t", "--timeout", "soon", "--", "true"], ["t", "-j"],
+                 ["t", "--tag", "", "--", "true"]):
+        done = cli.run("work", *args)
+        assert done.returncode == 2, (args, done)
+    gone = tarry("work", "t", "--server", "127.0.0.1:1", "--", "true")
+    assert gone.returncode == 1 and "running" in gone.stderr
+    said = tarry("work", "--help").stdout
+    assert "exit codes: 0 " in said and said == tarry("help", "work").stdout
