@@ -145,10 +145,15 @@ char *tr_cli_read_file(const char *path, size_t *len);
     X(schedule)                                                                                    \
     X(stats)                                                                                       \
     X(forecast)                                                                                    \
+    X(top)                                                                                         \
+    X(doctor)                                                                                      \
+    X(demo)                                                                                        \
     X(backup)                                                                                      \
     X(check)                                                                                       \
     X(export)                                                                                      \
-    X(token)
+    X(import)                                                                                      \
+    X(token)                                                                                       \
+    X(completion)
 
 #define X(name) extern const struct tr_cli_command tr_cli_command_##name;
 TR_CLI_COMMANDS(X)

@@ -1,13 +1,13 @@
 /*
- * tarry export: all jobs of a stopped store as NDJSON, a line each, with the names that a push over
- * HTTP has, so that the lines can be pushed again; what a push does not take (id, state and the
- * like) stands behind those. Nothing is gathered: memory does not depend on how many there are,
- * but for those that a server would have in memory, too.
+ * tarry export: all jobs of a server (export_live.c) or of a stopped store as NDJSON, a line each,
+ * with the names that a push over HTTP has, so that the lines can be pushed again; what a push does
+ * not take (id, state and the like) stands behind those. Nothing is gathered: memory does not
+ * depend on how many there are, but for those that a server would have in memory, too.
  */
 
+#include "cli/export.h"
 #include "base/err.h"
 #include "cli/bar.h"
-#include "cli/cli.h"
 #include "cli/report.h"
 #include "cli/store.h"
 #include "engine/survey.h"
@@ -109,7 +109,9 @@ static int job(void *ctx, const struct tr_record *rec, struct tr_topic *t)
     text(j, "tag", rec->tag);
     number(j, "at", (rec->due_us + 999) / 1000);
     number(j, "priority", rec->priority);
-    duration(j, "ttr", rec->ttr_us);
+    if (rec->ttr_us != 0) { /* else it is the topic's */
+        duration(j, "ttr", rec->ttr_us);
+    }
     if (rec->ttl_us != 0) {
         duration(j, "ttl", rec->ttl_us);
     }
@@ -183,6 +185,10 @@ static int offline(struct tr_cli *c)
     struct exporter x = {.now_us = tr_clock_linux_now().wall_us};
     int how;
 
+    if (tr_cli_given(c, "--topic")) {
+        return tr_cli_usage("export", "--topic is for a running server.");
+    }
+
     tr_report_init(&x.out, stdout, true);
     tr_report_init(&x.list, stderr, false);
     how = run(&x, c->args[0]);
@@ -191,24 +197,31 @@ static int offline(struct tr_cli *c)
     return how;
 }
 
+static int export_jobs(struct tr_cli *c)
+{
+    return c->count > 0 ? offline(c) : tr_cli_export_live(c);
+}
+
 const struct tr_cli_command tr_cli_command_export = {
     .name = "export",
     .group = TR_CLI_STORES,
-    .about = "print all jobs of a store as JSON, a line each",
-    .usage = "DIR",
-    .text = "Prints all jobs of the store in DIR, one JSON object a line, in no order. No\n"
-            "server may have the store open; nothing in it is changed. Of a damaged store it\n"
-            "prints what can be read, and on stderr what cannot.\n"
+    .about = "print all jobs as JSON, a line each, for import",
+    .usage = "[FLAGS]\nDIR",
+    .text = "Prints all jobs of a running server, one JSON object a line, in no order, then its\n"
+            "policies and schedules. It is no copy of one moment: tarry backup makes those.\n"
+            "\n"
+            "With DIR, all jobs of the store in DIR, which no server may have open; nothing in it\n"
+            "is changed. Of a damaged store it prints what can be read, and on stderr what\n"
+            "cannot.\n"
             "\n"
             "topic, key, tag, at, priority, ttr, ttl, retries, backoff, body or body_base64 are\n"
             "as in POST /v1/jobs; at is in milliseconds since 1970. What else is known of a job\n"
             "is in id, state, created_ms, attempts, dead_ms, dead_why.\n",
-    .examples = "tarry export /var/lib/tarry > jobs.ndjson\n"
+    .options = {{"--topic", "TOPIC", "only jobs of this topic, and its policy", true}},
+    .examples = "tarry export > jobs.ndjson\n"
                 "tarry export /var/lib/tarry | grep '\"topic\":\"orders\"' | wc -l",
     .exits = "0 fine; 1 it could not be read, or the output not written; 2 wrong\n"
              "usage; 3 it is damaged: what could be read was printed",
-    .args_min = 1,
     .args_max = 1,
-    .local = true,
-    .run = offline,
+    .run = export_jobs,
 };

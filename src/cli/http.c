@@ -279,6 +279,38 @@ bool tr_cli_send_quietly(struct tr_cli_server *s, const struct tr_cli_request *r
     return tr_cli_url(s, r->target, url) == TR_CLI_FINE && perform(s, r, url, a) == CURLE_OK;
 }
 
+/* By a connection of its own: what was asked for before is not told of one that is kept. */
+bool tr_cli_certificate(struct tr_cli_server *s, uint64_t *until_s)
+{
+    static const char NAME[] = "Expire date:";
+    struct tr_cli_request r = {.method = "GET", .target = "/healthz"};
+    struct tr_cli_answer a = {0};
+    struct tr_cli_transfer t = {.answer = &a};
+    struct curl_certinfo *info = NULL;
+    char url[TR_CLI_URL_MAX];
+    time_t until = -1;
+    CURL *curl = curl_easy_init();
+
+    if (curl != NULL && tr_cli_url(s, r.target, url) == TR_CLI_FINE &&
+        strncmp(url, "https://", 8) == 0 && tr_cli_transfer_begin(&t, curl, s, &r, url)) {
+        (void)curl_easy_setopt(curl, CURLOPT_CERTINFO, 1L);
+        if (curl_easy_perform(curl) == CURLE_OK &&
+            curl_easy_getinfo(curl, CURLINFO_CERTINFO, &info) == CURLE_OK && info != NULL &&
+            info->num_of_certs > 0) {
+            for (struct curl_slist *at = info->certinfo[0]; at != NULL; at = at->next) {
+                if (strncmp(at->data, NAME, sizeof NAME - 1) == 0) {
+                    until = curl_getdate(at->data + sizeof NAME - 1, NULL);
+                }
+            }
+        }
+        tr_cli_transfer_end(&t, curl);
+    }
+    tr_cli_answer_fini(&a);
+    curl_easy_cleanup(curl);
+    *until_s = until > 0 ? (uint64_t)until : 0;
+    return until > 0;
+}
+
 void tr_cli_server_fini(struct tr_cli_server *s)
 {
     if (s->curl != NULL) {
@@ -288,6 +320,13 @@ void tr_cli_server_fini(struct tr_cli_server *s)
 }
 
 #else
+
+bool tr_cli_certificate(struct tr_cli_server *s, uint64_t *until_s)
+{
+    (void)s;
+    *until_s = 0;
+    return false;
+}
 
 int tr_cli_send(struct tr_cli_server *s, const struct tr_cli_request *r, struct tr_cli_answer *a)
 {

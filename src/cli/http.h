@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct tr_cli_server {
     const char *url;   /* as it was given; NULL: the local one */
@@ -69,6 +70,10 @@ TR_MUST_USE int tr_cli_judge(const struct tr_cli_answer *a);
 
 /* What the answer says. False: it is no JSON; stderr says so. */
 TR_MUST_USE bool tr_cli_read(const struct tr_cli_answer *a, struct tr_json_value *v);
+
+/* Until when the certificate of the server is good, in seconds since 1970; of the last request.
+ * False: not known, or it has none. */
+TR_MUST_USE bool tr_cli_certificate(struct tr_cli_server *s, uint64_t *until_s);
 
 /* Adds to the target: text as it is, a part of a path behind a /, an argument of the query. */
 void tr_cli_target_add(struct tr_cli_target *t, const char *text);

@@ -100,7 +100,7 @@ def test_golden(tmp_path, name):
 
 def test_wrong_usage(tmp_path):
     for args in ([], ["--nonsense", tmp_path], [tmp_path, tmp_path]):
-        for command in ("check", "export"):
+        for command in ("check", "export") if args else ("check",):
             done = tarry(command, *args)
             assert done.returncode == 2
             assert f"tarry {command} --help" in done.stderr

@@ -1,0 +1,46 @@
+/* One rule for all: a member is copied as it stands, unless only its name in milliseconds is known.
+ */
+
+#include "cli/convert.h"
+
+#include "base/text.h"
+#include "cli/json.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+const char *const tr_convert_job[] = {"topic", "key",     "tag",     "at",   "priority",    "ttr",
+                                      "ttl",   "retries", "backoff", "body", "body_base64", NULL};
+const char *const tr_convert_policy[] = {
+    "ttr",       "retries",   "backoff",  "ttl",       "rate",   "burst",   "max_jobs",
+    "max_bytes", "dead_keep", "dead_max", "in_flight", "jitter", "history", NULL};
+const char *const tr_convert_schedule[] = {"topic",  "cron", "tz",          "every",    "after",
+                                           "start",  "end",  "limit",       "jitter",   "overlap",
+                                           "missed", "body", "body_base64", "priority", "ttr",
+                                           "ttl",    "tag",  "retries",     "backoff",  NULL};
+
+void tr_convert(struct tr_json *j, const struct tr_json_value *object, const char *const *names)
+{
+    for (; *names != NULL; names++) {
+        struct tr_json_value v;
+        char in_ms[64];
+        char text[32];
+        uint64_t ms;
+
+        tr_text(in_ms, sizeof in_ms, "%s_ms", strcmp(*names, "at") == 0 ? "due" : *names);
+        if (tr_cli_member(object, *names, &v)) {
+            if (v.kind != TR_JSON_NULL_KIND) {
+                tr_json_name(j, *names);
+                tr_json_raw(j, v.text, v.len);
+            }
+        } else if (tr_cli_number(object, in_ms, &ms)) {
+            tr_json_name(j, *names);
+            if (strcmp(*names, "at") == 0) {
+                tr_json_number(j, ms);
+            } else {
+                tr_text(text, sizeof text, "%" PRIu64 "ms", ms);
+                tr_json_text(j, text);
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+"""completion, doctor, demo, top: each as people would use it."""
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+from harness import PATIENCE_S, TARRY, tarry
+from test_cli import Cli, on_terminal
+from web import web_port, web_server
+
+
+@pytest.fixture(scope="module")
+def cli(tmp_path_factory):
+    with web_server(tmp_path_factory.mktemp("tools") / "store", "--sync", "never") as server:
+        yield Cli(web_port(server))
+        assert server.stop() == 0
+
+
+# ---- completion ----
+
+
+def complete(tmp_path, *words):
+    """What bash would offer for the last word."""
+    (tmp_path / "tarry").exists() or (tmp_path / "tarry").symlink_to(TARRY)
+    script = ("source <(tarry completion bash)\n"
+              f"COMP_WORDS=({' '.join(repr(word) for word in words)})\nCOMP_CWORD={len(words) - 1}\n"
+              "_tarry\nprintf '%s\\n' \"${COMPREPLY[@]}\"\n")
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, cwd=tmp_path,
+                          env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_completion_of_bash(tmp_path):
+    assert complete(tmp_path, "tarry", "re") == ["reschedule", "reserve", "release", "resume"]
+    every = complete(tmp_path, "tarry", "")
+    assert set(every) == set(re.findall(r"^  ([a-z]+)  +[a-z]", tarry("help").stdout.split("\nexamples:")[0], re.M))
+    assert complete(tmp_path, "tarry", "push", "--de") == ["--delay"]
+    assert "--data" in complete(tmp_path, "tarry", "serve", "--d")
+    assert complete(tmp_path, "tarry", "help", "wor") == ["work"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_scripts_are_sound(shell, tmp_path):
+    said = tarry("completion", shell).stdout
+    assert "schedule" in said and "completion" in said
+    if shutil.which(shell):
+        (tmp_path / "script").write_text(said)
+        assert subprocess.run([shell, "-n", tmp_path / "script"]).returncode == 0
+    assert tarry("completion", "csh").returncode == 2
+
+
+# ---- doctor ----
+
+
+def test_doctor(cli, tmp_path):
+    done = cli.run("doctor")
+    assert done.returncode in (0, 1) and done.stderr == ""
+    assert re.search(r"^ok    version +\S+, as this tool$", done.stdout, re.M)
+    assert "disk room" in done.stdout and "open files" in done.stdout  # it is on this machine
+    assert re.search(r"^note  durability +store.sync = never", done.stdout, re.M)
+    assert "-> store.sync = always" in done.stdout
+    found = {line["check"]: line for line in json.loads(cli.run("doctor", "--json").stdout)}
+    assert found["ready"]["verdict"] == "ok" and found["backups"]["verdict"] == "note" and found["backups"]["todo"]
+    assert tarry("doctor", "--server", "127.0.0.1:1").returncode == 1
+
+
+def test_doctor_sees_what_is_bad(tmp_path):
+    with web_server(tmp_path / "store", "--test-clock") as server:
+        cli = Cli(web_port(server))
+        job = cli.web.push("t", b"x")
+        held = cli.web.reserve("t")[0]
+        cli.ok("bury", job["id"], held["lease"])
+        cli.web.push("t", b"x")
+        server.process.send_signal(signal.SIGUSR1)  # drain
+        server.wait_for("drain")
+        done = cli.run("doctor", "--json")
+        found = {line["check"]: line for line in json.loads(done.stdout)}
+        assert done.returncode == 1
+        assert found["ready"]["verdict"] == "bad" and found["clock"]["verdict"] == "note"
+        assert found["dead jobs"]["verdict"] == "note" and found["consumers"]["verdict"] == "note"
+        cli.web.close()
+        assert server.stop() == 0
+
+
+# ---- demo ----
+
+
+def test_demo_fast(tmp_path):
+    done = tarry("demo", "--fast", env={**os.environ, "TMPDIR": str(tmp_path), "TARRY_STORE_PATH": "/nowhere"})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(re.findall(r"placed, \d+\.\d\d: it closes in 30m unless it is paid$", done.stdout, re.M)) == 12
+    paid = len(re.findall(r"paid: its time-out is cancelled$", done.stdout, re.M))
+    closed = len(re.findall(r"closed: nobody paid; on time$", done.stdout, re.M))
+    assert paid > 0 and closed > 0 and paid + closed == 12
+    assert f"12 orders: {paid} were paid in time, {closed} closed. None early" in done.stdout
+    assert list(tmp_path.iterdir()) == []  # nothing is left behind
+
+
+def test_demo_in_real_time(tmp_path):
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = tarry("demo", "--orders", "5", "--timeout", "1s", "--json", env=env)
+    assert done.returncode == 0, done
+    end = json.loads(done.stdout.splitlines()[-1])
+    assert end["placed"] == 5 and end["early"] == 0 and end["paid"] + end["closed"] == 5
+    assert tarry("demo", "--orders", "0").returncode == 2 and tarry("demo", "--timeout", "1ms").returncode == 2
+
+
+def test_demo_can_be_stopped(tmp_path):
+    process = subprocess.Popen([TARRY, "demo"], stdout=subprocess.PIPE, text=True,
+                               env={**os.environ, "TMPDIR": str(tmp_path)})
+    assert "placed" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=PATIENCE_S) == 1
+    process.stdout.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---- top ----
+
+
+def test_top_once(cli):
+    cli.web.push("soon", b"x", delay="10m")
+    said = cli.ok("top", "--once")
+    assert "soon" in said and "due in the next hour: " in said and "\x1b" not in said
+    assert max(map(len, said.splitlines())) <= 80
+    no_terminal = cli.run("top")
+    assert no_terminal.returncode == 2 and "--once" in no_terminal.stderr
+    assert cli.run("top", "--json").returncode == 2
+    assert tarry("top", "--once", "--server", "127.0.0.1:1").returncode == 1
+
+
+@pytest.fixture()
+def tmux(tmp_path, cli):
+    """A terminal of 80 columns and 24 lines: a function that gives it words, and one that looks."""
+    if shutil.which("tmux") is None:
+        pytest.skip("no tmux")
+    name = ["tmux", "-S", str(tmp_path / "socket"), "-f", "/dev/null"]
+
+    def ask(*words):
+        return subprocess.run([*name, *words], capture_output=True, text=True, env={**cli.env, "LC_ALL": "C.UTF-8"}).stdout
+
+    ask("new-session", "-d", "-x", "80", "-y", "24", "sh", "-c", f"{TARRY} top; echo status $?; stty -a | grep -c ' echo '; sleep 600")
+    yield ask
+    ask("kill-server")
+
+
+def wait_for(ask, pattern):
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        screen = ask("capture-pane", "-p")
+        if re.search(pattern, screen):
+            return screen
+        assert time.monotonic() < end, screen
+        time.sleep(0.1)
+
+
+def test_top_in_a_terminal(cli, tmux):
+    for n in range(30):
+        cli.web.push(f"topic-{n}", b"x", delay=f"{n * 2}m")
+    screen = wait_for(tmux, r"and \d+ more")
+    lines = screen.rstrip("\n").split("\n")
+    assert len(lines) <= 24 and lines[0].startswith("tarry ") and lines[-1] == "q quits"
+    assert "due in the next hour" in screen and "█" in screen
+    tmux("resize-window", "-x", "60", "-y", "40")
+    wide = wait_for(tmux, r"(?s)topic-\d.*topic-\d.*topic-\d.*topic-\d.*topic-\d.*topic-\d.*topic-\d.*topic-\d.*topic-\d.*topic-\d.*topic-\d.*topic-\d.*topic-\d.*topic-\d")
+    assert max(map(len, wide.split("\n"))) <= 60
+    tmux("send-keys", "q")
+    after = wait_for(tmux, "status 0")
+    assert "due in the next hour" not in after  # the screen is as it was
+    assert re.search(r"status 0\n1", after)  # and so is the echo
+
+
+def test_top_ends_by_a_signal(cli):
+    status, said = on_terminal(cli.env, "top", "--server", "127.0.0.1:1")
+    assert status == 1 and "\x1b[?1049h" not in said
