@@ -5,11 +5,11 @@
  *                                                         ^                        |
  *                                                         +------------------------+
  *
- * T goes from event to event: the next due job, lease, pause, warning or edge of a parked topic, or
- * the moment at which far jobs have to be loaded. It goes on only when all that is due has
- * happened: jobs are ready, waiting reserves have them with their bodies, what is due next is in
- * memory. So everything happens in the order of its time, though nobody waits for it, and a job is
- * ready at its very due time.
+ * T goes from event to event: the next due job, lease, pause, warning or edge of a parked topic,
+ * what outlets wait for, or the moment at which far jobs have to be loaded. It goes on only when
+ * all that is due has happened: jobs are ready, waiting reserves have them with their bodies, what
+ * is due next is in memory. So everything happens in the order of its time, though nobody waits for
+ * it, and a job is ready at its very due time.
  *
  * Never back. CLOCK is durable before T moves, so whatever is seen at a later T is seen after it.
  * A start stands at the newest CLOCK: an advance that was cut short has then happened, and what was
@@ -52,6 +52,9 @@ static uint64_t next_event(const struct tr_engine *e)
     at_us = min(at_us, tr_expiry_event(e));
     at_us = min(at_us, tr_drop_event(e));
     at_us = min(at_us, tr_occur_event(e));
+    if (e->config.event != NULL) {
+        at_us = min(at_us, e->config.event(e->config.ctx));
+    }
     return min(at_us, tr_wheel_next(&e->warns));
 }
 

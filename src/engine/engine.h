@@ -73,6 +73,11 @@ struct tr_engine_config {
     uint64_t clock_start_us;  /* where the test clock of a new store stands; 0: at the wall clock */
     uint64_t background_rate; /* bytes a second that promotions and merges write, at most; 0: any */
     void (*moved)(void *ctx, uint64_t t_us); /* tests: the test clock is about to go there */
+    uint64_t (*event)(void *ctx); /* test clock: the next moment at which something happens outside
+                                     that it has to stop for; one that is past: it has not yet
+                                     happened. UINT64_MAX: none. Or NULL */
+    void (*outlet)(void *ctx, uint32_t topic); /* the policy of this topic (as requests name it) was
+                                                  changed, and it delivers, or did. Or NULL */
     void (*idle)(void *ctx); /* nothing was logged for a while; again after tidying up */
     void *ctx;
     void (*durable)(void *ctx, uint64_t batch); /* all replies gated by up to this one may go */
@@ -316,6 +321,7 @@ struct tr_topic_fact {
     uint64_t jobs;  /* live ones, */
     uint64_t bytes; /* and how long their bodies are */
     uint32_t number;
+    uint32_t handle;                /* as requests name it */
     const struct tr_policy *policy; /* NULL: it has none */
 };
 typedef void tr_topic_fn(void *ctx, const struct tr_topic_fact *fact);

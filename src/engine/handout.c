@@ -290,9 +290,20 @@ static void log_attempt(struct tr_engine *e, struct tr_job *job, uint64_t lease,
     tr_engine_touch_log(e);
 }
 
+/* A lease of a connection. */
+static uint64_t holder_ttr(const struct tr_req *r, const struct tr_job *job)
+{
+    uint64_t ttr_us = tr_topic_ttr(job->topic, job->ttr_us);
+
+    return ttr_us > r->lease_us ? ttr_us : r->lease_us;
+}
+
 static uint64_t ttr_of(const struct tr_req *r, const struct tr_job *job)
 {
-    return r->holder == 0 && r->ttr_us != 0 ? r->ttr_us : tr_topic_ttr(job->topic, job->ttr_us);
+    if (r->holder != 0) {
+        return holder_ttr(r, job);
+    }
+    return r->ttr_us != 0 ? r->ttr_us : tr_topic_ttr(job->topic, job->ttr_us);
 }
 
 /* All that a hand-out needs, before anything is changed: *read if the body is not in memory. */
@@ -540,7 +551,7 @@ static enum tr_verdict reserve(struct tr_engine *e, struct tr_req *r)
     int err;
 
     if (!knows_topic(e, r) || r->order >= TR_ORDER_COUNT || r->ttr_us > TR_DELAY_MAX_US ||
-        r->tag_len > TR_TAG_MAX) {
+        r->lease_us > TR_DELAY_MAX_US || r->tag_len > TR_TAG_MAX) {
         return finish(e, r, TARRY_EINVAL);
     }
     err = pick(e, r, &job);
@@ -803,7 +814,7 @@ static enum tr_verdict give_back(struct tr_engine *e, struct tr_req *r, struct t
 static uint64_t touch_ttr(const struct tr_req *r, const struct tr_job *job)
 {
     if (job->lease_end_us == 0) {
-        return tr_topic_ttr(job->topic, job->ttr_us);
+        return holder_ttr(r, job);
     }
     return r->ttr_us != 0 ? r->ttr_us : job->lease_ttr_us;
 }
@@ -811,8 +822,9 @@ static uint64_t touch_ttr(const struct tr_req *r, const struct tr_job *job)
 static enum tr_verdict touch(struct tr_engine *e, struct tr_req *r, struct tr_job *job)
 {
     uint64_t ttr_us = touch_ttr(r, job);
-    int err = r->ttr_us <= TR_DELAY_MAX_US ? tr_log_reserve(&e->log, TR_RECORD_HEAD_MAX, 1)
-                                           : TARRY_EINVAL;
+    int err = r->ttr_us <= TR_DELAY_MAX_US && r->lease_us <= TR_DELAY_MAX_US
+                  ? tr_log_reserve(&e->log, TR_RECORD_HEAD_MAX, 1)
+                  : TARRY_EINVAL;
 
     if (err != TARRY_OK) {
         return err == TARRY_EFULL ? TR_STALL : tr_engine_finish(e, r, err);

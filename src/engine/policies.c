@@ -152,6 +152,7 @@ static int change(struct tr_engine *e, struct tr_topic *t, const struct tr_req *
     uint8_t now[TR_POLICY_BYTES_MAX];
     struct tr_record rec = {.body = {bytes, 0}};
     size_t now_len = tr_policy_encode(now, &next);
+    bool delivered = next.deliver_len > 0;
     int err;
 
     if (r->policy == NULL || (r->fields & ~TR_POLICY_ALL) != 0) {
@@ -176,6 +177,9 @@ static int change(struct tr_engine *e, struct tr_topic *t, const struct tr_req *
         tr_limit_changed(e, t);
         tr_expiry_changed(e, t);
         tr_drop_changed(e, t);
+        if (e->config.outlet != NULL && (delivered || next.deliver_len > 0)) {
+            e->config.outlet(e->config.ctx, t->handle);
+        }
     }
     return err;
 }

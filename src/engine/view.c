@@ -365,6 +365,7 @@ void tr_engine_topics(const struct tr_engine *e, tr_topic_fn *fn, void *ctx)
                                      .jobs = t->jobs,
                                      .bytes = t->bytes,
                                      .number = t->number,
+                                     .handle = t->handle,
                                      .policy = t->policy};
 
         if (!t->purged && tr_topics_find(&e->state.topics, t->name, t->name_len) == t) {

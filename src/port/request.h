@@ -301,9 +301,11 @@ struct tr_req {
                          and a lease of this holder ends within so long; 0: never */
     uint64_t ttr_us; /* 1 to TR_DELAY_MAX_US; RESERVE with holder 0: 0 is the job's own; TOUCH: 0 is
                         as before; PUSH: 0 is the topic's */
-    uint64_t ttl_us; /* PUSH, EDIT: 0 is the topic's */
-    bool has_retries;                 /* PUSH: not the topic's, */
-    int64_t retries;                  /* but this */
+    uint64_t lease_us; /* RESERVE, TOUCH, of a job that a holder has: its lease is at least so long;
+                          the server's own consumers have a reason for that, clients none */
+    uint64_t ttl_us;   /* PUSH, EDIT: 0 is the topic's */
+    bool has_retries;  /* PUSH: not the topic's, */
+    int64_t retries;   /* but this */
     const struct tr_backoff *backoff; /* PUSH: NULL is the topic's */
     const char *tag;                  /* PUSH, EDIT; RESERVE: only jobs with this one. The bytes
                                          must stay until `done` */

@@ -28,6 +28,15 @@ static void on_moved(void *ctx, uint64_t t_us)
     }
 }
 
+/* What happens outside: the clock stops there, and goes on when that has moved. */
+static uint64_t outside_us = UINT64_MAX;
+
+static uint64_t on_event(void *ctx)
+{
+    (void)ctx;
+    return outside_us;
+}
+
 static uint32_t start(struct rig *rig)
 {
     rig_init(rig);
@@ -83,6 +92,42 @@ static void test_advance_time_stands_still(void **state)
     assert_true(rig_view(&rig, id).created_us == RIG_WALL_US);
     assert_true(rig_view(&rig, id).age_us == RIG_SECOND);
     assert_true(rig_view(&rig, id).left_us == RIG_TTR_US);
+    rig_fini(&rig);
+}
+
+/* What goes on outside, in real time, is waited for, and stopped for. */
+static void test_advance_waits_for_what_is_outside(void **state)
+{
+    struct rig rig;
+    uint32_t t;
+    struct ask a = rig_ask(TR_OP_ADVANCE);
+
+    (void)state;
+    rig_init(&rig);
+    rig.config.test_clock = true;
+    rig.config.moved = on_moved;
+    rig.config.event = on_event;
+    stop_count = 0;
+    outside_us = UINT64_MAX;
+    rig_open(&rig);
+    t = rig_hold(&rig, "t");
+    (void)rig_push(&rig, t, 2 * RIG_SECOND);
+    outside_us = RIG_WALL_US + RIG_SECOND;
+    a.req.delay_us = 10 * RIG_SECOND;
+    rig_submit(&rig, &a);
+    (void)rig_settle(&rig);
+    assert_int_equal(a.done, 0);
+    assert_true(now(&rig) == RIG_WALL_US + RIG_SECOND); /* it is there, and has not happened yet */
+    rig_pass(&rig, RIG_SECOND);
+    assert_true(now(&rig) == RIG_WALL_US + RIG_SECOND);
+    outside_us = 0; /* something is under way */
+    (void)rig_settle(&rig);
+    assert_int_equal(a.done, 0);
+    outside_us = UINT64_MAX;
+    (void)rig_settle(&rig);
+    assert_true(a.done != 0);
+    assert_true(now(&rig) == RIG_WALL_US + 10 * RIG_SECOND);
+    assert_true(stop_count >= 3 && stops[0] == RIG_WALL_US + RIG_SECOND);
     rig_fini(&rig);
 }
 
@@ -296,6 +341,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_advance_time_stands_still),
+        cmocka_unit_test(test_advance_waits_for_what_is_outside),
         cmocka_unit_test(test_advance_refuses),
         cmocka_unit_test(test_advance_in_order),
         cmocka_unit_test(test_advance_spans),

@@ -545,6 +545,38 @@ static void test_handout_touch_starts_lease_anew(void **state)
     rig_fini(&rig);
 }
 
+/* The server's own consumers may ask for leases that are not too short, and renew them so. */
+static void test_handout_lease_of_a_holder_at_least(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    uint64_t id = rig_push(&rig, t, 0);
+    struct ask a = reserve(&t, 1, ME, 0);
+    struct ask touch = rig_ask(TR_OP_TOUCH);
+
+    (void)state;
+    a.req.lease_us = 3 * RIG_TTR_US;
+    assert_int_equal(rig_do(&rig, &a), TARRY_OK);
+    assert_int_equal(a.req.out.job.left_us, 3 * RIG_TTR_US);
+    rig_pass(&rig, 2 * RIG_TTR_US);
+    touch.req.id = id;
+    touch.req.holder = ME;
+    touch.req.lease_us = 2 * RIG_TTR_US;
+    assert_int_equal(rig_do(&rig, &touch), TARRY_OK);
+    rig_pass(&rig, 2 * RIG_TTR_US - 1);
+    assert_int_equal(rig_state(&rig, id), TR_RESERVED);
+    touch.req.lease_us = 1; /* the ttr is longer */
+    assert_int_equal(rig_do(&rig, &touch), TARRY_OK);
+    rig_pass(&rig, RIG_TTR_US - 1);
+    assert_int_equal(rig_state(&rig, id), TR_RESERVED);
+    rig_pass(&rig, 1);
+    assert_int_equal(rig_state(&rig, id), TR_READY);
+    touch.req.lease_us = TR_DELAY_MAX_US + 1;
+    assert_int_equal(rig_reserve(&rig, t, ME), id);
+    assert_int_equal(rig_do(&rig, &touch), TARRY_EINVAL);
+    rig_fini(&rig);
+}
+
 /* A token lease may be longer than the job's own, and a touch may choose again. */
 static void test_handout_lease_with_its_own_ttr(void **state)
 {
@@ -921,6 +953,7 @@ int main(void)
         cmocka_unit_test(test_handout_warns_of_earliest_lease),
         cmocka_unit_test(test_handout_lease_runs_out),
         cmocka_unit_test(test_handout_touch_starts_lease_anew),
+        cmocka_unit_test(test_handout_lease_of_a_holder_at_least),
         cmocka_unit_test(test_handout_lease_with_its_own_ttr),
         cmocka_unit_test(test_handout_longest_ttr),
         cmocka_unit_test(test_handout_return_is_uncounted),
