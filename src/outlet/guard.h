@@ -7,6 +7,7 @@
  */
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/socket.h>
 
 /*
@@ -15,5 +16,9 @@
  * names are resolved. Threads: any.
  */
 bool tr_guard_allows(const struct sockaddr *address, socklen_t len, bool allow_private);
+
+/* True: the host, as it stands in a URL, is an address and no name; *allowed: a public one. Says
+ * early what tr_guard_allows would say later: never instead of it. */
+bool tr_guard_literal(const char *host, size_t len, bool *allowed);
 
 #endif

@@ -20,8 +20,8 @@
  * Threads. All calls of struct tr_sender_kind are made by the loop's thread, and none of them may
  * block: not for a connect, not for a name, not for a join. A sender whose library blocks has a
  * thread of its own (made in `open` or with the first send). host->wake may be called by any
- * thread; host->done by the loop's thread only: from inside `collect`, or from events of the loop
- * (webhook); never from inside `send`, `cancel` or `open`.
+ * thread; host->done by the loop's thread only: from inside `collect` or `stop`, or from events of
+ * the loop (webhook); never from inside `send`, `cancel` or `open`.
  *
  * Memory. A struct tr_send and all that it points to is the core's. From `send` to `done` it does
  * not move or change, and the sender (its thread, too) may read it and write what is below "the
@@ -30,6 +30,7 @@
  */
 
 #include "base/check.h"
+#include "port/poller.h"
 #include "rules/deliver.h"
 
 #include <stdbool.h>
@@ -80,12 +81,14 @@ struct tr_send {
 /* What a sender may ask of the core. */
 struct tr_sender_host {
     void *ctx;
-    bool allow_private; /* else private, loopback and link-local addresses are refused: see
-                           outlet/guard.h. Does not change */
-    void (*wake)(void *ctx);                    /* any thread: `collect` is called soon */
+    bool allow_private;      /* else private, loopback and link-local addresses are refused: see
+                                outlet/guard.h. Does not change */
+    void (*wake)(void *ctx); /* any thread: `collect` is called soon */
     void (*done)(void *ctx, struct tr_send *s); /* loop's thread: s is the core's again */
     const char *topic;                          /* whose outlet this is, with a NUL */
-    void *poller;                               /* struct tr_poller: sockets on the loop */
+    const struct tr_poller *poller;             /* sockets on the loop */
+    void **shared; /* one place for all senders of this kind, NULL at first: whoever puts something
+                      there (a library's handle) sees to it that the last sender frees it */
 };
 
 struct tr_sender_kind {

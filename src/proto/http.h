@@ -11,6 +11,7 @@
 
 #include "base/siphash.h"
 #include "port/meter.h"
+#include "port/outlet.h"
 #include "port/queue.h"
 #include "proto/auth.h"
 #include "proto/http_args.h"
@@ -29,6 +30,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct tr_deliver;
 struct tr_hs;
 
 enum {
@@ -82,6 +84,12 @@ struct tr_hs_port {
     const char *(*actor_name)(void *ctx, uint32_t actor, size_t *len);
 
     struct tr_hs_metrics metrics;
+
+    /* Outlets; NULL: there are none. Could this be served? TARRY_EUNSUPPORTED, with a sentence, or
+     * TARRY_EPERM, with the end of one that begins with its url. And how is that of a topic? False:
+     * it has none. */
+    int (*admit)(void *ctx, const struct tr_deliver *d, const char **why);
+    bool (*outlet)(void *ctx, uint32_t topic, struct tr_outlet_view *v);
 
     /* Why it is not ready: gives how many reasons there are, TR_HS_REASONS at most; 0: it is. */
     unsigned (*unready)(void *ctx, struct tr_hs_reason *reasons);

@@ -162,6 +162,11 @@ tr_hs_step_fn tr_hs_resume;
 bool tr_hs_read_policy(struct tr_hs *s);
 void tr_hs_tell_policy(struct tr_json *j, const struct tr_policy *p, uint64_t now_us); /* members */
 
+/* http_deliver.c: its field `deliver`, into s->policy; the same. */
+bool tr_hs_read_deliver(struct tr_hs *s);
+void tr_hs_tell_deliver(struct tr_json *j, const struct tr_policy *p);     /* a member, */
+void tr_hs_tell_outlet(struct tr_json *j, const struct tr_outlet_view *v); /* and of a topic */
+
 tr_hs_step_fn tr_hs_schedules; /* http_schedule.c */
 tr_hs_step_fn tr_hs_schedule;
 tr_hs_step_fn tr_hs_schedule_set;

@@ -149,7 +149,7 @@ static void set_field(struct tr_policy *p, enum tr_policy_field field, const str
     case TR_POLICY_HISTORY:
         p->history = (enum tr_history)n;
         break;
-    default: /* SPREAD and DELIVER are refused, PAUSED is read elsewhere */
+    default: /* SPREAD is refused, DELIVER and PAUSED are read elsewhere */
         break;
     }
 }
@@ -163,9 +163,7 @@ static void refuse(struct tr_hs *s, const char *field, const char *message)
 /* What this engine cannot do. */
 static bool can_all(struct tr_hs *s)
 {
-    if (tr_hs_given(s, TR_ARG_DELIVER)) {
-        refuse(s, "deliver", "this version delivers to nobody: consumers pull");
-    } else if (tr_hs_number(s, TR_ARG_SPREAD, 1) != 1) {
+    if (tr_hs_number(s, TR_ARG_SPREAD, 1) != 1) {
         refuse(s, "spread", "the embedded engine has one slot: spread is for --engine redis");
     } else {
         return true;
@@ -198,6 +196,9 @@ bool tr_hs_read_policy(struct tr_hs *s)
         !read_paused(s->args.values[TR_ARG_PAUSED].text, &s->policy)) {
         tr_hs_bad(s, TR_ARG_PAUSED,
                   "has to be \"no\", \"in\", \"out\", \"both\" or {\"what\":…,\"until\":…}");
+        return false;
+    }
+    if (tr_hs_given(s, TR_ARG_DELIVER) && !tr_hs_read_deliver(s)) {
         return false;
     }
     if (s->req.fields == 0) {
@@ -276,5 +277,6 @@ void tr_hs_tell_policy(struct tr_json *j, const struct tr_policy *p, uint64_t no
     tr_json_name(j, "history");
     tr_json_text(j, histories[p->history]);
     number(j, "spread", p->spread);
+    tr_hs_tell_deliver(j, p);
     tell_paused(j, p, now_us);
 }

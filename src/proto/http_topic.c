@@ -27,6 +27,7 @@ static void rate(struct tr_json *j, const char *name, uint64_t milli)
 static void tell(struct tr_hs *s, struct tr_json *j)
 {
     const struct tr_topic_stat *stat = &s->req.out.stat;
+    struct tr_outlet_view outlet;
 
     tr_json_name(j, "name");
     tr_json_string(j, s->req.out.name, s->req.out.name_len);
@@ -52,6 +53,10 @@ static void tell(struct tr_hs *s, struct tr_json *j)
         tr_json_open(j, '{');
         tr_hs_tell_policy(j, stat->policy, stat->now_us);
         tr_json_close(j, '}');
+    }
+    if (stat->policy != NULL && stat->policy->deliver_len > 0 && s->port->outlet != NULL &&
+        s->port->outlet(s->port->ctx, s->req.topic, &outlet)) {
+        tr_hs_tell_outlet(j, &outlet);
     }
 }
 

@@ -71,15 +71,15 @@ struct tr_deliver_header {
 
 struct tr_deliver {
     enum tr_deliver_type type;
-    unsigned given;                                   /* bits 1 << enum tr_deliver_field */
-    struct tr_deliver_text texts[TR_DELIVER_FIELDS];  /* by enum tr_deliver_field; len 0: none */
+    unsigned given;                                  /* bits 1 << enum tr_deliver_field */
+    struct tr_deliver_text texts[TR_DELIVER_FIELDS]; /* by enum tr_deliver_field; len 0: none */
     struct tr_deliver_text secrets[TR_DELIVER_SECRETS_MAX]; /* webhook; newest first */
     unsigned secret_count;
     struct tr_deliver_header headers[TR_DELIVER_HEADERS_MAX]; /* webhook */
     unsigned header_count;
-    uint64_t timeout_us;      /* webhook: for one send, connecting included */
-    unsigned concurrency;     /* webhook: so many sends at a time */
-    enum tr_deliver_key key;  /* kafka */
+    uint64_t timeout_us;     /* webhook: for one send, connecting included */
+    unsigned concurrency;    /* webhook: so many sends at a time */
+    enum tr_deliver_key key; /* kafka */
 };
 
 /* One of that type with all its defaults. */
@@ -88,6 +88,11 @@ struct tr_deliver tr_deliver_new(enum tr_deliver_type type);
 /* "webhook", ... ; NONE: there is no such type. */
 enum tr_deliver_type tr_deliver_type_of(const char *name, size_t len);
 const char *tr_deliver_type_name(enum tr_deliver_type type);
+
+/* "url", ...; FIELDS: there is no such text. And has a type this one? */
+enum tr_deliver_field tr_deliver_field_of(const char *name, size_t len);
+const char *tr_deliver_field_name(enum tr_deliver_field field);
+bool tr_deliver_has(enum tr_deliver_type type, enum tr_deliver_field field);
 
 /*
  * Is it whole, and is each field what it may be? TARRY_EINVAL: *field is the one that is not, and

@@ -68,6 +68,7 @@ enum tr_key {
     TR_KEY_MEMORY_LIMIT,
     TR_KEY_MEMORY_FAR,
     TR_KEY_MEMORY_NEAR,
+    TR_KEY_OUTLET_ALLOW_PRIVATE,
     TR_KEY_IO_BACKGROUND,
     TR_KEY_SCRUB_RATE,
     TR_KEY_SCRUB_EVERY,
@@ -114,6 +115,7 @@ struct tr_config {
     bool read_only;           /* the store is only looked at */
     const char *http_hosts;   /* names of this server, with commas between them */
     bool http_classic;        /* the routes of the queues of old answer */
+    bool allow_private;       /* outlets may send to private addresses */
     uint32_t body_max;        /* of the beanstalk port; at most TR_CONFIG_BODY_MAX */
     uint32_t http_body_max;   /* of the HTTP port; the same unless limits.body was not given */
     uint64_t header_us;       /* a client may take so long to send the head of a request, */

@@ -213,6 +213,12 @@ static int apply_idle(struct tr_config *c, const char *value, const char **why)
     return read_time(value, &c->idle_us);
 }
 
+static int apply_allow_private(struct tr_config *c, const char *value, const char **why)
+{
+    (void)why;
+    return read_switch(value, &c->allow_private);
+}
+
 static int apply_classic(struct tr_config *c, const char *value, const char **why)
 {
     (void)why;
@@ -465,6 +471,9 @@ const struct tr_key_row tr_key_rows[TR_KEY_COUNT] = {
                             .fallback = "2500000",
                             .allowed = "a number of jobs from 1000 to 999999999",
                             .apply = apply_near},
+    [TR_KEY_OUTLET_ALLOW_PRIVATE] = {NAME("outlet", "allow_private"),
+                                     .fixed = "senders were made with it", .fallback = "off",
+                                     .allowed = "on or off", .apply = apply_allow_private},
     [TR_KEY_IO_BACKGROUND] = {NAME("io", "background"), .live = true, .fallback = "100M",
                               .allowed = "bytes a second up to 1GiB, as in 100M; 0: any",
                               .apply = apply_background},

@@ -5,6 +5,7 @@
 
 #include "server/metrics.h"
 
+#include "base/text.h"
 #include "os/process_linux.h"
 
 #include <string.h>
@@ -306,6 +307,79 @@ static void tell_ready(struct tr_prom *p, const struct tr_metrics_of *of)
     }
 }
 
+/* ---- outlets ---- */
+
+enum {
+    OUTLETS = 1000,
+    OTHER_CODES = 32
+}; /* that are told one by one; and of the others together */
+
+/* Counts of topics that are not told one by one, by code; what finds no place is of the last. */
+static void add_other(struct tr_outlet_count *other, const struct tr_outlet_count *c)
+{
+    unsigned i = 0;
+
+    while (i < OTHER_CODES - 1 && other[i].code[0] != '\0' && strcmp(other[i].code, c->code) != 0) {
+        i++;
+    }
+    tr_text(other[i].code, sizeof other[i].code, "%s", i < OTHER_CODES - 1 ? c->code : "other");
+    other[i].count += c->count;
+}
+
+static void tell_attempts(struct tr_prom *p, const struct tr_outlets *o)
+{
+    struct tr_outlet_count other[OTHER_CODES] = {0};
+    struct tr_outlet_view v;
+    unsigned shown = 0;
+
+    tr_prom_family(p, "tarry_outlet_attempts_total", "counter",
+                   "Deliveries that were tried, by topic and outcome.");
+    for (const void *at = NULL; (at = tr_outlets_next(o, at, &v)) != NULL; shown++) {
+        for (unsigned i = 0; i < v.count_count; i++) {
+            if (shown >= OUTLETS) {
+                add_other(other, &v.counts[i]);
+                continue;
+            }
+            tr_prom_begin(p, "");
+            tr_prom_label(p, "topic", v.topic, v.topic_len);
+            label_text(p, "code", v.counts[i].code);
+            tr_prom_number(p, v.counts[i].count);
+        }
+    }
+    for (unsigned i = 0; i < OTHER_CODES && other[i].code[0] != '\0'; i++) {
+        tr_prom_begin(p, "");
+        label_text(p, "topic", "_other");
+        label_text(p, "code", other[i].code);
+        tr_prom_number(p, other[i].count);
+    }
+}
+
+/* One figure of each outlet in force. */
+static void tell_gauge(struct tr_prom *p, const struct tr_outlets *o, bool breaker)
+{
+    struct tr_outlet_view v;
+    unsigned shown = 0;
+
+    for (const void *at = NULL; shown < OUTLETS && (at = tr_outlets_next(o, at, &v)) != NULL;) {
+        if (v.type != NULL) {
+            tr_prom_begin(p, "");
+            tr_prom_label(p, "topic", v.topic, v.topic_len);
+            tr_prom_number(p, breaker ? v.breaker_is : v.in_flight);
+            shown++;
+        }
+    }
+}
+
+static void tell_outlets(struct tr_prom *p, const struct tr_outlets *o)
+{
+    tell_attempts(p, o);
+    tr_prom_family(p, "tarry_outlet_breaker", "gauge",
+                   "The breaker of a topic that delivers: 0 closed, 1 half-open, 2 open.");
+    tell_gauge(p, o, true);
+    tr_prom_family(p, "tarry_outlet_in_flight", "gauge", "Deliveries under way, by topic.");
+    tell_gauge(p, o, false);
+}
+
 void tr_metrics_tell(struct tr_prom *p, const struct tr_metrics_of *of)
 {
     tell_engine(p, of);
@@ -314,7 +388,5 @@ void tr_metrics_tell(struct tr_prom *p, const struct tr_metrics_of *of)
     tell_auth(p, of->auth);
     tell_ready(p, of);
     tell_process(p, of);
-    /* The seam for what delivers jobs: its counts come here, by topic and code. */
-    tr_prom_family(p, "tarry_outlet_attempts_total", "counter",
-                   "Deliveries that were tried, by topic and outcome.");
+    tell_outlets(p, of->outlets);
 }

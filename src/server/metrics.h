@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "engine/engine.h"
 #include "os/loop_linux.h"
+#include "outlet/outlets.h"
 #include "proto/prom_out.h"
 #include "server/conn.h"
 
@@ -18,6 +19,7 @@ struct tr_metrics_of {
     const struct tr_conns *conns;
     const struct tr_auth *auth;
     const struct tr_mem *mem;
+    const struct tr_outlets *outlets;
     const char *path; /* of the store */
     const char *version;
     const char *sync;

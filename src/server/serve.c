@@ -4,6 +4,7 @@
  *     sockets ------events--> conns --requests--> engine --> disk threads
  *     disk threads --wake--> loop --woken--> io_done for each completion --durable--> conns
  *     signals -------------> loop --signalled--> stop, drain, reload
+ *     outlets --requests--> engine; their sockets are on the loop, their threads wake it
  *                            loop --turn--> who sent something, or can go on; the engine's turn;
  *                                           one write for each connection; when is the next turn?
  *
@@ -44,6 +45,7 @@
 #include "server/budget.h"
 #include "server/certificate.h"
 #include "server/conn.h"
+#include "server/delivery.h"
 #include "server/greet.h"
 #include "server/live.h"
 #include "server/meanwhile.h"
@@ -61,6 +63,7 @@
 enum {
     WORK_US = 1000,      /* for clients in a round; what they leave is for the next one, */
     AGAIN_US = 500,      /* and for those who can go on after the engine's turn, */
+    OUTLETS_US = 500,    /* for outlets, each time, */
     SEND_US = 2000,      /* and for sending */
     STORE_FILES = 192,   /* descriptors that connections may not have */
     SPARE = 64,          /* connections beyond the limit, to be told of it */
@@ -68,7 +71,8 @@ enum {
 };
 
 #define HOLD_US UINT64_C(1000000)         /* from the start on; who asks then waits for the store */
-#define STOP_CLIENTS_US UINT64_C(3000000) /* clients may take so long to read their answers, */
+#define STOP_SENDS_US UINT64_C(2000000)   /* outlets may take so long to end what they send, */
+#define STOP_CLIENTS_US UINT64_C(3000000) /* clients so long to read their answers, */
 #define STOP_DISK_US UINT64_C(4500000)    /* and the disk so long to write what it has */
 
 struct server {
@@ -81,6 +85,7 @@ struct server {
     struct tr_disk_linux *disk;
     struct tr_engine *engine;
     struct tr_conns conns;
+    struct tr_delivery delivery;
     struct tr_auth auth;
     uint64_t most;  /* connections for which there are descriptors */
     char temp[256]; /* a store that goes when we go, or empty */
@@ -116,6 +121,25 @@ static void durable(void *ctx, uint64_t batch)
     struct server *s = ctx;
 
     tr_conns_durable(&s->conns, batch);
+    if (s->delivery.outlets != NULL) {
+        tr_outlets_durable(s->delivery.outlets, batch);
+    }
+}
+
+static void outlet(void *ctx, uint32_t topic)
+{
+    struct server *s = ctx;
+
+    if (s->delivery.outlets != NULL) {
+        tr_outlets_look(s->delivery.outlets, topic);
+    }
+}
+
+static uint64_t outlet_event(void *ctx)
+{
+    const struct server *s = ctx;
+
+    return tr_outlets_event(s->delivery.outlets);
 }
 
 static void idle(void *ctx)
@@ -230,6 +254,20 @@ static const char *actor_name(void *ctx, uint32_t actor, size_t *len)
     return tr_engine_actor_name(s->engine, actor, len);
 }
 
+static int admit(void *ctx, const struct tr_deliver *d, const char **why)
+{
+    const struct server *s = TR_CONTAINER_OF((struct tr_conns *)ctx, struct server, conns);
+
+    return tr_outlets_admit(d, s->config->allow_private, why);
+}
+
+static bool tell_outlet(void *ctx, uint32_t topic, struct tr_outlet_view *v)
+{
+    const struct server *s = TR_CONTAINER_OF((struct tr_conns *)ctx, struct server, conns);
+
+    return tr_outlets_view(s->delivery.outlets, topic, v);
+}
+
 /* Why new jobs are not to come here now; the gravest reason first. */
 static unsigned unready_for(const struct server *s, struct tr_hs_reason *reasons)
 {
@@ -299,6 +337,7 @@ static void tell_metrics(void *ctx, struct tr_prom *p)
                                .conns = &s->conns,
                                .auth = &s->auth,
                                .mem = &s->mem,
+                               .outlets = s->delivery.outlets,
                                .path = s->path,
                                .version = TARRY_VERSION,
                                .sync = s->config->sync_text,
@@ -358,6 +397,7 @@ static void woken(void *ctx)
         take(s, tr_disk_linux_take_done(s->disk));
     }
     tr_conns_shaken(&s->conns);
+    tr_outlets_woken(s->delivery.outlets);
 }
 
 /* Where what can change of the config is used. */
@@ -428,6 +468,7 @@ static void stop(struct server *s)
         s->conns.http.store = TR_HS_LATER; /* those who wait hear so now */
     }
     tr_conns_stop(&s->conns, now);
+    tr_outlets_stop(s->delivery.outlets);
 }
 
 static void signalled(void *ctx, enum tr_loop_signal what)
@@ -469,23 +510,36 @@ static bool help(struct server *s)
 /* Lets everybody go on who can, and tells when to come back. */
 static uint64_t serve_turn(struct server *s)
 {
+    struct tr_outlets *outlets = s->delivery.outlets;
     uint64_t next;
     uint64_t late;
+    uint64_t sends;
 
     s->conns.turn_wanted = false;
     tr_conns_work(&s->conns, WORK_US);
+    (void)tr_outlets_work(outlets, OUTLETS_US);
     next = tr_engine_turn(s->engine, tr_clock_linux_now());
-    if (!tr_list_empty(&s->conns.work)) {
+    (void)tr_outlets_asked(outlets);
+    sends = tr_outlets_work(outlets, OUTLETS_US);
+    if (!tr_list_empty(&s->conns.work) || tr_outlets_asked(outlets)) {
         tr_conns_work(&s->conns, AGAIN_US);
         next = tr_engine_turn(s->engine, tr_clock_linux_now());
+        sends = tr_outlets_work(outlets, OUTLETS_US);
     }
     late = tr_conns_time(&s->conns, tr_clock_linux_now());
     tr_conns_flush(&s->conns, SEND_US);
     if (s->conns.turn_wanted || !tr_list_empty(&s->conns.work) ||
-        !tr_list_empty(&s->conns.unsent)) {
+        !tr_list_empty(&s->conns.unsent) || tr_outlets_asked(outlets)) {
         return 0;
     }
+    next = next < sends ? next : sends;
     return next < late ? next : late;
+}
+
+/* Those of clients who are still there, or of jobs that are being sent. */
+static bool has_business(struct server *s)
+{
+    return s->conns.count > 0 || !tr_outlets_stopped(s->delivery.outlets);
 }
 
 /* The same on the way out. */
@@ -493,11 +547,20 @@ static uint64_t stop_turn(struct server *s, uint64_t next)
 {
     struct tr_now now = tr_clock_linux_now();
 
-    if (!s->closing && s->conns.count > 0 && now.boot_us < s->stop_us + STOP_CLIENTS_US) {
-        return next < s->stop_us + STOP_CLIENTS_US ? next : s->stop_us + STOP_CLIENTS_US;
+    if (!s->closing && has_business(s) && now.boot_us < s->stop_us + STOP_CLIENTS_US) {
+        uint64_t wait_us = STOP_SENDS_US;
+
+        if (now.boot_us >= s->stop_us + STOP_SENDS_US) {
+            tr_outlets_hurry(s->delivery.outlets);
+            (void)tr_outlets_work(s->delivery.outlets, OUTLETS_US);
+            wait_us = STOP_CLIENTS_US;
+            next = tr_outlets_asked(s->delivery.outlets) ? 0 : next;
+        }
+        return next < s->stop_us + wait_us ? next : s->stop_us + wait_us;
     }
     if (!s->closing) {
         tr_conns_abort(&s->conns, now);
+        tr_outlets_abort(s->delivery.outlets);
         s->closing = true;
     }
     if (!tr_engine_busy(s->engine)) {
@@ -600,6 +663,8 @@ static void init_http(struct server *s)
                                            .topics = metrics_topics,
                                            .tell = tell_metrics};
     port->actor_name = actor_name;
+    port->admit = admit;
+    port->outlet = tell_outlet;
 }
 
 static uint64_t test_clock(void *ctx)
@@ -700,6 +765,8 @@ static int open_engine(struct server *s)
     c.notice = notice;
     c.durable = durable;
     c.idle = idle;
+    c.outlet = outlet;
+    c.event = outlet_event;
     err = tr_engine_open(&s->engine, &c, tr_disk_linux_port(s->disk), seed, tr_clock_linux_now());
     if (c.read_only && (err == TARRY_EDAMAGED || err == TARRY_EIO) &&
         !tr_disk_linux_gave_up(s->disk)) { /* then what is left of it */
@@ -792,6 +859,10 @@ static enum tr_exit open_store(struct server *s)
         err = tr_bs_port_open(&s->conns.beanstalk, tr_clock_linux_now());
         let_all_in(s);
     }
+    if (err == TARRY_OK) {
+        s->delivery = (struct tr_delivery){.engine = s->engine, .loop = s->loop, .log = &s->log};
+        err = tr_delivery_open(&s->delivery, s->config);
+    }
     return err == TARRY_OK ? TR_EXIT_FINE : tr_trouble_store(s->path, err);
 }
 
@@ -868,9 +939,11 @@ static void tell_ready(const struct server *s)
 static void free_all(struct server *s)
 {
     tr_conns_abort(&s->conns, tr_clock_linux_now());
+    tr_outlets_abort(s->delivery.outlets);
     tr_certificate_close(&s->conns);
     tr_disk_linux_close(s->disk); /* ends the threads: after it nobody wakes the loop */
     tr_engine_free(s->engine);
+    tr_outlets_close(s->delivery.outlets);
     tr_conns_fini(&s->conns);
     tr_auth_fini(&s->auth);
     tr_digest_linux_close(&s->auth.digest);

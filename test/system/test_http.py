@@ -787,7 +787,7 @@ def test_policy(tmp_path):
         is_error(web.ask("PATCH", "/v1/topics/t", "{}"), 400)
         is_error(web.ask("PUT", "/v1/topics/t", ""), 400)
         is_error(web.ask("PUT", "/v1/topics/t", '{"spread":4}'), 501, field="spread")
-        is_error(web.ask("PUT", "/v1/topics/t", '{"deliver":{"type":"webhook"}}'), 501, field="deliver")
+        is_error(web.ask("PUT", "/v1/topics/t", '{"deliver":{"type":"webhook"}}'), 400, field="deliver")
         assert web.get("/v1/topics/t").json["policy"] == done
         assert server.stop() == 0
 

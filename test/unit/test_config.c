@@ -88,6 +88,7 @@ static const char *const others[TR_KEY_COUNT] = {
     [TR_KEY_MEMORY_LIMIT] = "2GiB",
     [TR_KEY_MEMORY_FAR] = "5000",
     [TR_KEY_MEMORY_NEAR] = "6000",
+    [TR_KEY_OUTLET_ALLOW_PRIVATE] = "on",
     [TR_KEY_IO_BACKGROUND] = "5M",
     [TR_KEY_SCRUB_RATE] = "1M",
     [TR_KEY_SCRUB_EVERY] = "30d",

@@ -1,0 +1,17 @@
+/* Which senders this build has: one line for each. */
+
+#include "outlet/kinds.h"
+
+#include <stddef.h>
+
+const struct tr_sender_kind *tr_sender_kind_of(enum tr_deliver_type type)
+{
+    switch (type) {
+#ifdef TR_CURL
+    case TR_DELIVER_WEBHOOK:
+        return &tr_webhook_kind;
+#endif
+    default:
+        return NULL;
+    }
+}

@@ -1,0 +1,10 @@
+#ifndef TR_OUTLET_KINDS_H
+#define TR_OUTLET_KINDS_H
+
+/* The senders there are; which of them are compiled in depends on the libraries of the build. */
+
+#include "outlet/sender.h"
+
+extern const struct tr_sender_kind tr_webhook_kind; /* webhook.c, libcurl */
+
+#endif

@@ -1,0 +1,743 @@
+/*
+ * Webhooks: an HTTP POST for each job, on libcurl's multi interface inside the loop.
+ *
+ *     send() --> queue --timer--> curl_multi_add_handle
+ *                                            |
+ *     sockets, timer of the loop --> curl_multi_socket_action --> messages --> done()
+ *
+ * All webhooks of the server share one multi handle, and with it the connections that are kept
+ * alive, the cache of names and that of certificates. A call (an easy handle with the text of its
+ * headers) is used again and again by its sender.
+ *
+ * Nothing blocks. Names are resolved by threads of libcurl; a transfer that ends while its name is
+ * still being resolved must not wait for that thread (CURLOPT_QUICK_EXIT: the thread then tidies up
+ * after itself). Transfers are begun a few at a time, as each takes some system calls.
+ *
+ * Whom it talks to. Only http and https, no redirects, no proxy of the environment. The guard looks
+ * at the very address that a socket is made for; a connection that is used again was looked at when
+ * it was made.
+ *
+ * The answer. Only as much of it is kept as the text that `success` asks for, and one byte; of more
+ * than 1 MiB nothing is read: what it begins with is judged then.
+ *
+ * Time. Time-outs and the seconds of the signature are real ones, with a test clock, too: the other
+ * side does not have it.
+ */
+
+#include "base/err.h"
+#include "base/list.h"
+#include "base/text.h"
+#include "outlet/guard.h"
+#include "outlet/kinds.h"
+#include "outlet/sign.h"
+#include "rules/moment.h"
+
+#include <curl/curl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    STARTS = 16,      /* at a time */
+    CONNECTIONS = 64, /* kept alive at least */
+    ANSWER_MAX = 1 << 20,
+    BUFFER = 16384,
+    LINES = 10,
+    LINES_TEXT = 2048,
+};
+
+/* What all webhooks share. */
+struct hooks {
+    CURLM *multi;
+    const struct tr_poller *poller;
+    struct tr_poll_timer *timer; /* of libcurl */
+    struct tr_poll_timer *start; /* of the queue */
+    struct tr_send *first;       /* that: what is to begin; `own` is its webhook */
+    struct tr_send *last;
+    struct tr_list doomed; /* calls that are to be ended */
+    unsigned users;
+    long connections;
+    void **place; /* where we are known from */
+};
+
+struct webhook {
+    struct hooks *hooks;
+    const struct tr_sender_host *host;
+    struct tr_signer *signer; /* NULL: there is no secret */
+    struct curl_slist *fixed; /* headers that are always the same */
+    char *url;
+    char *success; /* NULL: any 2xx will do */
+    size_t success_len;
+    long timeout_ms;
+    unsigned concurrency;
+    unsigned busy;
+    struct tr_list idle;  /* calls, */
+    struct tr_list calls; /* and those that are under way */
+};
+
+struct call {
+    struct tr_list link; /* of the webhook: idle or calls */
+    struct tr_list doom; /* of the hooks */
+    struct webhook *hook;
+    CURL *easy;
+    struct tr_send *send;
+    bool running;  /* with libcurl */
+    bool guarded;  /* its address was refused */
+    bool too_long; /* so was the rest of the answer */
+    bool equal;    /* what came is what `success` begins with */
+    size_t got;    /* bytes of the answer */
+    struct curl_slist nodes[LINES];
+    unsigned node_count;
+    char text[LINES_TEXT];
+    size_t text_len;
+};
+
+/* ---- headers ---- */
+
+static void line(struct call *c, const char *name, const char *value, size_t len)
+{
+    char *at = c->text + c->text_len;
+    size_t need = strlen(name) + 2 + len + 1;
+
+    if (c->node_count == LINES || c->text_len + need > sizeof c->text) {
+        return; /* cannot be: names, keys and signatures have limits */
+    }
+    tr_text(at, need, "%s: %.*s", name, (int)len, value);
+    c->nodes[c->node_count] = (struct curl_slist){.data = at};
+    if (c->node_count > 0) {
+        c->nodes[c->node_count - 1].next = &c->nodes[c->node_count];
+    }
+    c->node_count++;
+    c->text_len += need;
+}
+
+static void number_line(struct call *c, const char *name, uint64_t n)
+{
+    char text[24];
+
+    tr_text(text, sizeof text, "%" PRIu64, n);
+    line(c, name, text, strlen(text));
+}
+
+/* False: it cannot be signed. */
+static bool write_lines(struct call *c)
+{
+    const struct tr_send *s = c->send;
+    char due[TR_MOMENT_TEXT];
+    char signature[TR_SIGNATURE];
+
+    c->node_count = 0;
+    c->text_len = 0;
+    number_line(c, "Tarry-Id", s->id);
+    line(c, "Tarry-Topic", s->topic, s->topic_len);
+    if (s->key_len > 0) {
+        line(c, "Tarry-Key", s->key, s->key_len);
+    }
+    if (s->tag_len > 0) {
+        line(c, "Tarry-Tag", s->tag, s->tag_len);
+    }
+    number_line(c, "Tarry-Attempt", s->attempt);
+    line(c, "Tarry-Due", due, tr_moment_print(due, (int64_t)s->due_us));
+    number_line(c, "Tarry-Late-Ms", s->late_us / 1000);
+    number_line(c, "Idempotency-Key", s->id);
+    if (c->hook->signer != NULL) {
+        if (!tr_signer_sign(c->hook->signer, signature, (uint64_t)time(NULL),
+                            (struct tr_deliver_text){(const char *)s->body, s->body_len})) {
+            return false;
+        }
+        line(c, "Tarry-Signature", signature, strlen(signature));
+    }
+    c->nodes[c->node_count - 1].next = c->hook->fixed;
+    return true;
+}
+
+/* ---- what libcurl calls ---- */
+
+/* Bytes of the answer. */
+static size_t take(char *bytes, size_t one, size_t len, void *ctx)
+{
+    struct call *c = ctx;
+    const struct webhook *w = c->hook;
+
+    (void)one; /* it is 1 */
+    if (w->success != NULL && c->equal) {
+        c->equal = c->got + len <= w->success_len && memcmp(bytes, w->success + c->got, len) == 0;
+    }
+    c->got += len;
+    c->too_long = c->got > ANSWER_MAX;
+    return c->too_long ? 0 : len;
+}
+
+static curl_socket_t open_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *address)
+{
+    struct call *c = ctx;
+
+    (void)purpose;
+    if (!tr_guard_allows(&address->addr, address->addrlen, c->hook->host->allow_private)) {
+        c->guarded = true;
+        return CURL_SOCKET_BAD;
+    }
+    return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+}
+
+/* ---- the end of a call ---- */
+
+/* How a send ended. */
+struct end {
+    enum tr_send_outcome outcome;
+    const char *code;
+    const char *why;
+};
+
+static void give(struct webhook *w, struct tr_send *s, struct end e)
+{
+    w->busy--;
+    s->own = NULL;
+    s->outcome = e.outcome;
+    tr_text(s->code, sizeof s->code, "%s", e.code);
+    tr_text(s->why, sizeof s->why, "%s", e.why);
+    w->host->done(w->host->ctx, s);
+}
+
+static void end(struct call *c, enum tr_send_outcome outcome, const char *code, const char *why)
+{
+    struct webhook *w = c->hook;
+    struct tr_send *s = c->send;
+
+    if (c->running) {
+        (void)curl_multi_remove_handle(w->hooks->multi, c->easy);
+        c->running = false;
+    }
+    tr_list_remove(&c->doom);
+    tr_list_remove(&c->link);
+    tr_list_append(&w->idle, &c->link);
+    c->send = NULL;
+    give(w, s, (struct end){.outcome = outcome, .code = code, .why = why});
+}
+
+/* There was an answer, of this status. */
+static void end_answered(struct call *c, long status)
+{
+    struct webhook *w = c->hook;
+    bool good = status >= 200 && status < 300;
+    bool says = w->success == NULL || (c->equal && c->got == w->success_len);
+    curl_off_t after_s = 0;
+    char code[TR_SEND_CODE];
+    char why[TR_SEND_WHY];
+
+    tr_text(code, sizeof code, "%ld", status);
+    if (good && says) {
+        end(c, TR_SEND_OK, code, "");
+        return;
+    }
+    tr_text(why, sizeof why, "it answered %ld%s", status,
+            good                            ? ", but not the text that success asks for"
+            : status >= 300 && status < 400 ? ": redirects are not followed"
+                                            : "");
+    if (curl_easy_getinfo(c->easy, CURLINFO_RETRY_AFTER, &after_s) == CURLE_OK && after_s > 0) {
+        c->send->has_retry_after = true;
+        c->send->retry_after_us = after_s < 1000000000 ? (uint64_t)after_s * 1000000 : UINT64_MAX;
+    }
+    end(c, TR_SEND_FAILED, code, why);
+}
+
+static const char *code_of(CURLcode result)
+{
+    switch (result) {
+    case CURLE_OPERATION_TIMEDOUT:
+        return "timeout";
+    case CURLE_COULDNT_RESOLVE_HOST:
+        return "name";
+    case CURLE_COULDNT_CONNECT:
+        return "connect";
+    case CURLE_SSL_CONNECT_ERROR:
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CERTPROBLEM:
+    case CURLE_SSL_CACERT_BADFILE:
+        return "tls";
+    case CURLE_GOT_NOTHING:
+    case CURLE_SEND_ERROR:
+    case CURLE_RECV_ERROR:
+    case CURLE_PARTIAL_FILE:
+        return "closed";
+    default:
+        return "error";
+    }
+}
+
+static void finish(struct call *c, CURLcode result)
+{
+    long status = 0;
+
+    (void)curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
+    if (result == CURLE_OK || (c->too_long && status != 0)) {
+        end_answered(c, status);
+    } else if (c->guarded && result == CURLE_COULDNT_CONNECT) {
+        end(c, TR_SEND_UNREACHABLE, "private",
+            "its address is private, loopback or link-local: outlet.allow_private is off");
+    } else {
+        end(c, TR_SEND_UNREACHABLE, code_of(result), curl_easy_strerror(result));
+    }
+}
+
+static void finish_all(struct hooks *h)
+{
+    CURLMsg *m;
+    int left;
+
+    while ((m = curl_multi_info_read(h->multi, &left)) != NULL) {
+        if (m->msg == CURLMSG_DONE) {
+            CURLcode result = m->data.result; /* m is gone when its handle is removed */
+            struct call *c = NULL;
+
+            (void)curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &c);
+            finish(c, result);
+        }
+    }
+}
+
+/* ---- the loop ---- */
+
+static void on_socket(void *ctx, int fd, unsigned events)
+{
+    struct hooks *h = ctx;
+    int mask = 0;
+    int running;
+
+    mask |= (events & TR_POLL_READ) != 0 ? CURL_CSELECT_IN : 0;
+    mask |= (events & TR_POLL_WRITE) != 0 ? CURL_CSELECT_OUT : 0;
+    mask |= (events & TR_POLL_ERROR) != 0 ? CURL_CSELECT_ERR : 0;
+    (void)curl_multi_socket_action(h->multi, fd, mask, &running);
+    finish_all(h);
+}
+
+static void on_time(void *ctx)
+{
+    struct hooks *h = ctx;
+    int running;
+
+    (void)curl_multi_socket_action(h->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+    finish_all(h);
+}
+
+static int watch(CURL *easy, curl_socket_t fd, int what, void *ctx, void *poll_ctx)
+{
+    struct hooks *h = ctx;
+    struct tr_poll *poll = poll_ctx;
+    unsigned events = 0;
+
+    (void)easy;
+    if (what == CURL_POLL_REMOVE) {
+        if (poll != NULL) {
+            h->poller->close(poll);
+            (void)curl_multi_assign(h->multi, fd, NULL);
+        }
+        return 0;
+    }
+    if (poll == NULL) {
+        poll = h->poller->open(h->poller->ctx, fd, on_socket, h);
+        if (poll == NULL || curl_multi_assign(h->multi, fd, poll) != CURLM_OK) {
+            return -1;
+        }
+    }
+    events |= what == CURL_POLL_IN || what == CURL_POLL_INOUT ? TR_POLL_READ : 0U;
+    events |= what == CURL_POLL_OUT || what == CURL_POLL_INOUT ? TR_POLL_WRITE : 0U;
+    h->poller->watch(poll, events);
+    return 0;
+}
+
+static int set_time(CURLM *multi, long after_ms, void *ctx)
+{
+    struct hooks *h = ctx;
+
+    (void)multi;
+    h->poller->timer_set(h->timer, after_ms < 0 ? UINT64_MAX : (uint64_t)after_ms);
+    return 0;
+}
+
+static void begin(struct call *c)
+{
+    struct hooks *h = c->hook->hooks;
+    struct tr_send *s = c->send;
+
+    c->guarded = false;
+    c->too_long = false;
+    c->equal = true;
+    c->got = 0;
+    if (!write_lines(c)) {
+        end(c, TR_SEND_UNREACHABLE, "error", "it could not be signed");
+        return;
+    }
+    if (curl_easy_setopt(c->easy, CURLOPT_POSTFIELDS, s->body) != CURLE_OK ||
+        curl_easy_setopt(c->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)s->body_len) !=
+            CURLE_OK ||
+        curl_easy_setopt(c->easy, CURLOPT_HTTPHEADER, c->nodes) != CURLE_OK ||
+        curl_multi_add_handle(h->multi, c->easy) != CURLM_OK) {
+        end(c, TR_SEND_UNREACHABLE, "error", "there is no memory to send it");
+        return;
+    }
+    c->running = true;
+}
+
+/* ---- calls ---- */
+
+static bool set_text(CURL *easy, CURLoption option, const char *text)
+{
+    return curl_easy_setopt(easy, option, text) == CURLE_OK;
+}
+
+static bool set_number(CURL *easy, CURLoption option, long n)
+{
+    return curl_easy_setopt(easy, option, n) == CURLE_OK;
+}
+
+/* What is the same for each of its transfers. */
+static bool prepare(struct call *c)
+{
+    CURL *e = c->easy;
+    const struct webhook *w = c->hook;
+
+    return set_text(e, CURLOPT_URL, w->url) && set_text(e, CURLOPT_PROTOCOLS_STR, "http,https") &&
+           set_text(e, CURLOPT_PROXY, "") && set_text(e, CURLOPT_USERAGENT, "tarry") &&
+           set_number(e, CURLOPT_POST, 1) && set_number(e, CURLOPT_FOLLOWLOCATION, 0) &&
+           set_number(e, CURLOPT_NOSIGNAL, 1) && set_number(e, CURLOPT_BUFFERSIZE, BUFFER) &&
+           set_number(e, CURLOPT_UPLOAD_BUFFERSIZE, BUFFER) &&
+           set_number(e, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1) &&
+           set_number(e, CURLOPT_TIMEOUT_MS, w->timeout_ms) &&
+           set_number(e, CURLOPT_CONNECTTIMEOUT_MS, w->timeout_ms) &&
+#if LIBCURL_VERSION_NUM >= 0x075700
+           set_number(e, CURLOPT_QUICK_EXIT, 1) &&
+#endif
+           curl_easy_setopt(e, CURLOPT_PRIVATE, c) == CURLE_OK &&
+           curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, take) == CURLE_OK &&
+           curl_easy_setopt(e, CURLOPT_WRITEDATA, c) == CURLE_OK &&
+           curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, open_socket) == CURLE_OK &&
+           curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, c) == CURLE_OK;
+}
+
+static void call_free(struct call *c)
+{
+    tr_list_remove(&c->link);
+    tr_list_remove(&c->doom);
+    if (c->easy != NULL) {
+        curl_easy_cleanup(c->easy);
+    }
+    free(c);
+}
+
+static bool add_call(struct webhook *w)
+{
+    struct call *c = calloc(1, sizeof *c);
+
+    if (c == NULL) {
+        return false;
+    }
+    c->hook = w;
+    tr_list_init(&c->doom);
+    tr_list_init(&c->link);
+    tr_list_append(&w->idle, &c->link);
+    c->easy = curl_easy_init();
+    if (c->easy == NULL || !prepare(c)) {
+        call_free(c);
+        return false;
+    }
+    return true;
+}
+
+/* ---- the queue ---- */
+
+/* A call for the next send; NULL: no memory. */
+static struct call *call_for(struct webhook *w)
+{
+    struct call *c;
+
+    if (tr_list_empty(&w->idle) && !add_call(w)) {
+        return NULL;
+    }
+    c = TR_CONTAINER_OF(w->idle.next, struct call, link);
+    tr_list_remove(&c->link);
+    tr_list_append(&w->calls, &c->link);
+    return c;
+}
+
+/* Ends what is to end, and begins some of what is to begin. */
+static void on_start(void *ctx)
+{
+    struct hooks *h = ctx;
+
+    while (!tr_list_empty(&h->doomed)) {
+        end(TR_CONTAINER_OF(h->doomed.next, struct call, doom), TR_SEND_BACK, "", "");
+    }
+    for (unsigned i = 0; i < STARTS && h->first != NULL; i++) {
+        struct tr_send *s = h->first;
+        struct webhook *w = s->own;
+        struct call *c = call_for(w);
+
+        h->first = s->next;
+        h->last = h->first != NULL ? h->last : NULL;
+        if (c == NULL) {
+            give(w, s,
+                 (struct end){.outcome = TR_SEND_UNREACHABLE,
+                              .code = "error",
+                              .why = "there is no memory to send it"});
+            continue;
+        }
+        c->send = s;
+        begin(c);
+    }
+    if (h->first != NULL) {
+        h->poller->timer_set(h->start, 0);
+    }
+}
+
+/* ---- what is shared ---- */
+
+static void hooks_free(struct hooks *h)
+{
+    if (h->multi != NULL) {
+        (void)curl_multi_cleanup(h->multi);
+    }
+    if (h->timer != NULL) {
+        h->poller->timer_close(h->timer);
+    }
+    if (h->start != NULL) {
+        h->poller->timer_close(h->start);
+    }
+    free(h);
+}
+
+static struct hooks *hooks_new(const struct tr_poller *poller)
+{
+    struct hooks *h = calloc(1, sizeof *h);
+
+    if (h == NULL || curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
+        free(h);
+        return NULL;
+    }
+    h->poller = poller;
+    tr_list_init(&h->doomed);
+    h->timer = poller->timer_open(poller->ctx, on_time, h);
+    h->start = poller->timer_open(poller->ctx, on_start, h);
+    h->multi = curl_multi_init();
+    if (h->timer == NULL || h->start == NULL || h->multi == NULL ||
+        curl_multi_setopt(h->multi, CURLMOPT_SOCKETFUNCTION, watch) != CURLM_OK ||
+        curl_multi_setopt(h->multi, CURLMOPT_SOCKETDATA, h) != CURLM_OK ||
+        curl_multi_setopt(h->multi, CURLMOPT_TIMERFUNCTION, set_time) != CURLM_OK ||
+        curl_multi_setopt(h->multi, CURLMOPT_TIMERDATA, h) != CURLM_OK ||
+        curl_multi_setopt(h->multi, CURLMOPT_PIPELINING, CURLPIPE_NOTHING) != CURLM_OK) {
+        hooks_free(h);
+        return NULL;
+    }
+    return h;
+}
+
+/* So many connections more, or less, may be kept. */
+static void change_connections(struct hooks *h, long by)
+{
+    h->connections += by;
+    (void)curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS,
+                            h->connections > CONNECTIONS ? h->connections : CONNECTIONS);
+}
+
+/* ---- one webhook ---- */
+
+static char *copy(struct tr_deliver_text t)
+{
+    char *c = malloc(t.len + 1);
+
+    if (c != NULL) {
+        memcpy(c, t.at, t.len);
+        c[t.len] = '\0';
+    }
+    return c;
+}
+
+static bool add_line(struct webhook *w, const char *text)
+{
+    struct curl_slist *more = curl_slist_append(w->fixed, text);
+
+    w->fixed = more != NULL ? more : w->fixed;
+    return more != NULL;
+}
+
+static bool is_type(struct tr_deliver_text name)
+{
+    static const char type[] = "content-type";
+
+    for (size_t i = 0; i < name.len && name.len == sizeof type - 1; i++) {
+        if ((name.at[i] | 32) != type[i]) {
+            return false;
+        }
+    }
+    return name.len == sizeof type - 1;
+}
+
+/* Headers of the policy, and those that libcurl would set otherwise. */
+static bool add_lines(struct webhook *w, const struct tr_deliver *d)
+{
+    bool typed = false;
+    bool ok = add_line(w, "Expect:");
+
+    for (unsigned i = 0; i < d->header_count && ok; i++) {
+        const struct tr_deliver_header *h = &d->headers[i];
+        char text[2048];
+
+        typed |= is_type(h->name);
+        tr_text(text, sizeof text, h->value.len > 0 ? "%.*s: %.*s" : "%.*s;%.*s", (int)h->name.len,
+                h->name.at, (int)h->value.len, h->value.at);
+        ok = add_line(w, text);
+    }
+    return ok && (typed || add_line(w, "Content-Type: application/octet-stream"));
+}
+
+static void webhook_close(void *sender)
+{
+    struct webhook *w = sender;
+    struct hooks *h = w->hooks;
+
+    while (!tr_list_empty(&w->idle)) {
+        call_free(TR_CONTAINER_OF(w->idle.next, struct call, link));
+    }
+    curl_slist_free_all(w->fixed);
+    tr_signer_close(w->signer);
+    free(w->url);
+    free(w->success);
+    if (h != NULL) {
+        change_connections(h, -(long)w->concurrency);
+        h->users--;
+        if (h->users == 0) {
+            *h->place = NULL;
+            hooks_free(h);
+        }
+    }
+    free(w);
+}
+
+/* The hooks that all share, or the first. */
+static int join(struct webhook *w)
+{
+    void **place = w->host->shared;
+    struct hooks *h = *place != NULL ? *place : hooks_new(w->host->poller);
+
+    if (h == NULL) {
+        return TARRY_ENOMEM;
+    }
+    *place = h;
+    h->place = place;
+    h->users++;
+    w->hooks = h;
+    change_connections(h, (long)w->concurrency);
+    return TARRY_OK;
+}
+
+static int webhook_open(void **sender, const struct tr_deliver *d,
+                        const struct tr_sender_host *host)
+{
+    struct webhook *w = calloc(1, sizeof *w);
+    int err;
+
+    *sender = w;
+    if (w == NULL) {
+        return TARRY_ENOMEM;
+    }
+    w->host = host;
+    w->concurrency = d->concurrency;
+    w->timeout_ms = (long)((d->timeout_us + 999) / 1000);
+    tr_list_init(&w->idle);
+    tr_list_init(&w->calls);
+    w->url = copy(d->texts[TR_DELIVER_URL]);
+    if ((d->given >> TR_DELIVER_SUCCESS & 1) != 0) {
+        w->success = copy(d->texts[TR_DELIVER_SUCCESS]);
+        w->success_len = d->texts[TR_DELIVER_SUCCESS].len;
+    }
+    err = w->url != NULL && (w->success != NULL || w->success_len == 0) && add_lines(w, d)
+              ? TARRY_OK
+              : TARRY_ENOMEM;
+    if (err == TARRY_OK && d->secret_count > 0) {
+        err = tr_signer_open(&w->signer, d);
+    }
+    if (err == TARRY_OK) {
+        err = join(w);
+    }
+    if (err != TARRY_OK) {
+        webhook_close(w);
+        *sender = NULL;
+    }
+    return err;
+}
+
+static unsigned webhook_window(const void *sender)
+{
+    return ((const struct webhook *)sender)->concurrency;
+}
+
+static void webhook_send(void *sender, struct tr_send *s)
+{
+    struct webhook *w = sender;
+    struct hooks *h = w->hooks;
+
+    w->busy++;
+    s->own = w;
+    s->next = NULL;
+    *(h->last != NULL ? &h->last->next : &h->first) = s;
+    h->last = s;
+    h->poller->timer_set(h->start, 0);
+}
+
+/* One that was not begun yet is: it does not take long. */
+static void webhook_cancel(void *sender, struct tr_send *s)
+{
+    struct webhook *w = sender;
+
+    for (struct tr_list *n = w->calls.next; n != &w->calls; n = n->next) {
+        struct call *c = TR_CONTAINER_OF(n, struct call, link);
+
+        if (c->send == s && tr_list_empty(&c->doom)) {
+            tr_list_append(&w->hooks->doomed, &c->doom);
+            w->hooks->poller->timer_set(w->hooks->start, 0);
+        }
+    }
+}
+
+static void webhook_stop(void *sender)
+{
+    struct webhook *w = sender;
+    struct hooks *h = w->hooks;
+    struct tr_send *s = h->first;
+
+    h->first = NULL;
+    h->last = NULL;
+    while (s != NULL) { /* those of others stay, in their order */
+        struct tr_send *next = s->next;
+
+        if (s->own == w) {
+            give(w, s, (struct end){.outcome = TR_SEND_BACK, .code = "", .why = ""});
+        } else {
+            s->next = NULL;
+            *(h->last != NULL ? &h->last->next : &h->first) = s;
+            h->last = s;
+        }
+        s = next;
+    }
+    while (!tr_list_empty(&w->calls)) {
+        end(TR_CONTAINER_OF(w->calls.next, struct call, link), TR_SEND_BACK, "", "");
+    }
+}
+
+static bool webhook_stopped(const void *sender)
+{
+    return ((const struct webhook *)sender)->busy == 0;
+}
+
+const struct tr_sender_kind tr_webhook_kind = {
+    .type = TR_DELIVER_WEBHOOK,
+    .open = webhook_open,
+    .window = webhook_window,
+    .send = webhook_send,
+    .cancel = webhook_cancel,
+    .stop = webhook_stop,
+    .stopped = webhook_stopped,
+    .close = webhook_close,
+};

@@ -1,0 +1,111 @@
+/*
+ * What outlets ask of the world. They are opened after the engine, since they ask it for policies,
+ * and closed before the loop.
+ *
+ * Memory: what is being sent is a copy of each job. 64 MiB are enough for a thousand of 64 KiB;
+ * when they are used up, jobs wait in the store.
+ */
+
+#include "server/delivery.h"
+
+#include "base/err.h"
+#include "os/clock_linux.h"
+#include "os/poller_linux.h"
+#include "rules/policy.h"
+
+#include <string.h>
+
+#define MEMORY (UINT64_C(64) << 20)
+
+static void submit(void *ctx, struct tr_req *r, struct tr_now now)
+{
+    struct tr_delivery *d = ctx;
+
+    tr_engine_submit(d->engine, r, now);
+}
+
+static void abandon(void *ctx, struct tr_req *r, struct tr_now now)
+{
+    struct tr_delivery *d = ctx;
+
+    tr_engine_abandon(d->engine, r, now);
+}
+
+static unsigned work(void *ctx)
+{
+    const struct tr_delivery *d = ctx;
+
+    return tr_engine_work(d->engine);
+}
+
+static struct tr_now now_of(void *ctx)
+{
+    (void)ctx;
+    return tr_clock_linux_now();
+}
+
+static uint64_t clock_of(void *ctx)
+{
+    const struct tr_delivery *d = ctx;
+
+    return tr_engine_clock(d->engine);
+}
+
+static void wake(void *ctx)
+{
+    const struct tr_delivery *d = ctx;
+
+    tr_loop_linux_wake(d->loop);
+}
+
+static void say(void *ctx, bool warning, const char *text)
+{
+    const struct tr_delivery *d = ctx;
+
+    tr_logger_say(d->log, warning ? TR_LEVEL_WARNING : TR_LEVEL_INFO, "%s", text);
+}
+
+static void meet(void *ctx, const struct tr_topic_fact *fact)
+{
+    struct tr_delivery *d = ctx;
+
+    if (fact->policy != NULL && fact->policy->deliver_len > 0) {
+        tr_outlets_look(d->outlets, fact->handle);
+    }
+}
+
+static void rescan(void *ctx)
+{
+    struct tr_delivery *d = ctx;
+
+    tr_engine_topics(d->engine, meet, d);
+}
+
+int tr_delivery_open(struct tr_delivery *d, const struct tr_config *c)
+{
+    static const char name[] = "outlet"; /* in histories */
+    struct tr_outlets_config config = {
+        .queue = {.ctx = d, .submit = submit, .abandon = abandon, .work = work},
+        .poller = tr_poller_linux(d->loop),
+        .allow_private = c->allow_private,
+        .memory = MEMORY,
+        .ctx = d,
+        .now = now_of,
+        .clock = clock_of,
+        .test_clock = c->test_clock,
+        .wake = wake,
+        .say = say,
+        .rescan = rescan,
+        .kind_of = tr_sender_kind_of,
+        .actor = tr_engine_actor(d->engine, name, strlen(name))};
+    int err;
+
+    if (c->read_only) {
+        return TARRY_OK;
+    }
+    err = tr_outlets_open(&d->outlets, &config);
+    if (err == TARRY_OK) {
+        rescan(d);
+    }
+    return err;
+}
