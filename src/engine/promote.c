@@ -63,6 +63,8 @@ static void drop_sources(struct tr_engine *e)
         drop(e, p->streams[i].buf, p->streams[i].room);
         p->streams[i].buf = NULL;
     }
+    drop(e, p->scratch, p->room * sizeof *p->scratch);
+    p->scratch = NULL;
 }
 
 /* Gives all memory back. */
@@ -79,7 +81,6 @@ void tr_promote_clear(struct tr_engine *e)
         tr_bitmap_fini(&p->taken);
     }
     drop(e, p->chosen, p->room * sizeof *p->chosen);
-    drop(e, p->scratch, p->room * sizeof *p->scratch);
     drop(e, p->changes, p->change_room * sizeof *p->changes);
     drop(e, p->side_jobs, p->room * sizeof *p->side_jobs);
     drop(e, p->buf, p->buf_room);

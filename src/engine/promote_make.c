@@ -10,10 +10,7 @@
 #include "base/mutant.h"
 #include "engine/extra.h"
 
-typedef bool comes_first_fn(const struct tr_chosen *a, const struct tr_chosen *b);
-
-/* In the runs. */
-static bool by_place(const struct tr_chosen *a, const struct tr_chosen *b)
+static bool comes_first(const struct tr_chosen *a, const struct tr_chosen *b)
 {
     if (a->dead != b->dead) {
         return b->dead;
@@ -21,13 +18,7 @@ static bool by_place(const struct tr_chosen *a, const struct tr_chosen *b)
     return a->order[0] != b->order[0] ? a->order[0] < b->order[0] : a->order[1] < b->order[1];
 }
 
-static bool by_rid(const struct tr_chosen *a, const struct tr_chosen *b)
-{
-    return a->rid < b->rid;
-}
-
-static void merge(const struct tr_chosen *from, struct tr_chosen *to, size_t mid, size_t end,
-                  comes_first_fn *comes_first)
+static void merge(const struct tr_chosen *from, struct tr_chosen *to, size_t mid, size_t end)
 {
     size_t a = 0;
     size_t b = mid;
@@ -39,7 +30,7 @@ static void merge(const struct tr_chosen *from, struct tr_chosen *to, size_t mid
     }
 }
 
-static void sort(struct tr_promote *p, comes_first_fn *comes_first)
+static void sort(struct tr_promote *p)
 {
     for (size_t width = 1; width < p->count; width *= 2) {
         struct tr_chosen *sorted = p->scratch;
@@ -48,22 +39,20 @@ static void sort(struct tr_promote *p, comes_first_fn *comes_first)
             size_t left = p->count - i;
 
             merge(p->chosen + i, p->scratch + i, left < width ? left : width,
-                  left < 2 * width ? left : 2 * width, comes_first);
+                  left < 2 * width ? left : 2 * width);
         }
         p->scratch = p->chosen;
         p->chosen = sorted;
+    }
+    p->dead_from = 0;
+    while (p->dead_from < p->count && !p->chosen[p->dead_from].dead) {
+        p->dead_from++;
     }
 }
 
 void tr_promote_sort(void *ctx)
 {
-    struct tr_promote *p = ctx;
-
-    sort(p, by_place);
-    p->dead_from = 0;
-    while (p->dead_from < p->count && !p->chosen[p->dead_from].dead) {
-        p->dead_from++;
-    }
+    sort(ctx);
 }
 
 struct tr_record tr_promote_change(const struct tr_promote *p, const struct tr_chosen *c)
@@ -170,7 +159,6 @@ void tr_promote_build(void *ctx)
     struct tr_promote *p = ctx;
 
     tr_side_build_prepare(&p->build);
-    sort(p, by_rid); /* for the switch, which goes through tables by rid */
 }
 
 void tr_promote_pages(void *ctx)
