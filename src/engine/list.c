@@ -372,6 +372,7 @@ static bool find_in_runs(struct tr_engine *e)
             return false;
         }
         if (err != TARRY_OK) {
+            l->no_memory = l->no_memory || err == TARRY_ENOMEM;
             return true;
         }
         if (enough(e, &job)) {

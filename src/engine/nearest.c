@@ -210,7 +210,8 @@ void tr_nearest_step(struct tr_engine *e)
         return;
     }
     t = tr_topics_by_number(&e->state.topics, n->topic);
-    if (t == NULL || t->purged || t->far_pass != n->passed || t->far_gone) {
+    if (t == NULL || t->purged || t->far_pass != n->passed ||
+        (t->far_gone && !n->tired)) {
         end_look(e); /* who asked asks again */
         return;
     }
@@ -218,7 +219,8 @@ void tr_nearest_step(struct tr_engine *e)
     int err = look(e, t);
 
     if (err != TARRY_EFULL) {
-        t->far_known = err == TARRY_OK;
+        t->far_all = err == TARRY_OK;
+        t->far_known = t->far_all && !t->far_gone;
         end_look(e);
     }
 }
@@ -241,6 +243,7 @@ void tr_nearest_fini(struct tr_engine *e)
 static int first_far(struct tr_engine *e, struct tr_topic *t, bool tired, uint64_t *due_us)
 {
     struct tr_nearest *n = &e->nearest;
+    bool gone;
     int err;
 
     *due_us = TR_NEVER;
@@ -254,11 +257,12 @@ static int first_far(struct tr_engine *e, struct tr_topic *t, bool tired, uint64
     if (n->passing || n->topic != 0) {
         return TARRY_EFULL;
     }
-    if (tired && t->far_pass == n->passed && t->far_gone && t->far_first_us > e->clock.t_us) {
+    gone = t->far_pass == n->passed && t->far_gone;
+    if (tired && gone && t->far_all && t->far_first_us > e->clock.t_us) {
         *due_us = t->far_first_us;
         return TARRY_OK;
     }
-    if (t->far_known || n->passed == 0 || (t->far_pass == n->passed && t->far_gone)) {
+    if (t->far_known || n->passed == 0 || (gone && (!tired || t->far_all))) {
         t->far_known = false;
         begin_pass(e);
         return TARRY_EFULL;
@@ -266,6 +270,7 @@ static int first_far(struct tr_engine *e, struct tr_topic *t, bool tired, uint64
     err = tr_walk_begin(e, &n->walk, t->number, n->from_us);
     if (err == TARRY_OK) {
         n->topic = t->number;
+        n->tired = tired;
         tr_topic_note_far(t, TR_NEVER);
         err = TARRY_EFULL;
     }

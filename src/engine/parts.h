@@ -553,6 +553,7 @@ struct tr_nearest {
     uint64_t from_us;       /* due times from this one on are meant */
     uint32_t passed;        /* the last pass that has ended, or 0 */
     uint32_t topic;         /* which is looked for in runs, or 0: */
+    bool tired;             /* though its first job has gone; */
     struct tr_walk walk;    /* so far */
     unsigned seat;          /* of the meters: the topics from this one on are looked for, too, */
     unsigned seats;         /* so many of them */

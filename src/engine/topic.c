@@ -539,6 +539,7 @@ void tr_topic_note_far(struct tr_topic *t, uint64_t due_us)
 {
     if (!t->far_known && t->far_pass != t->of->far_pass) {
         t->far_gone = false;
+        t->far_all = false;
         t->far_first_us = TR_WHEEL_NEVER;
     }
     t->far_pass = t->of->far_pass;

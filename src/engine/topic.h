@@ -80,6 +80,7 @@ struct tr_topic {
     uint64_t next_dead_seq; /* from 1 */
     uint64_t far_first_us;  /* least due time of the delayed far ones, */
     bool far_known;         /* if that is so; else of those that were met so far */
+    bool far_all;           /* in runs, too, */
     bool far_gone;          /* since this pass began, and the first of them is gone again: */
     uint32_t far_pass;      /* see nearest.c */
     struct tr_rate pushes;
