@@ -130,7 +130,8 @@ static bool is_alone(const struct sim_oracle *o, const struct sim_ask *a)
 void sim_answer_bulk(struct sim_oracle *o, struct sim_ask *a)
 {
     const struct sim_topic *t = &o->model.topics[a->topic];
-    bool alone = is_alone(o, a);
+    bool damaged = a->req.topic == 0 && a->req.out.damaged; /* it says that there may be more */
+    bool alone = is_alone(o, a) && !damaged;
     uint64_t meant = 0;
 
     for (size_t i = 0; i < o->model.job_count && alone && !a->req.out.cursor.more; i++) {

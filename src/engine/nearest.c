@@ -210,8 +210,7 @@ void tr_nearest_step(struct tr_engine *e)
         return;
     }
     t = tr_topics_by_number(&e->state.topics, n->topic);
-    if (t == NULL || t->purged || t->far_pass != n->passed ||
-        (t->far_gone && !n->tired)) {
+    if (t == NULL || t->purged || t->far_pass != n->passed || (t->far_gone && !n->tired)) {
         end_look(e); /* who asked asks again */
         return;
     }
