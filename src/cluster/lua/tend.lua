@@ -1,0 +1,119 @@
+-- What time does to the jobs of one topic: leases that ran out, jobs that expired, dead ones that
+-- were kept long enough. At most so many of each as ARGV[REST] says.
+--
+-- OK, now, versions, waiters, next (when it must be looked at again, or empty), more (1: at once), how
+-- many ran out, expired, were dropped. It can be repeated without harm, so it keeps no reply.
+
+local done = begin('h')
+if done then
+    return done
+end
+if clock_is_off() then
+    return {'CLOCK', hex(now)}
+end
+local list, why = topics()
+if not list then
+    return why
+end
+local t, most = list[1], tonumber(ARGV[REST])
+local ran_out, expired, dropped = 0, 0, 0
+local seen = {}
+
+local function meet(key, members, act)
+    if #members == 0 then
+        return 0
+    end
+    local count = 0
+    for i, h in ipairs(call('HMGET', HEAD, unpack(members))) do
+        local id = members[i]
+        local j = h and not seen[id] and load(t, id, h)
+        if j then
+            if act(j) then
+                seen[id] = true
+                count = count + 1
+            end
+        elseif not h then
+            drop_entry(t, key, id)
+        end
+    end
+    return count
+end
+
+local function until_now(key, upto, count)
+    return call('ZRANGE', key, '-inf', dec(upto), 'BYSCORE', 'LIMIT', 0, count)
+end
+
+ran_out = meet(t.prep, until_now(t.prep, now, most), function(j)
+    if j.set ~= 'p' then
+        drop_entry(t, t.prep, j.id)
+        return false
+    end
+    settle(j)
+    keep(j)
+    return true
+end)
+expired = meet(t.expiry, until_now(t.expiry, now, most), function(j)
+    if not j.was_expiry then
+        drop_entry(t, t.expiry, j.id)
+        return false
+    end
+    settle(j)
+    if j.set == 'd' then
+        keep(j)
+    end
+    return j.set == 'd'
+end)
+
+local function drop_dead(j)
+    if j.set ~= 'd' then
+        drop_entry(t, t.dead, j.id)
+        return false
+    end
+    forget(j)
+    return true
+end
+if t.dead_keep then
+    dropped = meet(t.dead, until_now(t.dead, now - t.dead_keep, most), drop_dead)
+end
+if t.dead_max then
+    local over = math.min(call('ZCARD', t.dead) - dropped - t.dead_max, most)
+    if over > 0 then
+        dropped = dropped + meet(t.dead, call('ZRANGE', t.dead, 0, over + dropped - 1), drop_dead)
+    end
+end
+if t.in_flight and ran_out > 0 then
+    t.freed = true
+end
+
+-- When the next of these things happens, as far as it was not done here.
+local nxt
+local function sooner(at)
+    if at and (not nxt or at < nxt) then
+        nxt = at
+    end
+end
+local function first_after(key, past, plus)
+    local head = call('ZRANGE', key, '(' .. dec(past), '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+    sooner(head[2] and tonumber(head[2]) + plus)
+end
+first_after(t.prep, now, 0)
+first_after(t.expiry, now, 0)
+if t.dead_keep then
+    first_after(t.dead, now - t.dead_keep, t.dead_keep)
+end
+sooner(t.look)
+local more = (ran_out == most or expired == most or dropped >= most) and '1' or '0'
+local nodes, told = waiters(list)
+t.look = nil
+if more == '1' then
+    nxt = now
+end
+if nxt then
+    call('ZADD', AGENDA, dec(nxt), t.name)
+end
+commit('h', list, nil, told)
+if not nxt then
+    call('ZREM', AGENDA, t.name)
+end
+return {'OK', hex(now), versions(list), nodes, nxt and hex(nxt) or '', more, dec(ran_out),
+        dec(expired), dec(dropped)}

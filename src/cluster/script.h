@@ -1,0 +1,34 @@
+#ifndef TR_CLUSTER_SCRIPT_H
+#define TR_CLUSTER_SCRIPT_H
+
+/*
+ * The Lua scripts that run inside Redis, as tools/make-lua makes them from src/cluster/lua. Each
+ * file there says what its arguments and its reply are.
+ */
+
+#include <stddef.h>
+
+enum tr_script_name {
+    TR_SCRIPT_PUSH,  /* new jobs */
+    TR_SCRIPT_TAKE,  /* hands out jobs of one topic */
+    TR_SCRIPT_EDIT,  /* ack, cancel, release, ...: by id */
+    TR_SCRIPT_TEND,  /* leases that ran out, jobs that expired, dead ones to drop */
+    TR_SCRIPT_KICK,  /* brings back so many of a topic */
+    TR_SCRIPT_LOOK,  /* jobs as they are */
+    TR_SCRIPT_CONF,  /* settings of a topic */
+    TR_SCRIPT_CHECK, /* before a slot is first used over a connection */
+    TR_SCRIPT_OWN,   /* who does a slot's housekeeping */
+    TR_SCRIPT_BEAT,  /* a node lives; layout and members */
+    TR_SCRIPT_COUNT
+};
+
+struct tr_script {
+    const char *name;
+    const char *text; /* without an end */
+    size_t len;
+    const char *sha; /* 40 hex digits: what EVALSHA wants */
+};
+
+extern const struct tr_script tr_scripts[TR_SCRIPT_COUNT];
+
+#endif

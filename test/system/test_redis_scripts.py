@@ -1,0 +1,757 @@
+"""The Lua scripts of the engine on Redis, against a real redis-server: each step of a job's life.
+
+Time is pasted into the text of the scripts, so that nothing waits and "a microsecond too early" can
+be tried. One test runs the scripts as they are, by their SHA-1.
+"""
+import hashlib
+import importlib.machinery
+import importlib.util
+import pathlib
+import re
+import threading
+
+import pytest
+
+import redis_server
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+LUA = sorted((TOP / "src/cluster/lua").glob("*.lua"))
+MAKE = importlib.machinery.SourceFileLoader("make_lua", str(TOP / "tools/make-lua"))
+make_lua = importlib.util.module_from_spec(importlib.util.spec_from_loader("make_lua", MAKE))
+MAKE.exec_module(make_lua)
+SCRIPTS = make_lua.scripts(LUA)
+
+SLOT = 5
+T0 = 1_800_000_000_000_000  # us
+SECOND = 1_000_000
+UUID, RUN = "u" * 32, "run-1"
+NODE = "a1a1a1a100000001"
+OTHER = "b2b2b2b200000002"
+LEASE = "a1a1a1a1%08x"
+SETS = ("store", "ready", "prep", "dead", "c", "w", "x")
+FIELDS = (("set", 1), ("ver", 8), ("prio", 8), ("due", 14), ("at", 14), ("lease", 16), ("attempts", 8),
+          ("timeouts", 8), ("releases", 8), ("buries", 8), ("kicks", 8), ("why", 1), ("delay", 14),
+          ("ttr", 14), ("ttl", 14), ("retries", 8), ("flags", 2), ("created", 14))
+
+
+def header(text):
+    """A header as a dict."""
+    job, at = {}, 0
+    for name, width in FIELDS:
+        part = text[at:at + width].decode()
+        job[name] = part if name in ("set", "lease", "retries") else int(part, 16)
+        at += width
+    widths = [int(text[at + a:at + b], 16) for a, b in ((0, 2), (2, 4), (4, 6), (6, 9))]
+    at += 9
+    for name, width in zip(("topic", "tag", "key", "backoff"), widths):
+        job[name] = text[at:at + width]
+        at += width
+    assert at == len(text)
+    return job
+
+
+class Slot:
+    """One slot of a store, as a node uses it."""
+
+    def __init__(self, redis, scripts=None):
+        self.redis, self.scripts = redis, scripts or SCRIPTS
+        self.now, self.node, self.op, self.run = T0, NODE, 0, RUN
+        self.wall = None  # None: right
+        redis("FLUSHALL")
+        assert self.check(fresh="1") == [b"OK", b"new", b"0", b""]
+
+    def key(self, name):
+        return "tarry:{%d}:%s" % (SLOT, name)
+
+    def text(self, name):
+        """The script with the time in it."""
+        text, count = re.subn(r"redis\.call\('TIME'\)|call\('TIME'\)",
+                              "{'%d','%d'}" % divmod(self.now, SECOND), self.scripts[name])
+        assert count == 1
+        return text
+
+    def eval(self, name, keys, *args):
+        return self.redis("EVAL", self.text(name), len(keys), *keys, *args)
+
+    def check(self, fresh="0", seen=0):
+        return self.eval("check", [self.key("m")], UUID, self.run, self.node, seen, fresh)
+
+    def call(self, name, *args, topics=("t",), op=None, spread="1", order="due"):
+        """Runs a script of jobs. op: of a call that is repeated."""
+        if op is None:
+            self.op += 1
+            op = self.op
+        keys = [self.key(k) for k in "mhbka"]
+        about = []
+        for topic in topics:
+            keys += [self.key(f"{topic}:{s}") for s in SETS]
+            about += [topic, spread, order]
+        wall = self.now if self.wall is None else self.wall
+        return self.eval(name, keys, UUID, self.run, self.node, "%014x" % op, wall, len(topics), *about,
+                         *args)
+
+    def push(self, *jobs, seen=0, **more):
+        """Each job: a dict. Gives the reply as it is."""
+        args = []
+        for j in jobs:
+            kind, time = ("a", j["at"]) if "at" in j else ("d", j.get("delay", 0))
+            what = "%02x%s%s%014x%014x%08x%014x%014x%s%02x" % (
+                j.get("topic", 1), j.get("on", "r"), kind, time, j.get("age", 0), j.get("prio", 1024),
+                j.get("ttr", 0), j.get("ttl", 0), j.get("retries", "f" * 8), j.get("flags", 0))
+            args += [what, j.get("tag", ""), j.get("key", ""), j.get("backoff", ""), j.get("body", "x")]
+        return self.call("push", seen, SLOT, *args, **more)
+
+    def put(self, **job):
+        """One new job: its id."""
+        said = self.push(job)
+        assert said[0] == b"OK" and said[4][:1] == b"N", said
+        return said[4][1:15].decode()
+
+    def take(self, count=1, lease=1, ttr=0, tag="", wait=0, held=0, **more):
+        return self.call("take", count, LEASE % lease, ttr, tag, wait, held, **more)
+
+    def got(self, *args, **more):
+        """[(id, header, body)] of a take."""
+        said = self.take(*args, **more)
+        assert said[0] == b"OK", said
+        return jobs_of(said)
+
+    def edit(self, *whats, **more):
+        return self.call("edit", *whats, **more)
+
+    def do(self, kind, job, rest="", lease=None):
+        said = self.edit("%s01%s%s%s" % (kind, job, LEASE % lease if lease else "0" * 16, rest))
+        assert said[0] == b"OK", said
+        return said[4]
+
+    def look(self, job):
+        said = self.call("look", "1", "01" + job)
+        return header(said[4]) if said[4] else None
+
+    def tend(self, most=64, **more):
+        return self.call("tend", most, **more)
+
+    def conf(self, version, **fields):
+        return self.call("conf", version, *[x for f in fields.items() for x in f])
+
+    def sets(self, topic="t"):
+        """Which ids are in which set; and no id is in two of them."""
+        out = {}
+        for name in ("store", "ready", "prep", "dead"):
+            members = self.redis("ZRANGE", self.key(f"{topic}:{name}"), 0, -1)
+            out[name] = [m[-14:].decode() for m in members]
+        every = sum(out.values(), [])
+        assert len(set(every)) == len(every)
+        assert sorted(every) == sorted(k.decode() for k in self.redis("HKEYS", self.key("h")))
+        assert sorted(every) == sorted(k.decode() for k in self.redis("HKEYS", self.key("b")))
+        return out
+
+    def empty(self):
+        """Is nothing left but the slot's own records?"""
+        left = {k.decode().split(":", 2)[2] for k in self.redis("KEYS", "*")}
+        return left <= {"m", "a", "t:c", "t:w"}
+
+
+def jobs_of(said):
+    rest = said[6:]
+    return [(rest[i].decode(), header(rest[i + 1]), rest[i + 2]) for i in range(0, len(rest), 3)]
+
+
+@pytest.fixture(scope="module")
+def server():
+    with redis_server.Server() as s:
+        yield s
+
+
+@pytest.fixture
+def slot(server):
+    client = server.client()
+    yield Slot(client)
+    client.close()
+
+
+def test_a_job_from_push_to_ack(slot):
+    job = slot.put(delay=30 * SECOND, body=b"\0\xff\r\n", tag="red", key="order-42")
+    is_ = slot.look(job)
+    assert (is_["set"], is_["due"], is_["created"]) == ("s", T0 + 30 * SECOND, T0)
+    assert (is_["topic"], is_["tag"], is_["key"]) == (b"t", b"red", b"order-42")
+    slot.now += 30 * SECOND
+    [(got, head, body)] = slot.got()
+    assert (got, body, head["attempts"], head["at"]) == (job, b"\0\xff\r\n", 1, slot.now + 60 * SECOND)
+    assert slot.sets() == {"store": [], "ready": [], "prep": [job], "dead": []}
+    assert slot.got() == []
+    assert slot.do("A", job, lease=1) == b"Op"
+    assert slot.do("A", job, lease=1) == b"N"
+    assert slot.empty()
+
+
+def test_never_early(slot):
+    job = slot.put(delay=SECOND)
+    slot.now += SECOND - 1
+    said = slot.take()
+    assert jobs_of(said) == [] and int(said[4], 16) == T0 + SECOND and said[5] == b"0"
+    slot.now += 1
+    assert [j[0] for j in slot.got()] == [job]
+
+
+def test_age_and_absolute_times(slot):
+    early = slot.put(delay=10 * SECOND, age=3 * SECOND)
+    assert slot.look(early)["due"] == T0 + 7 * SECOND
+    assert slot.look(slot.put(at=T0 - 5))["due"] == T0
+    assert slot.look(slot.put(at=T0 + 5))["due"] == T0 + 5
+
+
+def test_a_clock_that_steps_back_hands_out_nothing(slot):
+    slot.now += 10 * SECOND
+    slot.put(delay=0)
+    slot.now -= 5 * SECOND
+    assert slot.take()[0] == b"CLOCK"
+    late = slot.put(delay=SECOND)  # counts from the latest time that was seen
+    assert slot.look(late)["due"] == T0 + 11 * SECOND
+    slot.now += 5 * SECOND
+    assert len(slot.got(2)) == 1
+    slot.wall = slot.now + 6 * SECOND
+    assert slot.take()[0] == b"CLOCK"
+    assert slot.tend()[0] == b"CLOCK"
+
+
+def test_order(slot):
+    ids = {}
+    for name, prio, delay in (("c", 5, 2), ("a", 1, 9), ("b", 5, 1), ("d", 5, 2)):
+        ids[name] = slot.put(prio=prio, delay=delay * SECOND)
+    slot.now += 10 * SECOND
+    assert [j[0] for j in slot.got(2)] == [ids["a"], ids["b"]]
+    assert slot.sets()["ready"] == [ids["c"], ids["d"]]  # the rest of what was due was moved
+    assert [j[0] for j in slot.got(9)] == [ids["c"], ids["d"]]
+
+
+def test_order_of_the_beanstalk_port(slot):
+    args = dict(order="id")
+    slot.push({"delay": 2 * SECOND}, {"delay": SECOND}, **args)
+    slot.now += 3 * SECOND
+    got = [j[0] for j in slot.got(1, **args)] + [j[0] for j in slot.got(1)]
+    assert got == sorted(got)  # by id, whatever a later caller believes
+
+
+def test_priority_beats_what_was_moved_before(slot):
+    for _ in range(3):
+        slot.put(prio=5)
+    slot.got(1)
+    urgent = slot.put(prio=1)
+    assert [j[0] for j in slot.got(1)] == [urgent]
+
+
+def test_a_lease_that_ran_out(slot):
+    job = slot.put(ttr=SECOND, backoff="l0")
+    slot.got(lease=1)
+    slot.now += SECOND
+    assert slot.look(job)["set"] == "r"  # nobody has touched it
+    assert slot.do("A", job, lease=1)[:1] == b"L"
+    [(got, head, _)] = slot.got(lease=2)
+    assert (got, head["attempts"], head["timeouts"]) == (job, 2, 1)
+    assert slot.do("A", job, lease=1)[:1] == b"L"
+    assert slot.do("A", job, lease=2) == b"Op"
+
+
+def test_the_last_microsecond_of_a_lease(slot):
+    job = slot.put(ttr=SECOND)
+    slot.got()
+    slot.now += SECOND - 1
+    assert slot.got(lease=2) == []
+    assert slot.do("T", job, "0" * 14, lease=1)[:1] == b"O"
+    assert slot.look(job)["at"] == slot.now + SECOND
+    slot.now += SECOND - 1
+    assert slot.do("A", job, lease=1) == b"Op"
+
+
+def test_retries_and_dead_and_kick(slot):
+    job = slot.put(retries="00000001", backoff="l4000000,9000000")
+    slot.got()
+    said = slot.do("R", job, "bk", lease=1)
+    assert said[:1] == b"O" and header(said[1:])["due"] == slot.now + 4 * SECOND
+    slot.now += 4 * SECOND - 1
+    assert slot.got() == []
+    slot.now += 1
+    assert slot.got(lease=2)[0][1]["attempts"] == 2
+    said = slot.do("R", job, "d%014xk" % SECOND, lease=2)
+    assert said[:1] == b"D" and header(said[1:])["why"] == 5
+    assert slot.sets()["dead"] == [job]
+    assert slot.do("A", job, lease=2)[:1] == b"L"
+    said = slot.do("K", job, "0")
+    assert said[:1] == b"O" and header(said[1:])["attempts"] == 0
+    assert slot.got(lease=3)[0][0] == job
+
+
+def test_sixteen_retries(slot):
+    job = slot.put(backoff="l0")
+    for n in range(17):
+        assert slot.got(lease=n + 1)[0][1]["attempts"] == n + 1
+        said = slot.do("R", job, "bk", lease=n + 1)
+    assert said[:1] == b"D"
+    beanstalk = slot.put(flags=1)
+    for n in range(40):
+        assert slot.got(lease=n + 1)[0][0] == beanstalk
+        assert slot.do("R", beanstalk, "bk", lease=n + 1)[:1] == b"O"
+
+
+def test_backoff_grows_and_jitter_only_adds(slot):
+    job = slot.put(backoff="e1000000,200,5000000,100")
+    for n, wait in enumerate((1, 2, 4, 5, 5)):
+        slot.got(lease=n + 1)
+        due = header(slot.do("R", job, "bk", lease=n + 1)[1:])["due"]
+        assert wait * SECOND <= due - slot.now <= wait * SECOND * 1.1
+        slot.now = due
+
+
+def test_bury_release_and_give_back(slot):
+    job = slot.put()
+    slot.got()
+    said = header(slot.do("G", job, lease=1)[1:])
+    assert (said["attempts"], said["set"], said["due"]) == (0, "r", T0)
+    slot.got(lease=2)
+    said = header(slot.do("R", job, "d%014x%08x" % (3 * SECOND, 7), lease=2)[1:])
+    assert (said["set"], said["due"], said["prio"], said["releases"]) == ("s", T0 + 3 * SECOND, 7, 1)
+    slot.now += 3 * SECOND
+    slot.got(lease=3)
+    said = header(slot.do("B", job, "k", lease=3)[1:])
+    assert (said["set"], said["why"], said["buries"], said["prio"]) == ("d", 4, 1, 7)
+
+
+def test_cancel(slot):
+    job = slot.put(delay=SECOND, key="k")
+    assert slot.do("C", job, "0") == b"Os"
+    assert slot.do("C", job, "0") == b"N"
+    job = slot.put(key="k")
+    slot.got()
+    assert slot.do("C", job, "0")[:2] == b"Sp"
+    assert slot.do("C", job, "1") == b"Op"
+    assert slot.do("A", job, lease=1) == b"N"
+    job = slot.put(delay=SECOND)
+    slot.now += SECOND
+    assert slot.do("C", job, "0") == b"Or"  # due, though nothing was moved
+    assert slot.empty()
+    assert slot.redis("HLEN", slot.key("k")) == 0
+
+
+def test_cancel_and_ack_in_one_call(slot):
+    job = slot.put()
+    slot.got()
+    lease = LEASE % 1
+    said = slot.edit("C01" + job + "0" * 16 + "1", "A01" + job + lease)
+    assert said[4:] == [b"Op", b"N"]
+    job = slot.put()
+    slot.got()
+    said = slot.edit("A01" + job + lease, "C01" + job + "0" * 16 + "0", "T01" + job + lease + "0" * 14)
+    assert said[4:] == [b"Op", b"N", b"N"]
+    assert slot.empty()
+
+
+def test_edit_and_fire(slot):
+    job = slot.put(delay=50 * SECOND)
+    what = "E01%s%s%02x" % (job, "0" * 16, 63) + "d%014x%014x%08x%014x%014x" % (
+        9 * SECOND, 0, 3, 2 * SECOND, 4 * SECOND)
+    said = slot.edit(what, "blue", "new")
+    is_ = header(said[4][1:])
+    assert [is_[f] for f in ("due", "prio", "ttr", "ttl", "tag")] == [
+        T0 + 9 * SECOND, 3, 2 * SECOND, 4 * SECOND, b"blue"]
+    assert slot.do("F", job)[:1] == b"O"
+    assert slot.do("F", job)[:1] == b"S"
+    [(_, head, body)] = slot.got()
+    assert body == b"new" and head["at"] == T0 + 2 * SECOND
+    assert slot.edit(what, "blue", "new")[4][:2] == b"Sp"
+
+
+def test_keys(slot):
+    job = slot.put(key="k", delay=SECOND)
+    other = slot.put(delay=SECOND)
+    assert slot.push({"key": "k", "on": "k"})[4][:15] == b"K" + job.encode()
+    assert slot.push({"key": "k", "on": "e"})[4][:15] == b"E" + job.encode()
+    said = slot.push({"key": "k", "delay": 5 * SECOND, "body": "y", "prio": 3})
+    assert said[4] == b"R" + job.encode() + b"%014x" % (T0 + 5 * SECOND)
+    assert slot.sets()["store"] == [other, job]
+    slot.now += 5 * SECOND
+    assert slot.got()[0][0] == job
+    assert slot.push({"key": "k"})[4][:1] == b"X"
+    slot.do("B", job, "k", lease=1)
+    assert slot.push({"key": "k"})[4][:1] == b"R"  # a dead one comes back under its id
+    assert slot.look(job)["set"] == "r" and slot.look(job)["attempts"] == 0
+    slot.got(2, lease=2)
+    assert slot.do("A", job, lease=2) == b"Op"
+    assert slot.put(key="k") != job
+
+
+def test_the_same_key_twice_in_one_call(slot):
+    said = slot.push({"key": "k"}, {"key": "k", "prio": 1, "body": "y"}, {"key": "k", "on": "k"})
+    job = said[4][1:15]
+    assert [s[:15] for s in said[4:]] == [b"N" + job, b"R" + job, b"K" + job]
+    [(got, head, body)] = slot.got(9)
+    assert (got, head["prio"], body) == (job.decode(), 1, b"y")
+
+
+def test_ttl(slot):
+    job = slot.put(delay=SECOND, ttl=2 * SECOND)
+    tried = slot.put(delay=SECOND, ttl=2 * SECOND, prio=1)
+    slot.now += SECOND
+    assert slot.got()[0][0] == tried  # was handed out: it does not expire any more
+    slot.do("R", tried, "d%014xk" % 0, lease=1)
+    slot.now += 2 * SECOND
+    assert slot.look(job)["set"] == "d" and slot.look(job)["why"] == 3
+    assert slot.tend()[7] == b"1"
+    assert slot.sets() == {"store": [], "ready": [tried], "prep": [], "dead": [job]}
+    assert slot.redis("ZCARD", slot.key("t:x")) == 0
+
+
+def test_ttl_met_by_a_take(slot):
+    slot.put(ttl=SECOND)
+    slot.now += SECOND
+    assert slot.got() == []
+    assert len(slot.sets()["dead"]) == 1
+
+
+def test_tend(slot):
+    slot.conf(1, dead_keep=10 * SECOND)
+    jobs = [slot.put(ttr=SECOND, backoff="l0") for _ in range(5)]
+    slot.got(5)
+    slot.now += SECOND
+    said = slot.tend(3)
+    assert said[5:7] == [b"1", b"3"]
+    said = slot.tend(3)
+    assert said[5:7] == [b"0", b"2"] and said[4] == b""
+    assert sorted(slot.sets()["ready"]) == jobs
+    slot.got(1, lease=2)
+    slot.do("B", jobs[0], "k", lease=2)
+    slot.tend()
+    assert float(slot.redis("ZSCORE", slot.key("a"), "t")) == slot.now + 10 * SECOND
+    slot.now += 10 * SECOND - 1
+    assert slot.tend()[8] == b"0"
+    slot.now += 1
+    assert slot.tend()[8] == b"1"
+    assert slot.look(jobs[0]) is None
+
+
+def test_dead_max(slot):
+    slot.conf(1, dead_max=2)
+    jobs = [slot.put() for _ in range(4)]
+    for n, job in enumerate(jobs):
+        slot.now += 1
+        slot.got(1, lease=n + 1)
+        slot.do("B", job, "k", lease=n + 1)
+    assert slot.tend()[8] == b"2"
+    assert slot.sets()["dead"] == jobs[2:]
+
+
+def test_a_repeat_is_answered_as_before(slot):
+    said = slot.push({"body": "1"}, {"body": "2", "key": "k"})
+    assert slot.push({"body": "1"}, {"body": "2", "key": "k"}, op=slot.op) == said
+    assert len(slot.sets()["ready"]) == 2
+    first = slot.take(2)
+    slot.now += 5
+    again = slot.take(2, op=slot.op)
+    assert jobs_of(again) == jobs_of(first)
+    job = jobs_of(first)[0][0]
+    what = "A01" + job + LEASE % 1
+    said = slot.edit(what)
+    assert said[4] == b"Op"
+    assert slot.edit(what, op=slot.op)[4] == b"Op"
+    assert slot.edit(what)[4] == b"N"
+
+
+def test_what_comes_late_is_not_done(slot):
+    slot.push({})
+    slot.push({})
+    assert slot.push({}, op=slot.op - 1) == [b"STALE"]
+    slot.got()
+    slot.got(lease=2)
+    assert slot.take(lease=1, op=slot.op - 1) == [b"STALE"]
+    assert len(slot.sets()["ready"]) == 0 and len(slot.sets()["prep"]) == 2
+    slot.node = OTHER  # each node has its own numbers
+    assert slot.push({}, op=1)[0] == b"OK"
+
+
+def test_a_repeated_take_gives_only_what_it_still_holds(slot):
+    slot.push({"ttr": SECOND, "backoff": "l0"}, {"ttr": 9 * SECOND})
+    slot.got(2)
+    op = slot.op
+    slot.now += SECOND
+    slot.tend()
+    assert len(jobs_of(slot.take(2, op=op))) == 1
+
+
+def test_ids(slot):
+    one, two = slot.put(), slot.put()
+    assert int(two, 16) == int(one, 16) + 1024 and int(one, 16) % 1024 == SLOT
+    assert int(one, 16) // 1024 == T0 // 1000 - 1704067200000 + 1
+    three = slot.push({}, seen=int(two, 16) // 1024 + 50)[4][1:15]
+    assert int(three, 16) == int(two, 16) + 51 * 1024
+    slot.now -= 3600 * SECOND
+    assert int(slot.put(), 16) > int(three, 16)
+
+
+def test_another_server_passes_over_ids(slot):
+    one = slot.put()
+    slot.run = "run-2"
+    assert slot.push({}) == [b"CHECK"]
+    assert slot.take() == [b"CHECK"]
+    assert slot.check()[1] == b"jumped"
+    assert slot.check()[1] == b"same"
+    assert int(slot.put(), 16) - int(one, 16) > 2**20 * 1024
+    slot.redis("FLUSHALL")
+    assert slot.push({}) == [b"NOSLOT"]
+    assert slot.check()[1] == b"new"
+    assert int(slot.put(), 16) - int(one, 16) > 2**30 * 1024 - 1024
+
+
+def test_a_slot_of_another_store(slot):
+    slot.redis("HSET", slot.key("m"), "uuid", "another")
+    for said in (slot.push({}), slot.take(), slot.edit("A01" + "0" * 14 + LEASE % 1), slot.check(),
+                 slot.tend(), slot.call("look", "1", "01" + "0" * 14)):
+        assert said == [b"OTHER", b"another"]
+
+
+def test_spread_is_fixed(slot):
+    slot.put()
+    assert slot.push({}, spread="4") == [b"SPREAD", b"t", b"1"]
+    assert slot.take(spread="4")[0] == b"SPREAD"
+
+
+def test_big_numbers(slot):
+    """Lua prints with 14 digits; ids and times may have 16."""
+    slot.now = 2**52 + 12345  # the year 2112
+    job = slot.push({"delay": 2**52 - 99999}, seen=2**42 - 1)[4]
+    assert job[15:] == b"%014x" % (2**53 - 99999 + 12345)
+    assert int(job[1:15], 16) == 2**52 + SLOT
+    assert float(slot.redis("ZSCORE", slot.key("t:store"), job[1:15])) == 2**53 - 99999 + 12345
+    assert slot.look(job[1:15].decode())["due"] == 2**53 - 99999 + 12345
+
+
+def test_rate(slot):
+    slot.conf(1, rate=2000, burst=2)  # two a second
+    slot.push(*[{} for _ in range(9)])
+    assert len(slot.got(9)) == 2
+    said = slot.take(9, lease=2)
+    assert jobs_of(said) == [] and int(said[4], 16) == slot.now + SECOND // 2
+    slot.now += SECOND // 2 - 1
+    assert slot.got(9, lease=2) == []
+    slot.now += 1
+    assert len(slot.got(9, lease=3)) == 1
+    slot.now += 3600 * SECOND
+    assert len(slot.got(9, lease=4)) == 2
+
+
+def test_in_flight(slot):
+    slot.conf(1, in_flight=2)
+    slot.push(*[{"ttr": SECOND} for _ in range(5)])
+    jobs = slot.got(5)
+    assert len(jobs) == 2
+    assert slot.got(5, lease=2, wait=slot.now + 9 * SECOND) == []
+    said = slot.edit("A01" + jobs[0][0] + LEASE % 1)
+    assert said[3] == b"01" + NODE.encode()  # there is room: who waits is told
+    assert len(slot.got(5, lease=3)) == 1
+
+
+def test_pause(slot):
+    slot.put()
+    slot.conf(1, out=T0 + 5 * SECOND)
+    said = slot.take()
+    assert jobs_of(said) == [] and int(said[4], 16) == T0 + 5 * SECOND
+    slot.now += 5 * SECOND
+    slot.conf(2, out="", **{"in": T0 + 9 * SECOND})
+    assert slot.push({})[4] == b"P"
+    assert len(slot.got()) == 1
+    slot.now += 4 * SECOND
+    assert slot.push({})[4][:1] == b"N"
+
+
+def test_conf_goes_forward_only(slot):
+    assert slot.conf(5, ttr=7 * SECOND)[2] == b"00000005"
+    assert slot.conf(4, ttr=9 * SECOND)[2] == b"00000005"
+    slot.put()
+    assert slot.got()[0][1]["at"] == T0 + 7 * SECOND
+    slot.conf(6, ttr="")
+    slot.put()
+    assert slot.got(lease=2)[0][1]["at"] == T0 + 60 * SECOND
+
+
+def test_waiting_and_waking(slot):
+    assert slot.got(wait=T0 + 30 * SECOND) == []
+    slot.node = OTHER
+    assert slot.got(wait=T0 + 30 * SECOND) == []
+    far = slot.push({"delay": 20 * SECOND})
+    assert sorted([far[3][:18], far[3][18:]]) == [b"01" + NODE.encode(), b"01" + OTHER.encode()]
+    assert slot.push({"delay": 10 * SECOND})[3] == b""  # once for each that waits
+    assert slot.got(wait=T0 + 30 * SECOND) == []
+    assert slot.push({"delay": 15 * SECOND})[3] == b""  # later than what they know
+    assert slot.push({"delay": 9 * SECOND})[3] == b"01" + OTHER.encode()
+    slot.got(wait=T0 + 30 * SECOND)
+    job = slot.put()
+    assert slot.got()[0][0] == job
+    slot.got(lease=2, wait=T0 + 30 * SECOND)
+    assert slot.edit("G01" + job + LEASE % 1)[3] == b"01" + OTHER.encode()
+
+
+def test_a_lease_end_wakes(slot):
+    slot.put(ttr=SECOND, backoff="l0")
+    slot.got()
+    assert slot.got(lease=2, wait=T0 + 30 * SECOND) == []
+    slot.now += SECOND
+    assert slot.tend()[3] == b"01" + NODE.encode()
+
+
+def test_tags(slot):
+    slot.push({"tag": "a"}, {"tag": "b"}, {}, {"tag": "b"})
+    assert [j[1]["tag"] for j in slot.got(9, tag="b")] == [b"b", b"b"]
+    assert len(slot.sets()["ready"]) == 2
+
+
+def test_kick_of_a_topic(slot):
+    jobs = [slot.put(retries="00000000") for _ in range(3)]
+    far = slot.put(delay=SECOND)
+    slot.got(3)
+    for job in jobs:
+        slot.now += 1
+        slot.do("R", job, "bk", lease=1)
+    said = slot.call("kick", 2, "0")
+    assert int(said[4], 16) == 2
+    assert slot.sets()["ready"] == jobs[:2] and slot.sets()["dead"] == jobs[2:]
+    assert slot.call("kick", 2, "0", op=slot.op) == said
+    slot.call("kick", 2, "0")
+    assert int(slot.call("kick", 2, "0")[4], 16) == 1  # no dead one is left
+    assert slot.look(far)["set"] == "r"
+
+
+def test_entries_without_a_job_are_dropped(slot):
+    """Half a script, or a key that moved alone, leaves such things behind."""
+    job = slot.put()
+    for name in ("store", "ready", "prep", "x", "dead"):
+        member = "%014x" % (T0 - 5) + "%014x" % 77 if name == "ready" else "%014x" % 77
+        slot.redis("ZADD", slot.key("t:" + name), 5, member)
+    slot.redis("ZADD", slot.key("t:prep"), 5, job)  # it is in ready
+    assert [j[0] for j in slot.got(9)] == [job]
+    slot.tend()
+    slot.conf(1, dead_keep=1)
+    slot.tend()
+    assert slot.sets() == {"store": [], "ready": [], "prep": [job], "dead": []}
+
+
+def test_two_topics_of_a_slot(slot):
+    said = slot.push({"topic": 1}, {"topic": 2, "key": "k"}, {"topic": 1, "key": "k"}, topics=("t", "u"))
+    ids = [s[1:15].decode() for s in said[4:]]
+    assert len(set(ids)) == 3
+    assert slot.redis("ZCARD", slot.key("t:ready")) == 2
+    assert [j[0] for j in slot.got(9, topics=("u",))] == ids[1:2]
+    said = slot.edit("A01" + ids[1] + LEASE % 1, "C02" + ids[0] + "0" * 16 + "0", topics=("u", "t"))
+    assert said[4:] == [b"Op", b"Or"]
+
+
+def test_a_million_hands(server, slot):
+    """Real time, by SHA-1, from several connections: each job is handed out once."""
+    slot.redis("FLUSHALL")
+    shas = {n: slot.redis("SCRIPT", "LOAD", t).decode() for n, t in SCRIPTS.items()}
+    assert shas == {n: hashlib.sha1(t.encode()).hexdigest() for n, t in SCRIPTS.items()}
+    slot.redis("EVALSHA", shas["check"], 1, slot.key("m"), UUID, RUN, NODE, 0, "1")
+    keys = [slot.key(k) for k in "mhbka"] + [slot.key("t:" + s) for s in SETS]
+    handed, lock = [], threading.Lock()
+
+    def call(client, node, op, name, *args):
+        seconds, us = map(int, client("TIME"))
+        return client("EVALSHA", shas[name], len(keys), *keys, UUID, RUN, node, "%014x" % op,
+                      seconds * SECOND + us, 1, "t", "1", "due", *args)
+
+    what = "01rd%014x%014x%08x%014x%014x%s00" % (0, 0, 1024, 0, 0, "f" * 8)
+    pushed = [said[1:15].decode() for n in range(5)
+              for said in call(slot.redis, NODE, n + 1, "push", 0, SLOT,
+                               *[what, "", "", "", "body"] * 100)[4:]]
+
+    def work(number):
+        client, op = server.client(), 0
+        node = "c%07x%08x" % (number, number)
+        while True:
+            op += 2
+            lease = node[:8] + "%08x" % op
+            got = jobs_of(call(client, node, op, "take", 7, lease, 0, "", 0, 0))
+            if not got:
+                break
+            with lock:
+                handed.extend(j[0] for j in got)
+            said = call(client, node, op + 1, "edit", *["A01" + j[0] + lease for j in got])
+            assert said[4:] == [b"Op"] * len(got)
+        client.close()
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(handed) == sorted(pushed) and len(pushed) == 500
+    assert slot.empty()
+
+
+def test_ownership(slot):
+    def own(node, epoch):
+        return slot.redis("EVAL", SCRIPTS["own"], 1, slot.key("m"), UUID, RUN, node, epoch)
+    assert own(NODE, 0) == [b"OK", b"1"]
+    assert own(NODE, 0) == [b"OK", b"1"]
+    assert own(OTHER, 0) == [b"STALE", b"1", NODE.encode()]
+    assert own(OTHER, 1) == [b"OK", b"2"]
+    assert own(NODE, 1) == [b"STALE", b"2", OTHER.encode()]
+    assert slot.check()[2:] == [b"2", OTHER.encode()]
+
+
+def test_members_and_layout(slot):
+    def beat(node, lease=10 * SECOND, slots="256", uuid="", version="1"):
+        keys = ["tarry:{meta}:" + k for k in ("layout", "nodes", "where")]
+        return slot.eval("beat", keys, node, "addr-" + node[0], lease, version, slots, "tarry:", uuid)
+    assert beat(NODE) == [b"NONE"]
+    said = beat(NODE, uuid=UUID)
+    assert said[3:] == [b"1", b"256", b"tarry:", UUID.encode(), NODE.encode(), b"addr-a"]
+    assert beat(OTHER, slots="512") == [b"DIFFERS", b"1", b"256", b"tarry:", UUID.encode()]
+    assert beat(OTHER, uuid="v")[6] == UUID.encode()
+    assert beat(NODE)[7::2] == [OTHER.encode(), NODE.encode()]
+    slot.now += 10 * SECOND
+    assert beat(OTHER)[7::2] == [OTHER.encode()]
+    assert beat(NODE)[7::2] == [OTHER.encode(), NODE.encode()]
+    assert beat(NODE, lease=0)[7::2] == [OTHER.encode()]
+    assert beat(OTHER)[7::2] == [OTHER.encode()]
+
+
+def test_scripts_keep_to_the_rules():
+    """Every key comes from KEYS; no command that Redis Cluster or a long script would suffer from."""
+    for path in LUA:
+        text = path.read_text()
+        assert not re.search(r"'[^'\n]*--[^'\n]*'", text), "make-lua would take that for a comment"
+        for command, rest in re.findall(r"call\('(\w+)',? ?([^\n]*)", text):
+            assert command in {"TIME", "HGET", "HMGET", "HSET", "HDEL", "ZADD", "ZREM", "ZRANGE", "ZCARD",
+                               "ZCOUNT", "DEL"}, command
+            first = re.split(r"[,)]", rest)[0]
+            assert command == "TIME" or re.fullmatch(r"[A-Z]+|t\.\w+|key", first), (path.name, rest)
+
+
+MUTATIONS = {  # script; what it says, and what it says then; the test that is to notice
+    "due is not looked at": ("take", [("t.store,'-inf',dec(now),'BYSCORE'", "t.store,0,-1"),
+                                      (",'LIMIT',0,want+64", ""), ("and j.due<=now", "")],
+                             test_never_early),
+    "op is not kept": ("push", [("call('HSET',META,kind..NODE,OP..pack(reply))", "")],
+                       test_a_repeat_is_answered_as_before),
+    "any lease will do": ("edit", [("or j.lease~=lease", "")], test_a_lease_that_ran_out),
+    "numbers by %.14g": ("push", [("return fmt('%.0f',n)", "return''..n")], test_big_numbers),
+    "no jump": ("check", [("and 1048576", "and 0")], test_another_server_passes_over_ids),
+    "tmax as now": ("take", [("base=math.max(now,tmax)", "now=math.max(now,tmax)")],
+                    test_a_clock_that_steps_back_hands_out_nothing),
+    "late calls are done": ("push", [("return{'STALE'}", "return nil")],
+                            test_what_comes_late_is_not_done),
+    "strays stay": ("take", [("push_to(t.stray,key,member)", "")],
+                    test_entries_without_a_job_are_dropped),
+}
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_mutations_are_noticed(slot, name):
+    script, changes, test = MUTATIONS[name]
+    text = SCRIPTS[script]
+    for old, new in changes:
+        pattern = r"\s*".join(map(re.escape, old.replace(" ", "")))
+        text, count = re.subn(pattern, lambda _, new=new: new, text, count=1)
+        assert count == 1, "the script says that no more"
+    test(Slot(slot.redis))
+    with pytest.raises(AssertionError):
+        test(Slot(slot.redis, dict(SCRIPTS, **{script: text})))
