@@ -1,0 +1,136 @@
+/* See answer.h, and the top of each file in lua/ for what it says. */
+
+#include "cluster/answer.h"
+
+#include "base/err.h"
+#include "cluster/hex.h"
+#include "cluster/route.h"
+
+#include <string.h>
+
+enum {
+    COMMON = 4, /* OK, now, versions, waiters */
+    VERSION = 8,
+    WAITER = 2 + TR_PLACE_NODE_DIGITS,
+    TAKEN = 2, /* next, more */
+    PER_JOB = 3,
+};
+
+int tr_answer_read(const struct tr_redis_reply *reply, struct tr_answer *a)
+{
+    const struct tr_span *items = reply->items;
+
+    if (reply->event != TR_REDIS_LIST || reply->count < COMMON || !tr_span_begins(items[0], "OK")) {
+        return TARRY_EDAMAGED;
+    }
+    *a = (struct tr_answer){.versions = items[2],
+                            .waiters = items[3],
+                            .items = items + COMMON,
+                            .count = reply->count - COMMON};
+    if (items[1].len != TR_HEX_ID || !tr_hex_get(items[1].at, TR_HEX_ID, &a->now_us) ||
+        items[2].len % VERSION != 0 || items[3].len % WAITER != 0) {
+        return TARRY_EDAMAGED;
+    }
+    return TARRY_OK;
+}
+
+uint32_t tr_answer_version(const struct tr_answer *a, unsigned topic)
+{
+    uint64_t v = 0;
+
+    if ((topic + 1) * (size_t)VERSION > a->versions.len ||
+        !tr_hex_get(a->versions.at + topic * (size_t)VERSION, VERSION, &v)) {
+        return 0;
+    }
+    return (uint32_t)v;
+}
+
+bool tr_answer_waiter(const struct tr_answer *a, unsigned i, unsigned *topic,
+                      char node[TR_PLACE_NODE_DIGITS])
+{
+    const char *at = a->waiters.at + i * (size_t)WAITER;
+    uint64_t number;
+
+    if ((i + 1) * (size_t)WAITER > a->waiters.len || !tr_hex_get(at, 2, &number) || number == 0) {
+        return false;
+    }
+    *topic = (unsigned)number - 1;
+    memcpy(node, at + 2, TR_PLACE_NODE_DIGITS);
+    return true;
+}
+
+static char first_of(struct tr_span item)
+{
+    if (item.len == 0) {
+        return '\0';
+    }
+    return item.at[0];
+}
+
+int tr_answer_pushed(struct tr_span item, struct tr_pushed *p)
+{
+    *p = (struct tr_pushed){.what = first_of(item)};
+    if (p->what == 'P') {
+        return item.len == 1 ? TARRY_OK : TARRY_EDAMAGED;
+    }
+    if (item.len < 1 + TR_HEX_ID || !tr_hex_get(item.at + 1, TR_HEX_ID, &p->id)) {
+        return TARRY_EDAMAGED;
+    }
+    item.at += 1 + TR_HEX_ID;
+    item.len -= 1 + TR_HEX_ID;
+    switch (p->what) {
+    case 'N':
+    case 'R':
+        return item.len == TR_HEX_ID && tr_hex_get(item.at, TR_HEX_ID, &p->due_us) ? TARRY_OK
+                                                                                   : TARRY_EDAMAGED;
+    case 'K':
+    case 'E':
+    case 'X':
+        return tr_header_read(item.at, item.len, &p->header);
+    default:
+        return TARRY_EDAMAGED;
+    }
+}
+
+int tr_answer_taken(const struct tr_answer *a, struct tr_taken *t)
+{
+    *t = (struct tr_taken){.next_us = UINT64_MAX};
+    if (a->count < TAKEN || (a->count - TAKEN) % PER_JOB != 0 || a->items[1].len != 1) {
+        return TARRY_EDAMAGED;
+    }
+    if (a->items[0].len != 0 &&
+        (a->items[0].len != TR_HEX_ID || !tr_hex_get(a->items[0].at, TR_HEX_ID, &t->next_us))) {
+        return TARRY_EDAMAGED;
+    }
+    t->more = a->items[1].at[0] == '1';
+    t->jobs = (a->count - TAKEN) / PER_JOB;
+    return TARRY_OK;
+}
+
+int tr_answer_taken_job(const struct tr_answer *a, size_t i, struct tr_taken_job *job)
+{
+    const struct tr_span *item = a->items + TAKEN + i * PER_JOB;
+
+    TR_CHECK(TAKEN + (i + 1) * PER_JOB <= a->count);
+    job->body = item[2];
+    if (item[0].len != TR_HEX_ID || !tr_hex_get(item[0].at, TR_HEX_ID, &job->id)) {
+        return TARRY_EDAMAGED;
+    }
+    return tr_header_read(item[1].at, item[1].len, &job->header);
+}
+
+int tr_answer_edited(struct tr_span item, struct tr_edited *e)
+{
+    *e = (struct tr_edited){.what = first_of(item)};
+    if (e->what == 'N') {
+        return item.len == 1 ? TARRY_OK : TARRY_EDAMAGED;
+    }
+    if (item.len < 2 || memchr("ODLS", e->what, 4) == NULL) {
+        return TARRY_EDAMAGED;
+    }
+    if (e->what == 'O' && item.len == 2) {
+        e->was = item.at[1];
+        return memchr("srpd", e->was, 4) != NULL ? TARRY_OK : TARRY_EDAMAGED;
+    }
+    return tr_header_read(item.at + 1, item.len - 1, &e->header);
+}

@@ -1,0 +1,344 @@
+/*
+ * Arguments of scripts. Short ones are printed into a scratch that may move while it grows, so they
+ * are noted by their place there, and become spans when the call is complete.
+ */
+
+#include "cluster/eval.h"
+
+#include "base/err.h"
+#include "base/text.h"
+#include "cluster/header.h"
+#include "cluster/hex.h"
+
+#include <string.h>
+
+enum { EVALSHA = 0, SCRIPT = 1, LINE = 128 };
+
+void tr_eval_init(struct tr_eval *c, struct tr_mem *mem)
+{
+    *c = (struct tr_eval){.mem = mem};
+}
+
+void tr_eval_fini(struct tr_eval *c)
+{
+    tr_mem_free(c->mem, c->args, c->room * sizeof *c->args);
+    tr_mem_free(c->mem, c->bytes, c->size);
+    *c = (struct tr_eval){.mem = c->mem};
+}
+
+static void add(struct tr_eval *c, struct tr_span arg)
+{
+    if (c->count == c->room) {
+        unsigned room = c->room != 0 ? 2 * c->room : 64;
+        struct tr_span *args =
+            tr_mem_resize(c->mem, c->args, c->room * sizeof *args, room * sizeof *args);
+
+        if (args == NULL) {
+            c->failed = true;
+            return;
+        }
+        c->args = args;
+        c->room = room;
+    }
+    c->args[c->count++] = arg;
+}
+
+static void add_lent(struct tr_eval *c, const char *at, size_t len)
+{
+    add(c, (struct tr_span){len > 0 ? at : "", len});
+}
+
+/* Copied, and until the end noted as (NULL, place): the length stands before the bytes. */
+static void add_copy(struct tr_eval *c, const char *text, size_t len)
+{
+    size_t need = c->used + sizeof len + len;
+
+    if (need > c->size) {
+        size_t size = c->size != 0 ? c->size : 1024;
+        char *bytes;
+
+        while (size < need) {
+            size *= 2;
+        }
+        bytes = tr_mem_resize(c->mem, c->bytes, c->size, size);
+        if (bytes == NULL) {
+            c->failed = true;
+            return;
+        }
+        c->bytes = bytes;
+        c->size = size;
+    }
+    add(c, (struct tr_span){NULL, c->used});
+    memcpy(c->bytes + c->used, &len, sizeof len);
+    memcpy(c->bytes + c->used + sizeof len, text, len);
+    c->used = need;
+}
+
+static void add_number(struct tr_eval *c, uint64_t v)
+{
+    char text[24];
+
+    tr_text(text, sizeof text, "%llu", (unsigned long long)v);
+    add_copy(c, text, strlen(text));
+}
+
+static void add_hex(struct tr_eval *c, unsigned width, uint64_t v)
+{
+    char text[16];
+
+    tr_hex_put(text, width, v);
+    add_copy(c, text, width);
+}
+
+static void add_keys(struct tr_eval *c, const struct tr_eval_about *a)
+{
+    char key[TR_PLACE_KEY_MAX];
+
+    for (unsigned k = 0; k < TR_PLACE_SLOT_KEYS; k++) {
+        add_copy(c, key, tr_place_key(key, a->layout, a->slot, k, NULL));
+    }
+    for (unsigned t = 0; t < a->topic_count; t++) {
+        for (unsigned k = 0; k < TR_PLACE_TOPIC_KEYS; k++) {
+            add_copy(
+                c, key,
+                tr_place_key(key, a->layout, a->slot, TR_PLACE_SLOT_KEYS + k, a->topics[t].name));
+        }
+    }
+}
+
+void tr_eval_begin(struct tr_eval *c, enum tr_script_name script, const struct tr_eval_about *a)
+{
+    TR_CHECK(a->topic_count <= TR_EVAL_TOPICS);
+    c->count = 0;
+    c->used = 0;
+    c->heavy = 0;
+    c->failed = false;
+    add_lent(c, "EVALSHA", 7);
+    add_lent(c, tr_scripts[script].sha, strlen(tr_scripts[script].sha));
+    add_number(c, TR_PLACE_SLOT_KEYS + a->topic_count * TR_PLACE_TOPIC_KEYS);
+    add_keys(c, a);
+    add_lent(c, a->uuid, strlen(a->uuid));
+    add_lent(c, a->run, strlen(a->run));
+    add_lent(c, a->node, TR_PLACE_NODE_DIGITS);
+    add_hex(c, TR_HEX_ID, a->op);
+    add_number(c, a->wall_us);
+    add_number(c, a->topic_count);
+    for (unsigned t = 0; t < a->topic_count; t++) {
+        add_lent(c, a->topics[t].name, strlen(a->topics[t].name));
+        add_number(c, a->topics[t].spread);
+        add_copy(c, a->topics[t].order == TR_ORDER_DUE ? "due" : "id",
+                 a->topics[t].order == TR_ORDER_DUE ? 3 : 2);
+    }
+}
+
+/* A line of numbers, one after the other. */
+struct line {
+    char text[LINE];
+    size_t len;
+};
+
+static void put_char(struct line *l, char ch)
+{
+    l->text[l->len++] = ch;
+}
+
+static void put_hex(struct line *l, unsigned width, uint64_t v)
+{
+    TR_CHECK(l->len + width <= sizeof l->text);
+    tr_hex_put(l->text + l->len, width, v);
+    l->len += width;
+}
+
+static void put_time(struct line *l, const struct tr_req *r, uint64_t age_us)
+{
+    put_char(l, r->at_us != 0 ? 'a' : 'd');
+    put_hex(l, TR_HEX_ID, r->at_us != 0 ? r->at_us : r->delay_us);
+    put_hex(l, TR_HEX_ID, age_us);
+}
+
+void tr_eval_push_from(struct tr_eval *c, uint64_t seen, unsigned slot)
+{
+    add_number(c, seen);
+    add_number(c, slot);
+}
+
+static uint32_t retries_of(const struct tr_req *r)
+{
+    if (!r->has_retries) {
+        return TR_RETRIES_TOPIC;
+    }
+    if (r->retries < 0 || r->retries >= TR_RETRIES_NO_END) {
+        return TR_RETRIES_NO_END;
+    }
+    return (uint32_t)r->retries;
+}
+
+void tr_eval_push(struct tr_eval *c, unsigned topic, const struct tr_req *r, uint64_t age_us)
+{
+    static const char conflicts[TR_CONFLICT_COUNT] = {'r', 'k', 'e'};
+    struct line l = {.len = 0};
+    char backoff[TR_HEADER_BACKOFF];
+
+    put_hex(&l, 2, topic + 1);
+    put_char(&l, conflicts[r->conflict]);
+    put_time(&l, r, age_us);
+    put_hex(&l, 8, r->priority);
+    put_hex(&l, TR_HEX_ID, r->ttr_us);
+    put_hex(&l, TR_HEX_ID, r->ttl_us);
+    put_hex(&l, 8, retries_of(r));
+    put_hex(&l, 2, r->beanstalk ? TR_HEADER_BEANSTALK : 0);
+    add_copy(c, l.text, l.len);
+    add_lent(c, r->tag, r->tag_len);
+    add_lent(c, r->key, r->key_len);
+    add_copy(c, backoff, tr_header_put_backoff(backoff, r->backoff));
+    add_lent(c, (const char *)r->body, r->body_len);
+    c->heavy += r->body_len;
+}
+
+void tr_eval_take(struct tr_eval *c, const struct tr_eval_take *t)
+{
+    add_number(c, t->count);
+    add_hex(c, TR_HEX_LEASE, t->lease);
+    add_number(c, t->ttr_us);
+    add_lent(c, t->tag, t->tag_len);
+    add_number(c, t->wait_until_us);
+    add_number(c, t->held ? 1 : 0);
+}
+
+static char kind_of(const struct tr_req *r)
+{
+    switch (r->op) {
+    case TR_OP_DELETE:
+        return r->lease != 0 ? 'A' : 'C';
+    case TR_OP_RELEASE:
+        return 'R';
+    case TR_OP_RETURN:
+        return 'G';
+    case TR_OP_BURY:
+        return 'B';
+    case TR_OP_TOUCH:
+        return 'T';
+    case TR_OP_FIRE:
+        return 'F';
+    case TR_OP_KICK_JOB:
+        return 'K';
+    default:
+        TR_CHECK(r->op == TR_OP_EDIT);
+        return 'E';
+    }
+}
+
+static void put_priority(struct line *l, const struct tr_req *r)
+{
+    if (r->keep_priority) {
+        put_char(l, 'k');
+    } else {
+        put_hex(l, 8, r->priority);
+    }
+}
+
+static void put_release(struct line *l, const struct tr_req *r)
+{
+    if (r->by_backoff) {
+        put_char(l, 'b');
+    } else {
+        put_char(l, 'd');
+        put_hex(l, TR_HEX_ID, r->delay_us);
+    }
+    put_priority(l, r);
+}
+
+static void put_edit(struct line *l, const struct tr_req *r, uint64_t age_us)
+{
+    put_hex(l, 2, r->edit);
+    put_time(l, r, age_us);
+    put_hex(l, 8, r->priority);
+    put_hex(l, TR_HEX_ID, r->ttr_us);
+    put_hex(l, TR_HEX_ID, r->ttl_us);
+}
+
+void tr_eval_edit(struct tr_eval *c, unsigned topic, const struct tr_req *r, uint64_t age_us)
+{
+    struct line l = {.len = 0};
+    char kind = kind_of(r);
+
+    put_char(&l, kind);
+    put_hex(&l, 2, topic + 1);
+    put_hex(&l, TR_HEX_ID, r->id);
+    put_hex(&l, TR_HEX_LEASE, r->lease);
+    if (kind == 'C') {
+        put_char(&l, r->force ? '1' : '0');
+    } else if (kind == 'R') {
+        put_release(&l, r);
+    } else if (kind == 'B') {
+        put_priority(&l, r);
+    } else if (kind == 'T') {
+        put_hex(&l, TR_HEX_ID, r->ttr_us);
+    } else if (kind == 'K') {
+        put_char(&l, r->beanstalk ? '1' : '0');
+    } else if (kind == 'E') {
+        put_edit(&l, r, age_us);
+    }
+    add_copy(c, l.text, l.len);
+    if (kind == 'E') {
+        add_lent(c, r->tag, r->tag_len);
+        add_lent(c, (const char *)r->body, r->body_len);
+        c->heavy += r->body_len;
+    }
+}
+
+void tr_eval_tend(struct tr_eval *c, unsigned most)
+{
+    add_number(c, most);
+}
+
+void tr_eval_kick(struct tr_eval *c, unsigned most, bool beanstalk)
+{
+    add_number(c, most);
+    add_number(c, beanstalk ? 1 : 0);
+}
+
+void tr_eval_look(struct tr_eval *c, bool bodies)
+{
+    add_number(c, bodies ? 1 : 0);
+}
+
+void tr_eval_look_at(struct tr_eval *c, unsigned topic, uint64_t id)
+{
+    struct line l = {.len = 0};
+
+    put_hex(&l, 2, topic + 1);
+    put_hex(&l, TR_HEX_ID, id);
+    add_copy(c, l.text, l.len);
+}
+
+bool tr_eval_is_full(const struct tr_eval *c, unsigned jobs)
+{
+    return jobs >= TR_EVAL_JOBS || c->heavy >= TR_EVAL_BYTES;
+}
+
+int tr_eval_end(struct tr_eval *c)
+{
+    if (c->failed) {
+        return TARRY_ENOMEM;
+    }
+    for (unsigned i = 0; i < c->count; i++) {
+        if (c->args[i].at == NULL) {
+            const char *at = c->bytes + c->args[i].len;
+            size_t len;
+
+            memcpy(&len, at, sizeof len);
+            c->args[i] = (struct tr_span){at + sizeof len, len};
+        }
+    }
+    return TARRY_OK;
+}
+
+void tr_eval_with_text(struct tr_eval *c, enum tr_script_name script, bool text)
+{
+    const struct tr_script *s = &tr_scripts[script];
+
+    c->args[EVALSHA] = text ? (struct tr_span){"EVAL", 4} : (struct tr_span){"EVALSHA", 7};
+    c->args[SCRIPT] =
+        text ? (struct tr_span){s->text, s->len} : (struct tr_span){s->sha, strlen(s->sha)};
+}

@@ -1,0 +1,95 @@
+#ifndef TR_CLUSTER_EVAL_H
+#define TR_CLUSTER_EVAL_H
+
+/*
+ * A call of a script: its arguments on the way out. What the scripts expect is told at the top of
+ * each file in lua/; answer.h reads what they say.
+ *
+ * Names, keys and bodies are borrowed until the call is answered for good, since it may have to be
+ * sent again. Out of memory is noted, and told by tr_eval_end.
+ */
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "cluster/place.h"
+#include "cluster/script.h"
+#include "port/redis.h"
+#include "port/request.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { TR_EVAL_JOBS = 128, TR_EVAL_BYTES = 512 * 1024, TR_EVAL_TOPICS = 64 };
+
+struct tr_eval_topic {
+    const char *name; /* with an end */
+    uint32_t spread;
+    enum tr_order order; /* if this call makes it */
+};
+
+/* What all calls of jobs have in common. */
+struct tr_eval_about {
+    const struct tr_layout *layout;
+    unsigned slot;
+    const char *uuid; /* of the store */
+    const char *run;  /* what the server said of itself */
+    const char *node; /* TR_PLACE_NODE_DIGITS */
+    uint64_t op;      /* its number: larger than that of all before in this slot and kind */
+    uint64_t wall_us;
+    const struct tr_eval_topic *topics;
+    unsigned topic_count;
+};
+
+struct tr_eval {
+    struct tr_mem *mem;
+    struct tr_span *args; /* at NULL: at `len` bytes in the scratch, until tr_eval_end */
+    unsigned count;
+    unsigned room;
+    char *bytes; /* scratch: numbers and names of keys */
+    size_t used;
+    size_t size;
+    size_t heavy; /* bytes of bodies */
+    bool failed;
+};
+
+void tr_eval_init(struct tr_eval *c, struct tr_mem *mem);
+void tr_eval_fini(struct tr_eval *c);
+
+/* Begins anew: EVALSHA, the script, keys, and what is in common. */
+void tr_eval_begin(struct tr_eval *c, enum tr_script_name script, const struct tr_eval_about *a);
+
+/* PUSH: before the first job. seen: the highest sequence number that this node knows of. */
+void tr_eval_push_from(struct tr_eval *c, uint64_t seen, unsigned slot);
+/* One job, as asked for age_us ago; topic: its place in about.topics. */
+void tr_eval_push(struct tr_eval *c, unsigned topic, const struct tr_req *r, uint64_t age_us);
+
+struct tr_eval_take {
+    unsigned count;
+    uint64_t lease;
+    uint64_t ttr_us;
+    const char *tag;
+    size_t tag_len;
+    uint64_t wait_until_us; /* by the server's clock; 0: does not wait */
+    bool held;              /* by a connection */
+};
+void tr_eval_take(struct tr_eval *c, const struct tr_eval_take *t);
+
+/* EDIT: what r asks of one job: DELETE (with a lease: ack), RELEASE, RETURN, BURY, TOUCH, KICK_JOB,
+ * FIRE, EDIT. */
+void tr_eval_edit(struct tr_eval *c, unsigned topic, const struct tr_req *r, uint64_t age_us);
+
+void tr_eval_tend(struct tr_eval *c, unsigned most);
+void tr_eval_kick(struct tr_eval *c, unsigned most, bool beanstalk);
+void tr_eval_look(struct tr_eval *c, bool bodies);
+void tr_eval_look_at(struct tr_eval *c, unsigned topic, uint64_t id);
+
+/* Has it all that one call may have? */
+bool tr_eval_is_full(const struct tr_eval *c, unsigned jobs);
+
+/* It is complete: args are spans now. TARRY_ENOMEM: it is not to be sent. */
+TR_MUST_USE int tr_eval_end(struct tr_eval *c);
+
+/* Once it is complete: with the script's text (EVAL), or its sum (EVALSHA). */
+void tr_eval_with_text(struct tr_eval *c, enum tr_script_name script, bool text);
+
+#endif

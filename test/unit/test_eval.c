@@ -1,0 +1,336 @@
+/* Arguments of scripts on their way out, and answers on their way in. */
+
+#include "cluster/answer.h"
+#include "cluster/eval.h"
+
+#include "base/err.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+struct fixture {
+    struct tr_mem mem;
+    struct tr_layout layout;
+    struct tr_eval call;
+    struct tr_eval_topic topic;
+    struct tr_eval_about about;
+};
+
+static void start(struct fixture *f)
+{
+    *f = (struct fixture){.topic = {"orders", 4, TR_ORDER_DUE}};
+    tr_mem_init(&f->mem, 0);
+    assert_int_equal(tr_layout_init(&f->layout, "tarry:", 256), TARRY_OK);
+    tr_eval_init(&f->call, &f->mem);
+    f->about = (struct tr_eval_about){.layout = &f->layout,
+                                      .slot = 5,
+                                      .uuid = "uuid",
+                                      .run = "run",
+                                      .node = "00112233445566778899",
+                                      .op = 17,
+                                      .wall_us = 123,
+                                      .topics = &f->topic,
+                                      .topic_count = 1};
+}
+
+static void end(struct fixture *f)
+{
+    tr_eval_fini(&f->call);
+    assert_int_equal(f->mem.used_bytes, 0);
+}
+
+static bool is(const struct tr_eval *c, unsigned i, const char *text)
+{
+    return i < c->count && c->args[i].len == strlen(text) &&
+           memcmp(c->args[i].at, text, c->args[i].len) == 0;
+}
+
+enum { KEYS = 3, COMMON = KEYS + 12, OWN = COMMON + 9 };
+
+static void test_eval_common(void **state)
+{
+    struct fixture f;
+    const struct tr_eval *c = &f.call;
+
+    (void)state;
+    start(&f);
+    tr_eval_begin(&f.call, TR_SCRIPT_TEND, &f.about);
+    tr_eval_tend(&f.call, 64);
+    assert_int_equal(tr_eval_end(&f.call), TARRY_OK);
+    assert_true(is(c, 0, "EVALSHA"));
+    assert_true(is(c, 1, tr_scripts[TR_SCRIPT_TEND].sha));
+    assert_true(is(c, 2, "12"));
+    assert_true(is(c, KEYS, "tarry:{5}:m"));
+    assert_true(is(c, KEYS + 4, "tarry:{5}:a"));
+    assert_true(is(c, KEYS + 5, "tarry:{5}:orders:store"));
+    assert_true(is(c, KEYS + 11, "tarry:{5}:orders:x"));
+    assert_true(is(c, COMMON, "uuid"));
+    assert_true(is(c, COMMON + 1, "run"));
+    assert_true(is(c, COMMON + 2, "0011223344556677"));
+    assert_true(is(c, COMMON + 3, "00000000000011"));
+    assert_true(is(c, COMMON + 4, "123"));
+    assert_true(is(c, COMMON + 5, "1"));
+    assert_true(is(c, COMMON + 6, "orders"));
+    assert_true(is(c, COMMON + 7, "4"));
+    assert_true(is(c, COMMON + 8, "due"));
+    assert_true(is(c, OWN, "64"));
+    assert_int_equal(c->count, OWN + 1);
+    tr_eval_with_text(&f.call, TR_SCRIPT_TEND, true);
+    assert_true(is(c, 0, "EVAL"));
+    assert_memory_equal(c->args[1].at, "#!lua", 5);
+    tr_eval_with_text(&f.call, TR_SCRIPT_TEND, false);
+    assert_true(is(c, 1, tr_scripts[TR_SCRIPT_TEND].sha));
+    end(&f);
+}
+
+static void test_eval_push(void **state)
+{
+    struct fixture f;
+    struct tr_backoff backoff = {.count = 1, .list_us = {9}};
+    struct tr_req r = {.op = TR_OP_PUSH,
+                       .delay_us = 16,
+                       .priority = 1024,
+                       .ttr_us = 1,
+                       .ttl_us = 2,
+                       .has_retries = true,
+                       .retries = -1,
+                       .key = "k",
+                       .key_len = 1,
+                       .tag = "tag",
+                       .tag_len = 3,
+                       .backoff = &backoff,
+                       .conflict = TR_CONFLICT_KEEP,
+                       .beanstalk = true,
+                       .body = (const uint8_t *)"body",
+                       .body_len = 4};
+
+    (void)state;
+    start(&f);
+    tr_eval_begin(&f.call, TR_SCRIPT_PUSH, &f.about);
+    tr_eval_push_from(&f.call, 99, 5);
+    tr_eval_push(&f.call, 0, &r, 3);
+    r.at_us = 32;
+    r.has_retries = false;
+    r.backoff = NULL;
+    r.key_len = 0;
+    tr_eval_push(&f.call, 0, &r, 0);
+    assert_int_equal(tr_eval_end(&f.call), TARRY_OK);
+    assert_true(is(&f.call, OWN, "99"));
+    assert_true(is(&f.call, OWN + 1, "5"));
+    assert_true(
+        is(&f.call, OWN + 2,
+           "01kd0000000000001000000000000003000004000000000000000100000000000002fffffffe01"));
+    assert_true(is(&f.call, OWN + 3, "tag"));
+    assert_true(is(&f.call, OWN + 4, "k"));
+    assert_true(is(&f.call, OWN + 5, "l9"));
+    assert_true(is(&f.call, OWN + 6, "body"));
+    assert_true(
+        is(&f.call, OWN + 7,
+           "01ka0000000000002000000000000000000004000000000000000100000000000002ffffffff01"));
+    assert_true(is(&f.call, OWN + 9, ""));
+    assert_int_equal(f.call.count, OWN + 12);
+    assert_int_equal(f.call.heavy, 8);
+    end(&f);
+}
+
+static void edit_is(struct fixture *f, const struct tr_req *r, const char *want)
+{
+    tr_eval_begin(&f->call, TR_SCRIPT_EDIT, &f->about);
+    tr_eval_edit(&f->call, 0, r, 0);
+    assert_int_equal(tr_eval_end(&f->call), TARRY_OK);
+    assert_true(is(&f->call, OWN, want));
+}
+
+static void test_eval_edit(void **state)
+{
+    struct fixture f;
+    struct tr_req r = {.op = TR_OP_DELETE, .id = 0x11, .lease = 0x22};
+
+    (void)state;
+    start(&f);
+    edit_is(&f, &r, "A01000000000000110000000000000022");
+    r.lease = 0;
+    edit_is(&f, &r, "C010000000000001100000000000000000");
+    r.force = true;
+    edit_is(&f, &r, "C010000000000001100000000000000001");
+    r = (struct tr_req){
+        .op = TR_OP_RELEASE, .id = 0x11, .lease = 0x22, .delay_us = 5, .priority = 7};
+    edit_is(&f, &r, "R01000000000000110000000000000022d0000000000000500000007");
+    r.by_backoff = true;
+    r.keep_priority = true;
+    edit_is(&f, &r, "R01000000000000110000000000000022bk");
+    r.op = TR_OP_BURY;
+    edit_is(&f, &r, "B01000000000000110000000000000022k");
+    r.op = TR_OP_TOUCH;
+    r.ttr_us = 3;
+    edit_is(&f, &r, "T0100000000000011000000000000002200000000000003");
+    r.op = TR_OP_RETURN;
+    edit_is(&f, &r, "G01000000000000110000000000000022");
+    r = (struct tr_req){.op = TR_OP_FIRE, .id = 0x11};
+    edit_is(&f, &r, "F01000000000000110000000000000000");
+    r.op = TR_OP_KICK_JOB;
+    edit_is(&f, &r, "K010000000000001100000000000000000");
+    r = (struct tr_req){.op = TR_OP_EDIT,
+                        .id = 0x11,
+                        .edit = TR_EDIT_DUE | TR_EDIT_BODY,
+                        .at_us = 6,
+                        .body = (const uint8_t *)"new",
+                        .body_len = 3};
+    edit_is(&f, &r,
+            "E01000000000000110000000000000000"
+            "09a0000000000000600000000000000000000000000000000000000000000000000");
+    assert_true(is(&f.call, OWN + 2, "new"));
+    end(&f);
+}
+
+static void test_eval_take(void **state)
+{
+    struct fixture f;
+    struct tr_eval_take t = {.count = 3, .lease = 0xabc, .tag = "t", .tag_len = 1, .held = true};
+
+    (void)state;
+    start(&f);
+    tr_eval_begin(&f.call, TR_SCRIPT_TAKE, &f.about);
+    tr_eval_take(&f.call, &t);
+    assert_int_equal(tr_eval_end(&f.call), TARRY_OK);
+    assert_true(is(&f.call, OWN, "3"));
+    assert_true(is(&f.call, OWN + 1, "0000000000000abc"));
+    assert_true(is(&f.call, OWN + 3, "t"));
+    assert_true(is(&f.call, OWN + 5, "1"));
+    end(&f);
+}
+
+/* Whichever allocation fails: it is told, and nothing is lost. */
+static void test_eval_no_memory(void **state)
+{
+    (void)state;
+    for (uint64_t n = 1;; n++) {
+        struct fixture f;
+        struct tr_req r = {.op = TR_OP_PUSH};
+        int err;
+
+        start(&f);
+        f.mem.fail_at = n;
+        tr_eval_begin(&f.call, TR_SCRIPT_PUSH, &f.about);
+        tr_eval_push_from(&f.call, 0, 0);
+        for (unsigned i = 0; i < 40; i++) {
+            tr_eval_push(&f.call, 0, &r, 0);
+        }
+        err = tr_eval_end(&f.call);
+        end(&f);
+        if (err == TARRY_OK) {
+            assert_true(n > 3);
+            break;
+        }
+        assert_int_equal(err, TARRY_ENOMEM);
+    }
+}
+
+static struct tr_span span(const char *text)
+{
+    return (struct tr_span){text, strlen(text)};
+}
+
+#define HEADER                                                                                     \
+    "p00000001000004000000000000001000000000000020a1a1a1a1000000010000000100000000000000000000000" \
+    "0000000000000000000000000000000000000000000000000000ffffffff0000000000000010"                 \
+    "010000000t"
+
+static void test_answer_take(void **state)
+{
+    struct tr_span items[] = {span("OK"),
+                              span("00000000000064"),
+                              span("00000007"),
+                              span("010011223344556677"),
+                              span("00000000000065"),
+                              span("1"),
+                              span("00000000002005"),
+                              span(HEADER),
+                              span("body")};
+    struct tr_redis_reply reply = {.event = TR_REDIS_LIST, .items = items, .count = 9};
+    struct tr_answer a;
+    struct tr_taken t;
+    struct tr_taken_job job;
+    unsigned topic = 9;
+    char node[TR_PLACE_NODE_DIGITS];
+
+    (void)state;
+    assert_int_equal(tr_answer_read(&reply, &a), TARRY_OK);
+    assert_int_equal(a.now_us, 100);
+    assert_int_equal(tr_answer_version(&a, 0), 7);
+    assert_int_equal(tr_answer_version(&a, 1), 0);
+    assert_true(tr_answer_waiter(&a, 0, &topic, node));
+    assert_int_equal(topic, 0);
+    assert_memory_equal(node, "0011223344556677", 16);
+    assert_false(tr_answer_waiter(&a, 1, &topic, node));
+    assert_int_equal(tr_answer_taken(&a, &t), TARRY_OK);
+    assert_int_equal(t.next_us, 101);
+    assert_true(t.more);
+    assert_int_equal(t.jobs, 1);
+    assert_int_equal(tr_answer_taken_job(&a, 0, &job), TARRY_OK);
+    assert_int_equal(job.id, 0x2005);
+    assert_int_equal(job.header.attempts, 1);
+    items[4] = span("");
+    assert_int_equal(tr_answer_taken(&a, &t), TARRY_OK);
+    assert_int_equal(t.next_us, UINT64_MAX);
+    items[7].len--;
+    assert_int_equal(tr_answer_taken_job(&a, 0, &job), TARRY_EDAMAGED);
+    reply.count = 8;
+    assert_int_equal(tr_answer_read(&reply, &a), TARRY_OK);
+    assert_int_equal(tr_answer_taken(&a, &t), TARRY_EDAMAGED);
+    reply.count = 3;
+    assert_int_equal(tr_answer_read(&reply, &a), TARRY_EDAMAGED);
+}
+
+static void test_answer_push_and_edit(void **state)
+{
+    static const char *const bad_push[] = {"",
+                                           "N",
+                                           "N0000000000000",
+                                           "Q00000000000001",
+                                           "P0",
+                                           "N000000000000010000000000000",
+                                           "K00000000000001x"};
+    static const char *const bad_edit[] = {"", "O", "Ox", "N1", "Z1", "L", "Dx"};
+    struct tr_pushed p;
+    struct tr_edited e;
+
+    (void)state;
+    assert_int_equal(tr_answer_pushed(span("N0000000000000100000000000002"), &p), TARRY_OK);
+    assert_int_equal(p.id, 1);
+    assert_int_equal(p.due_us, 2);
+    assert_int_equal(tr_answer_pushed(span("P"), &p), TARRY_OK);
+    assert_int_equal(tr_answer_pushed(span("X00000000000001" HEADER), &p), TARRY_OK);
+    assert_int_equal(p.header.set, 'p');
+    for (unsigned i = 0; i < sizeof bad_push / sizeof bad_push[0]; i++) {
+        assert_int_equal(tr_answer_pushed(span(bad_push[i]), &p), TARRY_EDAMAGED);
+    }
+    assert_int_equal(tr_answer_edited(span("N"), &e), TARRY_OK);
+    assert_int_equal(tr_answer_edited(span("Os"), &e), TARRY_OK);
+    assert_int_equal(e.was, 's');
+    assert_int_equal(tr_answer_edited(span("L" HEADER), &e), TARRY_OK);
+    assert_int_equal(e.header.lease, UINT64_C(0xa1a1a1a100000001));
+    for (unsigned i = 0; i < sizeof bad_edit / sizeof bad_edit[0]; i++) {
+        assert_int_equal(tr_answer_edited(span(bad_edit[i]), &e), TARRY_EDAMAGED);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_eval_common),
+        cmocka_unit_test(test_eval_push),
+        cmocka_unit_test(test_eval_edit),
+        cmocka_unit_test(test_eval_take),
+        cmocka_unit_test(test_eval_no_memory),
+        cmocka_unit_test(test_answer_take),
+        cmocka_unit_test(test_answer_push_and_edit),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
