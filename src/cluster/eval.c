@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-enum { EVALSHA = 0, SCRIPT = 1, LINE = 128 };
+enum { EVALSHA = 0, SCRIPT = 1, WALL_BEHIND = 3, LINE = 128 };
 
 void tr_eval_init(struct tr_eval *c, struct tr_mem *mem)
 {
@@ -118,10 +118,11 @@ void tr_eval_begin(struct tr_eval *c, enum tr_script_name script, const struct t
     add_number(c, TR_PLACE_SLOT_KEYS + a->topic_count * TR_PLACE_TOPIC_KEYS);
     add_keys(c, a);
     add_lent(c, a->uuid, strlen(a->uuid));
-    add_lent(c, a->run, strlen(a->run));
+    c->run_at = c->count;
+    add_lent(c, "", 0); /* tr_eval_aim says what */
     add_lent(c, a->node, TR_PLACE_NODE_DIGITS);
     add_hex(c, TR_HEX_ID, a->op);
-    add_number(c, a->wall_us);
+    add_lent(c, "", 0);
     add_number(c, a->topic_count);
     for (unsigned t = 0; t < a->topic_count; t++) {
         add_lent(c, a->topics[t].name, strlen(a->topics[t].name));
@@ -332,6 +333,13 @@ int tr_eval_end(struct tr_eval *c)
         }
     }
     return TARRY_OK;
+}
+
+void tr_eval_aim(struct tr_eval *c, const char *run, uint64_t wall_us)
+{
+    c->args[c->run_at] = (struct tr_span){run, strlen(run)};
+    tr_text(c->wall, sizeof c->wall, "%llu", (unsigned long long)wall_us);
+    c->args[c->run_at + WALL_BEHIND] = (struct tr_span){c->wall, strlen(c->wall)};
 }
 
 void tr_eval_with_text(struct tr_eval *c, enum tr_script_name script, bool text)

@@ -32,10 +32,8 @@ struct tr_eval_about {
     const struct tr_layout *layout;
     unsigned slot;
     const char *uuid; /* of the store */
-    const char *run;  /* what the server said of itself */
     const char *node; /* TR_PLACE_NODE_DIGITS */
     uint64_t op;      /* its number: larger than that of all before in this slot and kind */
-    uint64_t wall_us;
     const struct tr_eval_topic *topics;
     unsigned topic_count;
 };
@@ -48,7 +46,9 @@ struct tr_eval {
     char *bytes; /* scratch: numbers and names of keys */
     size_t used;
     size_t size;
-    size_t heavy; /* bytes of bodies */
+    size_t heavy;    /* bytes of bodies */
+    unsigned run_at; /* where in args the server's run is, and three behind it the wall clock */
+    char wall[24];
     bool failed;
 };
 
@@ -88,6 +88,12 @@ bool tr_eval_is_full(const struct tr_eval *c, unsigned jobs);
 
 /* It is complete: args are spans now. TARRY_ENOMEM: it is not to be sent. */
 TR_MUST_USE int tr_eval_end(struct tr_eval *c);
+
+/*
+ * Once it is complete, before each time that it is sent: what the server at the other end of the
+ * connection said of itself, and what time it is. All else is the same for a repeat.
+ */
+void tr_eval_aim(struct tr_eval *c, const char *run, uint64_t wall_us);
 
 /* Once it is complete: with the script's text (EVAL), or its sum (EVALSHA). */
 void tr_eval_with_text(struct tr_eval *c, enum tr_script_name script, bool text);

@@ -215,6 +215,18 @@ def test_a_clock_that_steps_back_hands_out_nothing(slot):
     assert slot.tend()[0] == b"CLOCK"
 
 
+def test_a_clock_that_goes_back_a_little(slot):
+    """Less than a second: nothing is held back but what is not due any more."""
+    slot.push({}, {})
+    slot.now += SECOND // 2
+    slot.put()
+    slot.got()  # the rest is moved to ready
+    slot.now -= SECOND // 4
+    assert len(slot.got(9, lease=2)) == 1
+    slot.now += SECOND // 4
+    assert len(slot.got(9, lease=3)) == 1
+
+
 def test_order(slot):
     ids = {}
     for name, prio, delay in (("c", 5, 2), ("a", 1, 9), ("b", 5, 1), ("d", 5, 2)):
@@ -501,6 +513,19 @@ def test_another_server_passes_over_ids(slot):
     assert int(slot.put(), 16) - int(one, 16) > 2**30 * 1024 - 1024
 
 
+def test_two_failovers_in_a_row(slot):
+    """Both come back to the same state: the second must not give the ids of the first again."""
+    before = slot.redis("DUMP", slot.key("m"))
+    ids = []
+    for life in range(3):
+        slot.redis("RESTORE", slot.key("m"), 0, before, "REPLACE")
+        slot.now += 1000
+        slot.run = f"life-{life}"
+        slot.check()
+        ids += [slot.put() for _ in range(20)]
+    assert len(set(ids)) == 60
+
+
 def test_a_slot_of_another_store(slot):
     slot.redis("HSET", slot.key("m"), "uuid", "another")
     for said in (slot.push({}), slot.take(), slot.edit("A01" + "0" * 14 + LEASE % 1), slot.check(),
@@ -734,7 +759,11 @@ MUTATIONS = {  # script; what it says, and what it says then; the test that is t
                        test_a_repeat_is_answered_as_before),
     "any lease will do": ("edit", [("or j.lease~=lease", "")], test_a_lease_that_ran_out),
     "numbers by %.14g": ("push", [("return fmt('%.0f',n)", "return''..n")], test_big_numbers),
-    "no jump": ("check", [("and 1048576", "and 0")], test_another_server_passes_over_ids),
+    "no jump": ("check", [("and 1048576", "and 0"), ("+1024*(ms%1048576)", "")],
+                test_another_server_passes_over_ids),
+    "equal jumps": ("check", [("+1024*(ms%1048576)", "")], test_two_failovers_in_a_row),
+    "ready is due": ("take", [("elseif j.set=='r'and j.due>now then j.set='s'", "")],
+                     test_a_clock_that_goes_back_a_little),
     "tmax as now": ("take", [("base=math.max(now,tmax)", "now=math.max(now,tmax)")],
                     test_a_clock_that_steps_back_hands_out_nothing),
     "late calls are done": ("push", [("return{'STALE'}", "return nil")],

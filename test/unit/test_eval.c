@@ -30,10 +30,8 @@ static void start(struct fixture *f)
     f->about = (struct tr_eval_about){.layout = &f->layout,
                                       .slot = 5,
                                       .uuid = "uuid",
-                                      .run = "run",
                                       .node = "00112233445566778899",
                                       .op = 17,
-                                      .wall_us = 123,
                                       .topics = &f->topic,
                                       .topic_count = 1};
 }
@@ -62,6 +60,7 @@ static void test_eval_common(void **state)
     tr_eval_begin(&f.call, TR_SCRIPT_TEND, &f.about);
     tr_eval_tend(&f.call, 64);
     assert_int_equal(tr_eval_end(&f.call), TARRY_OK);
+    tr_eval_aim(&f.call, "run", 123);
     assert_true(is(c, 0, "EVALSHA"));
     assert_true(is(c, 1, tr_scripts[TR_SCRIPT_TEND].sha));
     assert_true(is(c, 2, "12"));
@@ -80,6 +79,10 @@ static void test_eval_common(void **state)
     assert_true(is(c, COMMON + 8, "due"));
     assert_true(is(c, OWN, "64"));
     assert_int_equal(c->count, OWN + 1);
+    tr_eval_aim(&f.call, "another", 9999999); /* a repeat, to another server */
+    assert_true(is(c, COMMON + 1, "another"));
+    assert_true(is(c, COMMON + 3, "00000000000011"));
+    assert_true(is(c, COMMON + 4, "9999999"));
     tr_eval_with_text(&f.call, TR_SCRIPT_TEND, true);
     assert_true(is(c, 0, "EVAL"));
     assert_memory_equal(c->args[1].at, "#!lua", 5);

@@ -84,6 +84,8 @@ for _, jobs in ipairs({ended, due, ready}) do
     for _, j in ipairs(jobs) do
         if j.set == 's' and j.due <= now then
             j.set = 'r'
+        elseif j.set == 'r' and j.due > now then
+            j.set = 's' -- the clock went back a little: it is not due any more
         end
         if j.set == 'r' then
             all[#all + 1] = j
