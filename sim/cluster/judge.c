@@ -1,0 +1,251 @@
+/*
+ * The promises, as far as one slot's scripts and one client's repeats can break them:
+ *
+ *     C1  a job whose push was answered comes out, unless it was ended or a failover undid it
+ *     C2  nothing is handed out before it is due, by the server's clock
+ *     C3  nothing is handed out after somebody was told that it is gone
+ *     C4  a job has one live lease at a time, and only that ends it
+ *     C5  answers are true: what was refused was not done; an ack of a lease that holds is not
+ *         answered "not found"
+ *     C6  no id twice, and no job twice for one push
+ *     C9  when all is over no entry is left behind
+ *
+ * Scripts run one after the other in a slot, so the judge looks on as each one runs, and once more
+ * when somebody hears of it. A job that was touched since the replica's last look is loose after a
+ * failover: nothing but C2 and C6 is asked of it.
+ */
+
+#include "judge.h"
+
+#include "base/err.h"
+#include "cluster/hex.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void judge_wrong(struct judge *j, const char *what, unsigned serial)
+{
+    if (j->wrong[0] == '\0') {
+        (void)snprintf(j->wrong, sizeof j->wrong, "%s: job %u, %.3f s", what, serial,
+                       (double)(j->world->now_us - UINT64_C(1800000000000000)) / 1e6);
+    }
+}
+
+unsigned judge_new(struct judge *j, unsigned topic, unsigned slot)
+{
+    TR_CHECK(j->count < JOBS_MAX);
+    j->jobs[j->count] = (struct sim_job){.topic = topic, .slot = slot};
+    return j->count++;
+}
+
+unsigned judge_serial(struct tr_span body)
+{
+    return (unsigned)strtoul(body.at, NULL, 10);
+}
+
+static struct sim_job *find(struct judge *j, uint64_t id)
+{
+    for (unsigned i = 0; i < j->count; i++) {
+        if (j->jobs[i].id == id) {
+            return &j->jobs[i];
+        }
+    }
+    return NULL;
+}
+
+static void see_id(struct judge *j, unsigned serial, uint64_t id)
+{
+    struct sim_job *job = &j->jobs[serial];
+
+    if (job->id != 0 && job->id != id && !job->loose) {
+        judge_wrong(j, "C6: one push, two jobs", serial);
+    }
+    for (unsigned i = 0; i < j->count; i++) {
+        if (i != serial && j->jobs[i].id == id) {
+            judge_wrong(j, "C6: an id twice", serial);
+        }
+    }
+    job->id = id;
+}
+
+static void handed(struct judge *j, unsigned server, const struct tr_taken_job *got)
+{
+    unsigned serial = judge_serial(got->body);
+    struct sim_job *job = &j->jobs[serial];
+    uint64_t now_us = world_time(j->world, server);
+    bool again = job->held && job->lease == got->header.lease; /* a repeat is answered */
+
+    TR_CHECK(serial < j->count);
+    see_id(j, serial, got->id);
+    if (got->header.due_us > now_us && !again) {
+        judge_wrong(j, "C2: early", serial);
+    }
+    if (job->ended && !job->loose) {
+        judge_wrong(j, "C3: handed out after its end", serial);
+    }
+    if (job->push == 'R' && !job->loose) {
+        judge_wrong(j, "C5: its push was refused", serial);
+    }
+    if (job->held && job->lease != got->header.lease && job->lease_until_us > now_us &&
+        !job->loose) {
+        judge_wrong(j, "C4: two leases", serial);
+    }
+    job->held = true;
+    job->attempts = got->header.attempts;
+    job->lease = got->header.lease;
+    job->lease_until_us = got->header.at_us;
+    job->touched_us = j->world->now_us;
+    job->handed++;
+}
+
+static void ran_take(struct judge *j, unsigned server, const struct tr_answer *a)
+{
+    struct tr_taken t;
+    struct tr_taken_job job;
+
+    TR_CHECK(tr_answer_taken(a, &t) == TARRY_OK);
+    for (size_t i = 0; i < t.jobs; i++) {
+        TR_CHECK(tr_answer_taken_job(a, i, &job) == TARRY_OK);
+        handed(j, server, &job);
+    }
+}
+
+static void ran_push(struct judge *j, const struct tr_answer *a, const struct tr_span *args,
+                     size_t count)
+{
+    for (size_t i = 0; i < a->count; i++) {
+        unsigned serial = judge_serial(args[count - 1 - 5 * (a->count - 1 - i)]);
+        struct tr_pushed p;
+
+        TR_CHECK(tr_answer_pushed(a->items[i], &p) == TARRY_OK);
+        if (p.what == 'N') {
+            see_id(j, serial, p.id);
+            j->jobs[serial].touched_us = j->world->now_us;
+        }
+    }
+}
+
+static void ran_edit(struct judge *j, const struct tr_answer *a, const struct tr_span *args,
+                     size_t count)
+{
+    for (size_t i = 0; i < a->count; i++) {
+        const char *what = args[count - a->count + i].at;
+        struct tr_edited e;
+        char id[15];
+        uint64_t lease = 0;
+        struct sim_job *job;
+
+        TR_CHECK(tr_answer_edited(a->items[i], &e) == TARRY_OK);
+        (void)snprintf(id, sizeof id, "%.14s", what + 3);
+        job = find(j, strtoull(id, NULL, 16));
+        TR_CHECK(tr_hex_get(what + 17, TR_HEX_LEASE, &lease));
+        if (job != NULL) {
+            job->touched_us = j->world->now_us;
+            job->held = job->held && e.what != 'O' && e.what != 'D';
+            if (e.what == 'O' && (what[0] == 'A' || what[0] == 'C') && !job->gone) {
+                job->gone = true;
+                job->gone_lease = lease;
+            }
+        }
+    }
+}
+
+void judge_ran(struct judge *j, char kind, const struct world_call *call,
+               const struct fake_reply *reply)
+{
+    struct tr_answer a;
+
+    if (reply->is.event == TR_REDIS_ERROR && tr_span_begins(reply->is.error, "ERR")) {
+        judge_wrong(j, reply->error, 0);
+    }
+    if (tr_answer_read(&reply->is, &a) != TARRY_OK) {
+        return;
+    }
+    if (kind == 't') {
+        ran_take(j, call->server, &a);
+    } else if (kind == 'p') {
+        ran_push(j, &a, call->args, call->count);
+    } else {
+        ran_edit(j, &a, call->args, call->count);
+    }
+}
+
+void judge_pushed(struct judge *j, unsigned serial, const struct tr_pushed *p)
+{
+    if (p->what == 'N') {
+        see_id(j, serial, p->id);
+        j->jobs[serial].push = 'A';
+    } else {
+        judge_wrong(j, "C5: a push without a key was not new", serial);
+    }
+}
+
+void judge_edited(struct judge *j, unsigned serial, char kind, const struct sim_claim *claim,
+                  const struct tr_edited *e)
+{
+    struct sim_job *job = &j->jobs[serial];
+
+    if ((kind == 'A' || kind == 'C') && e->what == 'O') {
+        job->ended = true;
+    }
+    if (kind == 'A' && e->what == 'O' && claim->attempt != job->attempts && !job->loose) {
+        judge_wrong(j, "C4: an old lease ended it", serial);
+    }
+    /* True if somebody else's lease ended it before; but not when it was this ack's own first try.
+     */
+    if (kind == 'A' && e->what == 'N' && !job->loose && !job->ended && !job->ending &&
+        (!job->gone || job->gone_lease == claim->lease)) {
+        judge_wrong(j, "C5: an ack found no job", serial);
+    }
+}
+
+void judge_failed(struct judge *j, unsigned serial, char kind, bool unknown)
+{
+    struct sim_job *job = &j->jobs[serial];
+
+    if (kind == 'p') {
+        job->push = unknown ? 'U' : 'R';
+        if (!unknown && job->id != 0 && !job->loose) {
+            judge_wrong(j, "C5: refused, but done", serial);
+        }
+    } else if (unknown) {
+        job->ending = true;
+    }
+}
+
+void judge_undone(struct judge *j, unsigned server)
+{
+    const struct world *w = j->world;
+
+    for (unsigned i = 0; i < j->count; i++) {
+        struct sim_job *job = &j->jobs[i];
+
+        if ((w->owner[job->slot] == (int)server || w->moving_to[job->slot] == (int)server) &&
+            job->touched_us >= w->servers[server].synced_us) {
+            job->loose = true;
+        }
+    }
+}
+
+void judge_end(struct judge *j)
+{
+    static const char *const sets[] = {":store", ":ready", ":prep", ":x", ":h", ":b"};
+
+    for (unsigned i = 0; i < j->count; i++) {
+        const struct sim_job *job = &j->jobs[i];
+
+        if (job->push == 'A' && !job->loose && !job->ended && !job->ending && job->handed == 0) {
+            judge_wrong(j, "C1: it never came out", i);
+        }
+    }
+    for (unsigned s = 0; s < SERVERS; s++) {
+        for (unsigned i = 0; i < sizeof sets / sizeof sets[0]; i++) {
+            const char *key = fake_db_find(j->world->servers[s].db, sets[i]);
+
+            if (key != NULL) {
+                judge_wrong(j, key, 0);
+            }
+        }
+    }
+}

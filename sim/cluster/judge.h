@@ -1,0 +1,71 @@
+#ifndef TR_SIM_CLUSTER_JUDGE_H
+#define TR_SIM_CLUSTER_JUDGE_H
+
+/*
+ * What may happen to jobs and what may not, whatever servers and network do. See judge.c.
+ */
+
+#include "cluster/answer.h"
+#include "cluster/route.h"
+#include "world.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { JOBS_MAX = 4000 };
+
+/* A job, by its serial number, which is its body. */
+struct sim_job {
+    char push; /* 0: under way, A: answered, U: unknown, R: refused, nothing was done */
+    unsigned topic;
+    unsigned slot;
+    uint64_t id;         /* 0: not known */
+    bool loose;          /* a failover may have undone something of it */
+    bool ended;          /* somebody was told that it is gone */
+    bool ending;         /* somebody tried, and does not know */
+    bool gone;           /* a script ended it, */
+    uint64_t gone_lease; /* by this lease; 0: it was cancelled */
+    unsigned handed;
+    uint32_t attempts; /* the last hand-out's */
+    bool held;         /* by a lease that has not been ended by its holder */
+    uint64_t lease;
+    uint64_t lease_until_us; /* by the server's clock */
+    uint64_t touched_us;     /* when a script last changed it */
+};
+
+struct judge {
+    struct world *world;
+    struct sim_job jobs[JOBS_MAX];
+    unsigned count;
+    char wrong[256]; /* empty: all is well */
+};
+
+/* A new job is pushed: its serial number. */
+unsigned judge_new(struct judge *j, unsigned topic, unsigned slot);
+
+/* A script ran: what it answered, whoever hears of it. kind: p, t, e. */
+void judge_ran(struct judge *j, char kind, const struct world_call *call,
+               const struct fake_reply *reply);
+
+/* Somebody was told. */
+void judge_pushed(struct judge *j, unsigned serial, const struct tr_pushed *p);
+/* The lease that somebody had, and of which hand-out it is. */
+struct sim_claim {
+    uint64_t lease;
+    uint32_t attempt;
+};
+void judge_edited(struct judge *j, unsigned serial, char kind, const struct sim_claim *claim,
+                  const struct tr_edited *e);
+void judge_failed(struct judge *j, unsigned serial, char kind, bool unknown);
+
+/* Before a failover: what it may undo. */
+void judge_undone(struct judge *j, unsigned server);
+
+/* All is over, and what was to be had was taken. */
+void judge_end(struct judge *j);
+
+void judge_wrong(struct judge *j, const char *what, unsigned serial);
+
+unsigned judge_serial(struct tr_span body);
+
+#endif

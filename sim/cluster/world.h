@@ -1,0 +1,66 @@
+#ifndef TR_SIM_CLUSTER_WORLD_H
+#define TR_SIM_CLUSTER_WORLD_H
+
+/*
+ * Servers that fail, forget and move slots, and a network between them and the nodes. See world.c.
+ */
+
+#include "base/rng.h"
+#include "cluster/place.h"
+#include "fake.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { SERVERS = 3, SLOTS = 4, NODES = 3, KINDS = 3, LANES = SLOTS * KINDS };
+
+struct server {
+    struct fake_db *db;
+    struct fake_db *replica;
+    unsigned lives;
+    char run[32];
+    unsigned scripts;   /* bits: those it has the text of */
+    int64_t skew_us;    /* of its clock */
+    uint64_t synced_us; /* the replica is as the server was then */
+    uint64_t loading_until_us;
+    uint64_t full_until_us;
+};
+
+struct world {
+    struct tr_rng rng;
+    uint64_t now_us;
+    struct server servers[SERVERS];
+    int owner[SLOTS];
+    int moving_to[SLOTS]; /* -1: it stays */
+    struct fake_lua *lua;
+    struct tr_layout layout;
+    uint64_t failovers, moves, redirects, tries, refusals;
+};
+
+void world_init(struct world *w, uint64_t seed, struct fake_lua *lua);
+void world_fini(struct world *w);
+
+/* One of so many. */
+bool world_dice(struct world *w, unsigned of);
+
+uint64_t world_time(const struct world *w, unsigned server);
+
+/* A call as it arrives. */
+struct world_call {
+    unsigned server;
+    unsigned slot;
+    bool asking;
+    const struct tr_span *args;
+    size_t count;
+};
+
+/* What a server answers now. */
+struct fake_reply *world_exec(struct world *w, const struct world_call *call);
+
+/* The server is another one: as its replica was. */
+void world_failover(struct world *w, unsigned server);
+void world_sync(struct world *w, unsigned server);
+void world_begin_move(struct world *w, unsigned slot);
+void world_step_move(struct world *w, unsigned slot); /* one key */
+
+#endif
