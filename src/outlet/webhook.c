@@ -206,6 +206,7 @@ static void end(struct call *c, enum tr_send_outcome outcome, const char *code, 
     struct webhook *w = c->hook;
     struct tr_send *s = c->send;
 
+    TR_CHECK(s != NULL);
     if (c->running) {
         (void)curl_multi_remove_handle(w->hooks->multi, c->easy);
         c->running = false;
@@ -417,10 +418,9 @@ static bool prepare(struct call *c)
            curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, c) == CURLE_OK;
 }
 
+/* It is in no list, or these go, too. */
 static void call_free(struct call *c)
 {
-    tr_list_remove(&c->link);
-    tr_list_remove(&c->doom);
     if (c->easy != NULL) {
         curl_easy_cleanup(c->easy);
     }
@@ -437,12 +437,12 @@ static bool add_call(struct webhook *w)
     c->hook = w;
     tr_list_init(&c->doom);
     tr_list_init(&c->link);
-    tr_list_append(&w->idle, &c->link);
     c->easy = curl_easy_init();
     if (c->easy == NULL || !prepare(c)) {
         call_free(c);
         return false;
     }
+    tr_list_append(&w->idle, &c->link);
     return true;
 }
 
@@ -597,8 +597,9 @@ static void webhook_close(void *sender)
     struct webhook *w = sender;
     struct hooks *h = w->hooks;
 
-    while (!tr_list_empty(&w->idle)) {
-        call_free(TR_CONTAINER_OF(w->idle.next, struct call, link));
+    for (struct tr_list *n = w->idle.next, *next; n != &w->idle; n = next) {
+        next = n->next;
+        call_free(TR_CONTAINER_OF(n, struct call, link));
     }
     curl_slist_free_all(w->fixed);
     tr_signer_close(w->signer);

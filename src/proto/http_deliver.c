@@ -148,9 +148,11 @@ static bool read_key(struct reading *r, const struct tr_json_value *v)
            fail(r, "key", "has to be \"key\" or \"id\"");
 }
 
+static const char webhook_members[] = "of type webhook takes url, secret or secrets, success, "
+                                      "timeout, concurrency and headers, nothing else";
+
 static const char *const members[TR_DELIVER_TYPES] = {
-    [TR_DELIVER_WEBHOOK] = "of type webhook takes url, secret or secrets, success, timeout, "
-                           "concurrency and headers, nothing else",
+    [TR_DELIVER_WEBHOOK] = webhook_members,
     [TR_DELIVER_AMQP] = "of type amqp takes url, exchange and routing_key, nothing else",
     [TR_DELIVER_KAFKA] = "of type kafka takes brokers, topic and key, nothing else",
     [TR_DELIVER_REDIS] = "of type redis takes url, and list or stream, nothing else",

@@ -134,7 +134,7 @@ static bool is_line(struct tr_deliver_text t)
 
 static char lower(char c)
 {
-    return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
+    return (char)(c >= 'A' && c <= 'Z' ? c + 32 : c);
 }
 
 /* Does t begin with this, whatever the case? word is in lower case. */
@@ -394,8 +394,9 @@ static void put_value(struct writer *w, unsigned field, uint64_t n)
 
 size_t tr_deliver_encode(uint8_t *out, const struct tr_deliver *d)
 {
-    struct writer w = {.out = out};
+    struct writer w = {.out = NULL};
 
+    w.out = out;
     put_number(&w, VERSION);
     put_number(&w, d->type);
     for (unsigned i = TR_DELIVER_URL; i < TR_DELIVER_FIELDS; i++) {
