@@ -373,7 +373,7 @@ static int check_count(const struct tr_cli *c)
                             (int)strcspn(is->usage, "\n"), is->usage);
     }
     for (int i = 0; i < is->args_min; i++) {
-        if (c->args[i][0] == '\0') {
+        if (c->args[i] == NULL || c->args[i][0] == '\0') {
             return tr_cli_usage(is->name, "a word of the command line is empty.");
         }
     }
@@ -392,6 +392,7 @@ int tr_cli_run(const struct tr_cli_command *command, int argc, char **argv)
     }
     tr_cli_server_init(&c.server);
     c.args = tr_cli_memory(NULL, ((size_t)argc + 1) * sizeof *c.args);
+    memset(c.args, 0, ((size_t)argc + 1) * sizeof *c.args);
     how = read_words(&c, argc, argv, &help);
     if (help) {
         tr_cli_help(command, stdout);

@@ -147,6 +147,7 @@ char *tr_cli_read_file(const char *path, size_t *len);
     X(forecast)                                                                                    \
     X(top)                                                                                         \
     X(doctor)                                                                                      \
+    X(bench)                                                                                       \
     X(demo)                                                                                        \
     X(backup)                                                                                      \
     X(check)                                                                                       \

@@ -194,7 +194,7 @@ static size_t member_words(struct source *s, size_t at, bool safe_only)
 
 static bool read_bodies(struct source *s)
 {
-    size_t count;
+    size_t count = 0;
 
     set_word(s, 0, "HMGET");
     set_word(s, 1, s->hash);

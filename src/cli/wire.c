@@ -65,6 +65,13 @@ bool tr_wire_address(struct tr_wire_address *a, const char *url, const char *sch
     return *a->host != '\0' && *a->port != '\0';
 }
 
+void tr_wire_host(const struct tr_wire_address *a, char *out, size_t room)
+{
+    bool six = strchr(a->host, ':') != NULL;
+
+    tr_text(out, room, "%s%s%s:%s", six ? "[" : "", a->host, six ? "]" : "", a->port);
+}
+
 bool tr_wire_open(struct tr_wire *w, const char *host, const char *port, const char *name)
 {
     struct addrinfo want = {.ai_socktype = SOCK_STREAM};

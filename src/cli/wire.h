@@ -36,6 +36,9 @@ struct tr_wire_address {
 TR_MUST_USE bool tr_wire_address(struct tr_wire_address *a, const char *url, const char *scheme,
                                  const char *port);
 
+/* Host and port as the header Host wants them. */
+void tr_wire_host(const struct tr_wire_address *a, char *out, size_t room);
+
 /* False: stderr says why. */
 TR_MUST_USE bool tr_wire_open(struct tr_wire *w, const char *host, const char *port,
                               const char *name);

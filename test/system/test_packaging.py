@@ -200,7 +200,8 @@ def test_package_is_installed_removed_and_purged(deb, tmp_path):
     assert data.stat().st_mode & 0o7777 == 0o700
     assert conf.stat().st_mode & 0o7777 == 0o640
     assert {"lib/systemd/system/tarry.service", "usr/share/man/man1/tarry.1.gz",
-            "usr/share/man/man5/tarry.conf.5.gz", "usr/share/doc/tarry"} <= root.files()
+            "usr/share/man/man5/tarry.conf.5.gz", "usr/share/doc/tarry",
+            "usr/share/bash-completion/completions/tarry"} <= root.files()
     before = ["env", f"TARRY_CONFIG={conf}"]
     with Server(tmp_path / "store", before=before) as server:  # the config that it comes with is one
         server.ready()

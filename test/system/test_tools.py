@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import time
 
@@ -11,6 +12,8 @@ import pytest
 
 from harness import PATIENCE_S, TARRY, tarry
 from test_cli import Cli, on_terminal
+from test_move import free_port
+from test_work import wait_until
 from web import web_port, web_server
 
 
@@ -179,3 +182,45 @@ def test_top_in_a_terminal(cli, tmux):
 def test_top_ends_by_a_signal(cli):
     status, said = on_terminal(cli.env, "top", "--server", "127.0.0.1:1")
     assert status == 1 and "\x1b[?1049h" not in said
+
+
+# ---- bench ----
+
+
+def judge_bench(rows, names):
+    assert [row["what"] for row in rows] == names
+    push, take = rows
+    assert push["done"] == take["done"] > 0 and push["failed"] == take["failed"] == 0
+    assert 0 < push["p50_us"] <= push["p99_us"] <= push["max_us"]
+
+
+def test_bench(tmp_path):
+    with web_server(tmp_path / "store", "--sync", "never") as server:
+        cli = Cli(web_port(server))
+        judge_bench(cli.json("bench", "--seconds", "1", "-c", "4", "-p", "8"), ["push", "reserve + ack"])
+        port = f"beanstalk://127.0.0.1:{server.port()}"
+        judge_bench(cli.json("bench", port, "--seconds", "1", "--body", "1"), ["push", "reserve + delete"])
+        table = cli.ok("bench", port, "--seconds", "1", "-c", "1")
+        assert re.match(r"WHAT +JOBS +A SECOND +P50 +P99 +MAX\npush ", table)
+        assert sum(topic["ready"] + topic["reserved"] for topic in cli.json("topics")["topics"]) == 0
+        cli.ok("pause", "x")
+        for args in (["-c", "0"], ["amqp://x"], ["-p", "1000"], ["a", "b"]):
+            assert cli.run("bench", *args).returncode == 2, args
+        cli.web.close()
+        assert server.stop() == 0
+    assert tarry("bench", "http://127.0.0.1:1").returncode == 1
+    wrong = tarry("bench", "beanstalk://127.0.0.1:1", env={**os.environ, "TARRY_TOKEN": "x"})
+    assert wrong.returncode == 1
+
+
+@pytest.mark.skipif(shutil.which("beanstalkd") is None, reason="no beanstalkd")
+def test_bench_of_beanstalkd(tmp_path):
+    port = free_port()
+    process = subprocess.Popen(["beanstalkd", "-l", "127.0.0.1", "-p", str(port)])
+    try:
+        wait_until(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0)
+        judge_bench(json.loads(tarry("bench", f"beanstalk://127.0.0.1:{port}", "--seconds", "1", "--json").stdout),
+                    ["push", "reserve + delete"])
+    finally:
+        process.kill()
+        process.wait()
