@@ -158,7 +158,7 @@ static bool bury(struct tr_wire *w, uint64_t id)
 
 static bool open_port(struct tr_import *im, struct tr_wire *w)
 {
-    struct tr_wire_address a;
+    struct tr_wire_address a = {.port = NULL};
     char line[TR_WIRE_LINE];
     const char *token = im->cli->server.token;
 

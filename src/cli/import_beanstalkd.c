@@ -315,7 +315,7 @@ static int each_tube(struct source *s, char *tubes)
 int tr_import_from_beanstalkd(struct tr_import *im, const char *url)
 {
     struct source s = {.im = im};
-    struct tr_wire_address a;
+    struct tr_wire_address a = {.port = NULL};
     char *tubes;
     int how;
 

@@ -303,7 +303,7 @@ static int take_all(struct source *s)
 int tr_import_from_redis(struct tr_import *im, const char *url)
 {
     struct source *s = tr_cli_memory(NULL, sizeof *s);
-    struct tr_wire_address a;
+    struct tr_wire_address a = {.port = NULL};
     int how = TR_CLI_FAILED;
 
     if (!tr_wire_address(&a, url, "redis-zset", "6379") || *a.path == '\0') {

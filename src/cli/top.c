@@ -90,21 +90,22 @@ static void line(struct top *t, enum tr_paint paint, const char *format, ...)
 /* When the ready jobs will be gone, by how they became fewer of late. */
 static const char *drain(const struct top *t, char out[TR_HUMAN_TEXT])
 {
-    unsigned last = t->samples < SAMPLES ? t->samples : SAMPLES;
+    unsigned kept = t->samples < SAMPLES ? t->samples : SAMPLES;
+    unsigned steps = kept > 1 ? kept - 1 : 0; /* from the first sample to the last */
     uint64_t now = t->ready[0];
-    uint64_t then = last > 1 ? t->ready[last - 1] : now;
+    uint64_t then = t->ready[steps];
     char span[TR_HUMAN_TEXT];
 
     if (now == 0) {
         tr_text(out, TR_HUMAN_TEXT, "nothing waits");
-    } else if (last < 3) {
+    } else if (steps < 2) {
         tr_text(out, TR_HUMAN_TEXT, "...");
     } else if (then > now) {
         tr_text(out, TR_HUMAN_TEXT, "drained in %s",
-                tr_human_span(now * (last - 1) * ASK_MS / (then - now), span));
+                tr_human_span(now * steps * ASK_MS / (then - now), span));
     } else if (then < now) {
         tr_text(out, TR_HUMAN_TEXT, "grows by %" PRIu64 " a second",
-                (now - then) * 1000 / ((last - 1) * ASK_MS));
+                (now - then) * 1000 / (steps * ASK_MS));
     } else {
         tr_text(out, TR_HUMAN_TEXT, "stays as it is");
     }

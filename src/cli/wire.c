@@ -23,7 +23,7 @@ bool tr_wire_address(struct tr_wire_address *a, const char *url, const char *sch
                      const char *port)
 {
     size_t len = strlen(scheme);
-    char *at = a->text;
+    char *at;
     char *mark;
 
     *a = (struct tr_wire_address){.user = "", .password = "", .path = "", .port = port};
@@ -32,6 +32,7 @@ bool tr_wire_address(struct tr_wire_address *a, const char *url, const char *sch
         return false;
     }
     tr_text(a->text, sizeof a->text, "%s", url + len + 3);
+    at = a->text;
     mark = strchr(at, '/');
     if (mark != NULL) {
         *mark = '\0';
