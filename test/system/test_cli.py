@@ -14,13 +14,13 @@ from web import Web, web_port, web_server
 
 ASKING = ["push", "show", "history", "list", "reschedule", "cancel", "fire", "kick", "shift", "reserve", "ack",
           "release", "bury", "touch", "topics", "topic", "pause", "resume", "purge", "schedule", "stats",
-          "forecast", "backup"]
+          "forecast", "backup", "export", "doctor", "top"]
 # Words with which each would do something.
 WORDS = {"push": ["t", "x"], "show": ["1"], "history": ["1"], "list": [], "reschedule": ["1", "--delay", "1h"],
          "cancel": ["1"], "fire": ["1"], "kick": ["1"], "shift": ["--topic", "t", "--by", "1h"],
          "reserve": ["t"], "ack": ["1", "x"], "release": ["1", "x"], "bury": ["1", "x"], "touch": ["1", "x"],
          "topics": [], "topic": ["t"], "pause": ["t"], "resume": ["t"], "purge": ["t"], "schedule": [],
-         "stats": [], "forecast": [], "backup": ["x"]}
+         "stats": [], "forecast": [], "backup": ["x"], "export": [], "doctor": [], "top": ["--once"]}
 
 
 class Cli:
