@@ -142,7 +142,9 @@ static void ran_edit(struct judge *j, const struct tr_answer *a, const struct tr
         TR_CHECK(tr_hex_get(what + 17, TR_HEX_LEASE, &lease));
         if (job != NULL) {
             job->touched_us = j->world->now_us;
-            job->held = job->held && e.what != 'O' && e.what != 'D';
+            if ((e.what == 'O' || e.what == 'D') && (lease == job->lease || lease == 0)) {
+                job->held = false; /* a repeat may be answered when another has it already */
+            }
             if (e.what == 'O' && (what[0] == 'A' || what[0] == 'C') && !job->gone) {
                 job->gone = true;
                 job->gone_lease = lease;
