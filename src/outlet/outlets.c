@@ -27,6 +27,7 @@
 #include "base/text.h"
 #include "outlet/guard.h"
 #include "outlet/outlet_inner.h"
+#include "outlet/url.h"
 #include "rules/policy.h"
 
 #include <stdlib.h>
@@ -594,16 +595,42 @@ static struct tr_deliver_text host_of(struct tr_deliver_text url)
     return (struct tr_deliver_text){at, (size_t)(stop - at)};
 }
 
+/* Does a private address stand there, as a number? Names are judged when they are used. */
+static bool names_private(const struct tr_deliver *d)
+{
+    bool many = d->type == TR_DELIVER_KAFKA;
+    struct tr_deliver_text rest = d->texts[many ? TR_DELIVER_BROKERS : TR_DELIVER_URL];
+
+    while (rest.len > 0) {
+        const char *comma = many ? memchr(rest.at, ',', rest.len) : NULL;
+        size_t len = comma != NULL ? (size_t)(comma - rest.at) : rest.len;
+        struct tr_deliver_text host = host_of((struct tr_deliver_text){rest.at, len});
+        bool allowed = true;
+
+        if (tr_guard_literal(host.at, host.len, &allowed) && !allowed) {
+            return true;
+        }
+        rest.at += len + (comma != NULL);
+        rest.len -= len + (comma != NULL);
+    }
+    return false;
+}
+
 int tr_outlets_admit(const struct tr_deliver *d, bool allow_private, const char **why)
 {
-    struct tr_deliver_text host = host_of(d->texts[TR_DELIVER_URL]);
-    bool allowed = true;
+    struct tr_url url;
 
     if (tr_sender_kind_of(d->type) == NULL) {
         *why = "this server was built without the library that it takes";
         return TARRY_EUNSUPPORTED;
     }
-    if (!allow_private && tr_guard_literal(host.at, host.len, &allowed) && !allowed) {
+    if (d->type == TR_DELIVER_AMQP || d->type == TR_DELIVER_REDIS) {
+        *why = tr_url_of(d, &url);
+        if (*why != NULL) {
+            return TARRY_EINVAL;
+        }
+    }
+    if (!allow_private && names_private(d)) {
         *why = "is a private, loopback or link-local address: those are refused unless "
                "outlet.allow_private is on in the server's config";
         return TARRY_EPERM;

@@ -295,7 +295,7 @@ static bool admit(struct tr_hs *s, struct reading *r)
                          .status = 501, .code = "unsupported", .message = why, .field = "deliver"});
         return false;
     }
-    (void)fail(r, "url", why);
+    (void)fail(r, r->is.type == TR_DELIVER_KAFKA ? "brokers" : "url", why);
     return refuse(s, r);
 }
 
