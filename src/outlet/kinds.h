@@ -6,5 +6,6 @@
 #include "outlet/sender.h"
 
 extern const struct tr_sender_kind tr_webhook_kind; /* webhook.c, libcurl */
+extern const struct tr_sender_kind tr_redis_kind;   /* redis.c, hiredis */
 
 #endif
