@@ -11,6 +11,10 @@ const struct tr_sender_kind *tr_sender_kind_of(enum tr_deliver_type type)
     case TR_DELIVER_WEBHOOK:
         return &tr_webhook_kind;
 #endif
+#ifdef TR_AMQP
+    case TR_DELIVER_AMQP:
+        return &tr_amqp_kind;
+#endif
 #ifdef TR_REDIS
     case TR_DELIVER_REDIS:
         return &tr_redis_kind;
