@@ -15,6 +15,10 @@ const struct tr_sender_kind *tr_sender_kind_of(enum tr_deliver_type type)
     case TR_DELIVER_AMQP:
         return &tr_amqp_kind;
 #endif
+#ifdef TR_KAFKA
+    case TR_DELIVER_KAFKA:
+        return &tr_kafka_kind;
+#endif
 #ifdef TR_REDIS
     case TR_DELIVER_REDIS:
         return &tr_redis_kind;

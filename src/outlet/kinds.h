@@ -7,6 +7,7 @@
 
 extern const struct tr_sender_kind tr_webhook_kind; /* webhook.c, libcurl */
 extern const struct tr_sender_kind tr_amqp_kind;    /* amqp.c, librabbitmq */
+extern const struct tr_sender_kind tr_kafka_kind;   /* kafka.c, librdkafka */
 extern const struct tr_sender_kind tr_redis_kind;   /* redis.c, hiredis */
 
 #endif
