@@ -1,10 +1,11 @@
 /*
  * The end of a run: faults have stopped.
  *
- * Everybody leaves, one consumer takes and deletes whatever comes, dead jobs are kicked, and time
- * goes on to the next due job or lease end. In a bounded number of such steps nothing is left (I1).
- * Then a push must be accepted (I13), the engine must want no further turn (I26), the ring must be
- * back to its base with no file too many (I12), and what is closed must open empty.
+ * Everybody leaves, histories are looked at, one consumer takes and deletes whatever comes, dead
+ * jobs are kicked, and time goes on to the next due job or lease end. In a bounded number of such
+ * steps nothing is left (I1). Then a push must be accepted (I13), the engine must want no further
+ * turn (I26), the ring must be back to its base with no file too many (I12), and what is closed
+ * must open empty.
  */
 #include "run.h"
 
@@ -14,7 +15,7 @@
 
 #define FAIL(promise, ...) sim_fail(&r->report, promise, __VA_ARGS__)
 
-enum { SLOTS_BASE = 4, IDLE_TURNS_MAX = 400, PATIENCE = 50 };
+enum { SLOTS_BASE = 4, IDLE_TURNS_MAX = 400, PATIENCE = 50, LOOKS_BACK = 10 };
 
 /* Submits, lets the disk work and, if need be, time go on until it is answered. */
 static int ask(struct sim_run *r, struct sim_ask *a)
@@ -54,6 +55,25 @@ static void drop_policies(struct sim_run *r)
             a->req.fields = TR_POLICY_ALL;
             sim_work_for_topic(&r->work, a, i);
             (void)ask(r, a);
+        }
+    }
+}
+
+/* What an earlier engine saw go is still told of, if it was in the file. */
+static void look_back(struct sim_run *r)
+{
+    const struct sim_model *m = &r->oracle.model;
+    unsigned asked = 0;
+
+    for (size_t i = m->job_count; i > 0 && asked < LOOKS_BACK && !sim_run_stopped(r); i--) {
+        const struct sim_job *j = &m->jobs[i - 1];
+
+        if (j->gone_seen && j->gone_noted == 1 && j->id != 0) {
+            struct sim_ask *a = sim_work_blank(&r->work, SIM_DRAINER, TR_OP_HISTORY);
+
+            a->req.id = j->id;
+            (void)ask(r, a);
+            asked++;
         }
     }
 }
@@ -336,6 +356,9 @@ void sim_run_drain(struct sim_run *r)
     }
     if (!sim_run_stopped(r)) {
         send_all_home(r);
+    }
+    if (!sim_run_stopped(r)) {
+        look_back(r);
     }
     if (!sim_run_stopped(r)) {
         drop_policies(r);

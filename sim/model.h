@@ -93,7 +93,8 @@ struct sim_job {
     bool told;           /* its maker knows its id */
     bool gone_seen;      /* it went by a DELETE or BULK of this engine, */
     uint32_t gone_by;    /* and of this actor, */
-    uint64_t gone_noted; /* when the engine had noted so many events */
+    uint64_t gone_noted; /* when the engine had noted so many events; 1: before the last start */
+    uint64_t gone_us;    /* wall */
     uint32_t made_by;    /* who pushed it; 0: not known */
     bool damaged;        /* its body was reported as damaged */
     bool repaired;       /* it is there after a repair */

@@ -16,10 +16,16 @@
 
 #define FAIL(promise, ...) sim_fail(o->report, promise, __VA_ARGS__)
 
+#define KEPT_US (UINT64_C(20) * 3600 * 1000000) /* surely: it is 24 hours, by T */
+
 /* It was noted, whatever the policy of its topic says. */
 static bool must_know(const struct sim_oracle *o, const struct sim_job *j)
 {
-    return j->gone_seen && o->params->op_weight[TR_OP_POLICY] == 0 && !o->params->mem_small;
+    uint64_t now_us = o->model.now.wall_us;
+    bool young = now_us >= j->gone_us && now_us - j->gone_us < KEPT_US;
+
+    return j->gone_seen && young && o->params->op_weight[TR_OP_POLICY] == 0 &&
+           !o->params->mem_small;
 }
 
 void sim_history_gone(struct sim_oracle *o, struct sim_job *j, uint32_t by)
@@ -30,6 +36,7 @@ void sim_history_gone(struct sim_oracle *o, struct sim_job *j, uint32_t by)
     j->gone_seen = true;
     j->gone_by = by;
     j->gone_noted = stat.history_noted;
+    j->gone_us = o->model.now.wall_us;
 }
 
 /* Inside `done`: the events are there only now. */

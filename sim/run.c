@@ -262,6 +262,14 @@ static void end_process(struct sim_run *r, bool power)
     }
 }
 
+/* Errors of the disk, ever. */
+static uint64_t errors_of(const struct sim_run *r)
+{
+    const struct sim_counts *c = sim_disk_counts(r->disk);
+
+    return c->write_eio + c->read_eio + c->read_bad + c->dir_eio + c->enospc + c->forced;
+}
+
 /* The open was refused: may it be? True when it is to be tried again. */
 static bool refusal_allowed(struct sim_run *r, int err)
 {
@@ -377,6 +385,9 @@ static void start(struct sim_run *r)
             if (r->oracle.must_refuse) {
                 FAIL("I15", "frames know a newer manifest, but an older one was believed");
             }
+            if (r->oracle.rotten || errors_of(r) != r->errors) {
+                r->oracle.history_kept = 0; /* perhaps it could not be written, or read */
+            }
             if (!cut_by_rot(r)) {
                 sim_oracle_opened(&r->oracle, r->engine, r->now);
                 tr_engine_stat(r->engine, &stat);
@@ -448,11 +459,9 @@ static void set_floor(struct sim_run *r)
 static void set_history(struct sim_run *r, bool all)
 {
     struct tr_engine_stat stat;
-    bool doubt =
-        sim_run_faulty(r) || r->oracle.rotten || r->params.full || r->params.enospc_ppm != 0;
 
     tr_engine_stat(r->engine, &stat);
-    r->oracle.history_kept = doubt ? 0 : all ? UINT64_MAX : stat.history_saved;
+    r->oracle.history_kept = all ? UINT64_MAX : stat.history_saved;
 }
 
 void sim_run_crash(struct sim_run *r, bool power)
@@ -864,6 +873,7 @@ static void reset(struct sim_run *r, const struct sim_swarm *swarm, uint64_t see
     r->over = false;
     r->written = 0;
     r->dir_errors = sim_disk_counts(r->disk)->dir_eio;
+    r->errors = errors_of(r);
     r->capped = false;
     r->reached = false;
     r->deaths = 0;

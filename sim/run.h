@@ -89,6 +89,7 @@ struct sim_run {
     uint64_t ops_at_open; /* disk ops before the last open */
     uint64_t starts;
     uint64_t dir_errors;   /* of the disk, before this run */
+    uint64_t errors;       /* the same of all kinds */
     uint64_t written;      /* weak sync: what a kill may not lose */
     uint8_t uuid[TR_UUID]; /* of the store, once something in it is damaged */
     bool over;             /* ended well before its end: damage was found and reported */
