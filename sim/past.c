@@ -18,22 +18,22 @@
 
 #define KEPT_US (UINT64_C(20) * 3600 * 1000000) /* surely: it is 24 hours, by T */
 
-/* It was noted, whatever the policy of its topic says. */
+/* It was noted, as the policy of its topic did not forbid it. */
 static bool must_know(const struct sim_oracle *o, const struct sim_job *j)
 {
     uint64_t now_us = o->model.now.wall_us;
     bool young = now_us >= j->gone_us && now_us - j->gone_us < KEPT_US;
 
-    return j->gone_seen && young && o->params->op_weight[TR_OP_POLICY] == 0 &&
-           !o->params->mem_small;
+    return j->gone_seen && young && !o->params->mem_small;
 }
 
 void sim_history_gone(struct sim_oracle *o, struct sim_job *j, uint32_t by)
 {
+    const struct sim_topic *t = &o->model.topics[j->topic];
     struct tr_engine_stat stat;
 
     tr_engine_stat(o->engine, &stat);
-    j->gone_seen = true;
+    j->gone_seen = t->policy.p.history != TR_HISTORY_OFF && t->policy_call < o->model.call;
     j->gone_by = by;
     j->gone_noted = stat.history_noted;
     j->gone_us = o->model.now.wall_us;
