@@ -139,9 +139,7 @@
     X(CLOCK_NOT_KEPT, "R37", "the checkpoint does not tell where it stands", "checkpoint.c:finish", "tclock", 2000) \
     X(NEXT_DUE_STAYS, "R38", "the first far job of a topic goes, and is still told", "topic.c:tr_topic_lose_far", "far", 3000) \
     X(ACTOR_FORGOTTEN, "R45", "history does not tell who did it", "past.c:note", "lease", 500) \
-    X(HISTORY_UNSYNCED, "R45", "history is written before what it tells of is durable", "past_file.c:tr_past_step", "tclock", 10000) \
     X(HISTORY_NOT_READ, "R45", "history is not read after a crash", "past_file.c:tr_past_load", "lease", 2000) \
-    X(HISTORY_GREEDY, "R45", "history takes the last room of the disk", "past_file.c:heard", "full", 5000) \
     X(GONE_FORGOTTEN, "R45", "history does not tell that a job is gone", "past.c:tr_past_gone", "lease", 500) \
     X(SCHED_STEP_UNLOGGED, "R51", "an occurrence is made, and the log does not say that its tick is done", "occur.c:log_step", "cron", 500) \
     X(SCHED_MISSED_LOST, "R51", "ticks that were missed make no job", "occur.c:tick", "cron", 1000) \

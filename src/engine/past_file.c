@@ -321,7 +321,7 @@ static void heard(struct tr_engine *e, const struct tr_io *io)
         f->file = io->file;
         break;
     case TR_IO_SPACE:
-        if (io->got >= spare || TR_MUTANT(HISTORY_GREEDY)) {
+        if (io->got >= spare) {
             f->extent = f->off + FRAME;
         } else {
             give_way(e);
@@ -394,7 +394,7 @@ static void look_at_room(struct tr_engine *e)
     if (e->space.no_room || e->meta.grow_failed || f->unwanted) {
         f->unwanted = false;
         give_way(e);
-        if ((f->open || f->extent > 0) && !TR_MUTANT(HISTORY_GREEDY)) {
+        if (f->open || f->extent > 0) {
             make_anew(f);
         }
     }
@@ -429,7 +429,7 @@ void tr_past_step(struct tr_engine *e)
     if (!f->marked) {
         mark(e, newest);
     }
-    if (e->log.durable < f->batch && !TR_MUTANT(HISTORY_UNSYNCED)) {
+    if (e->log.durable < f->batch) {
         return;
     }
     p = unsaved(e);

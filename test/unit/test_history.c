@@ -472,6 +472,28 @@ static void test_history_over_crashes(void **state)
     rig_fini(&rig);
 }
 
+/* What a power cut could take back is not in the file: an event waits until it is durable. */
+static void test_history_waits_for_the_log(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    uint64_t id = rig_push(&rig, t, 0);
+    struct ask a = rig_ask(TR_OP_DELETE);
+
+    (void)state;
+    sim_disk_stall(rig.disk, TR_LANE_LOG, true);
+    a.req.id = id;
+    rig_submit(&rig, &a);
+    rig_pass(&rig, 2 * RIG_SECOND);
+    assert_int_equal(rig_engine_stat(&rig).history_noted, 2);
+    assert_int_equal(rig_engine_stat(&rig).history_saved, 0);
+    assert_int_equal(sim_disk_bytes(rig.disk, "history"), 0);
+    sim_disk_stall(rig.disk, TR_LANE_LOG, false);
+    rig_pass(&rig, RIG_SECOND);
+    assert_int_equal(rig_engine_stat(&rig).history_saved, 2);
+    rig_fini(&rig);
+}
+
 /* A power cut may take all of it. What is left is not told wrongly: no job that lives is gone, and
  * those who did something are who they were. */
 static void test_history_over_a_power_cut(void **state)
@@ -599,6 +621,7 @@ int main(void)
         cmocka_unit_test(test_history_says_who),
         cmocka_unit_test(test_history_over_restarts),
         cmocka_unit_test(test_history_over_crashes),
+        cmocka_unit_test(test_history_waits_for_the_log),
         cmocka_unit_test(test_history_over_a_power_cut),
         cmocka_unit_test(test_history_without_names),
         cmocka_unit_test(test_history_gives_way),
