@@ -109,9 +109,11 @@ void tr_change_let_go_topic(struct tr_engine *e, struct tr_topic *t)
 void tr_change_note_late(struct tr_engine *e, const struct tr_job *job)
 {
     struct tr_meter *m = tr_topic_meter(job->topic);
+    struct tr_topics *ts = &e->state.topics;
     uint64_t late_us = job->first_us - job->due_us;
 
-    tr_late_add(&e->state.topics.lates, &job->topic->late, late_us, tr_clock_span(&e->clock));
+    tr_late_add(&ts->lates, &ts->late, late_us, tr_clock_span(&e->clock));
+    tr_late_add(&ts->lates, &job->topic->late, late_us, tr_clock_span(&e->clock));
     m->counts[TR_METERED_FIRED]++;
     tr_hist_add(&m->late, &tr_hist_waits, late_us);
 }

@@ -599,18 +599,26 @@ static int define(struct tr_engine *e, struct tr_req *r, uint8_t *bytes)
     return err;
 }
 
+/* Can there be such a schedule? cron: its expression, if it has one. */
+static bool is_sound(const struct tr_req *r, struct tr_cron *cron)
+{
+    const struct tr_schedule *is = r->schedule;
+    char why[TR_CRON_WHY];
+
+    return is != NULL && tr_name_ok(r->name, r->name_len) && tr_schedule_ok(is) &&
+           (is->kind != TR_SCHEDULE_CRON ||
+            tr_cron_read(is->cron.at, is->cron.len, cron, why) == TARRY_OK);
+}
+
 static enum tr_verdict put(struct tr_engine *e, struct tr_req *r)
 {
     const struct tr_schedule *is = r->schedule;
     struct tr_cron cron;
-    char why[TR_CRON_WHY];
     uint8_t *bytes;
     size_t size;
     int err;
 
-    if (is == NULL || !tr_name_ok(r->name, r->name_len) || !tr_schedule_ok(is) ||
-        (is->kind == TR_SCHEDULE_CRON &&
-         tr_cron_read(is->cron.at, is->cron.len, &cron, why) != TARRY_OK)) {
+    if (!is_sound(r, &cron)) {
         return tr_engine_finish(e, r, TARRY_EINVAL);
     }
     if (is->body_len > e->config.body_max) {
@@ -673,11 +681,18 @@ static enum tr_verdict run(struct tr_engine *e, struct tr_req *r, struct tr_sche
     return end(e, r, err);
 }
 
+/* Whose ticks are foretold: those of a schedule that there is, or of one that may be made. */
+struct sight {
+    struct tr_schedule_plan plan;
+    struct tr_schedule_state at;
+    uint64_t number;
+    bool known;
+};
+
 /* What will be, as far as it can be told; in slices, as a tick may be far away. */
-static enum tr_verdict foretell(struct tr_engine *e, struct tr_req *r, struct tr_sched *s)
+static enum tr_verdict foretell(struct tr_engine *e, struct tr_req *r, const struct sight *s)
 {
     struct tr_occur *o = &e->occur;
-    struct tr_schedule_plan p = plan(s);
 
     if (o->asker != NULL && o->asker != r) {
         return TR_STALL;
@@ -690,27 +705,52 @@ static enum tr_verdict foretell(struct tr_engine *e, struct tr_req *r, struct tr
         r->out.number = 0;
     }
     o->asker = r;
-    while (r->out.number < r->count && known(s)) {
+    while (r->out.number < r->count && s->known) {
         uint64_t tick;
 
         if (!tr_engine_charge(e, TIME_UNITS)) {
             return TR_STALL;
         }
-        tick = tr_schedule_next(&p, &o->ahead);
+        tick = tr_schedule_next(&s->plan, &o->ahead);
         if (tick == TR_SCHEDULE_NEVER) {
             break;
         }
-        o->times[r->out.number++] = tr_schedule_due(&s->is, tick, s->number);
+        o->times[r->out.number++] = tr_schedule_due(s->plan.is, tick, s->number);
         o->ahead.tick_us = tick;
         o->ahead.fired++;
-        if (s->is.kind == TR_SCHEDULE_AFTER) {
+        if (s->plan.is->kind == TR_SCHEDULE_AFTER) {
             break; /* the one after it depends on how long it takes */
         }
     }
     o->asker = NULL;
     r->out.times = o->times;
-    view(s, &r->out.schedule);
     return tr_engine_finish(e, r, TARRY_OK);
+}
+
+static enum tr_verdict foretell_this(struct tr_engine *e, struct tr_req *r, struct tr_sched *s)
+{
+    struct sight sight = {.plan = plan(s), .at = s->at, .number = s->number, .known = known(s)};
+
+    view(s, &r->out.schedule);
+    return foretell(e, r, &sight);
+}
+
+/* Of one that is not made: nothing is changed, but that its zone is known from now on. */
+static enum tr_verdict foretell_new(struct tr_engine *e, struct tr_req *r)
+{
+    const struct tr_sched *s = tr_scheds_find(&e->state.scheds, r->name, r->name_len);
+    struct tr_cron cron;
+    struct sight sight = {.plan = {.is = r->schedule, .cron = &cron}, .known = true};
+    int err = is_sound(r, &cron) ? get_zone(e, r->schedule->tz, &sight.plan.zone) : TARRY_EINVAL;
+
+    if (err != TARRY_OK) {
+        tr_occur_drop(e, r);
+        return tr_engine_finish(e, r, err);
+    }
+    sight.at = tr_schedule_begin(r->schedule, e->clock.t_us);
+    sight.number = s != NULL ? s->number : e->state.scheds.next_number;
+    r->out.schedule = (struct tr_schedule_view){.name = r->name, .name_len = r->name_len};
+    return foretell(e, r, &sight);
 }
 
 void tr_occur_drop(struct tr_engine *e, const struct tr_req *r)
@@ -730,6 +770,9 @@ enum tr_verdict tr_occur_execute(struct tr_engine *e, struct tr_req *r)
     if (r->op == TR_OP_SCHEDULE) {
         return put(e, r);
     }
+    if (r->op == TR_OP_SCHEDULE_TIMES && r->schedule != NULL) {
+        return foretell_new(e, r);
+    }
     if (r->op == TR_OP_SCHEDULE_AFTER) {
         s = tr_scheds_after(&e->state.scheds, r->id);
     } else if (r->name != NULL) {
@@ -748,7 +791,7 @@ enum tr_verdict tr_occur_execute(struct tr_engine *e, struct tr_req *r)
     case TR_OP_SCHEDULE_RUN:
         return run(e, r, s);
     case TR_OP_SCHEDULE_TIMES:
-        return foretell(e, r, s);
+        return foretell_this(e, r, s);
     default: /* GET, AFTER */
         view(s, &r->out.schedule);
         return tr_engine_finish(e, r, TARRY_OK);

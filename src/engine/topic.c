@@ -136,6 +136,7 @@ void tr_topics_fini(struct tr_topics *ts)
         tr_list_remove(&t->link);
         topic_free(ts, t);
     }
+    tr_late_drop(&ts->lates, ts->late);
     tr_map_fini(&ts->by_number);
     tr_map_fini(&ts->by_name);
     tr_map_fini(&ts->by_handle);

@@ -175,7 +175,8 @@ struct tr_topics {
     struct tr_policy none; /* of those that have none of their own */
     uint32_t next_number;
     uint32_t far_pass;       /* through the table of far jobs, the last one that was begun */
-    struct tr_lates lates;   /* how late jobs of busy topics are */
+    struct tr_lates lates;   /* how late jobs of busy topics are, */
+    struct tr_late *late;    /* and of all */
     struct tr_meters meters; /* and what happened to them */
     struct tr_rate pushes;   /* of all, */
     struct tr_rate hands;    /* too */

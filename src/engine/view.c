@@ -169,7 +169,7 @@ static void show_figures(const struct tr_engine *e, const struct tr_topic *t,
 enum tr_verdict tr_view_topic(struct tr_engine *e, struct tr_req *r)
 {
     struct tr_topic *t = tr_topics_by_handle(&e->state.topics, r->topic);
-    bool figures = r->op == TR_OP_STAT_TOPIC && !r->counts_only;
+    bool figures = r->op == TR_OP_STAT_TOPIC;
     uint64_t next_us = 0;
     uint64_t overdue;
     int err;
@@ -181,7 +181,7 @@ enum tr_verdict tr_view_topic(struct tr_engine *e, struct tr_req *r)
         (r->op == TR_OP_STAT_TOPIC && tr_expiry_waits_of(e, t))) {
         return TR_STALL;
     }
-    err = figures ? tr_nearest_due(e, t, &r->progress, &next_us) : TARRY_OK;
+    err = figures && !r->counts_only ? tr_nearest_due(e, t, &r->progress, &next_us) : TARRY_OK;
     if (err != TARRY_OK) {
         return err == TARRY_EFULL ? TR_STALL : tr_engine_finish(e, r, err);
     }
@@ -216,6 +216,7 @@ enum tr_verdict tr_view_topic(struct tr_engine *e, struct tr_req *r)
 static enum tr_verdict stat_all(struct tr_engine *e, struct tr_req *r)
 {
     const struct tr_totals *all = &e->state.topics.totals;
+    const struct tr_late *late = e->state.topics.late;
     uint64_t span_us = tr_clock_span(&e->clock);
     uint64_t overdue;
 
@@ -238,7 +239,9 @@ static enum tr_verdict stat_all(struct tr_engine *e, struct tr_req *r)
                                .now_us = e->clock.t_us,
                                .history_us = e->histories.since_us,
                                .pushed_milli = tr_rate_milli(&e->state.topics.pushes, span_us),
-                               .handed_milli = tr_rate_milli(&e->state.topics.hands, span_us)};
+                               .handed_milli = tr_rate_milli(&e->state.topics.hands, span_us),
+                               .late_p50_us = tr_late_percentile(late, 50, span_us),
+                               .late_p99_us = tr_late_percentile(late, 99, span_us)};
     memcpy(r->out.stat.holds, all->holds, sizeof all->holds);
     r->out.number = e->state.topics.listed;
     return tr_engine_finish(e, r, TARRY_OK);

@@ -67,11 +67,12 @@ enum tr_op {
                        finished; else TARRY_EEXISTS -> number: bytes copied. It goes on as well */
     TR_OP_SCHEDULE, /* name, schedule: it is so from now on -> schedule, existed. Another one
                        of that name is made anew; TARRY_ENOTFOUND: there is no such zone */
-    TR_OP_SCHEDULE_GET,    /* name -> schedule, as all below; TARRY_ENOTFOUND: there is none */
-    TR_OP_SCHEDULE_AFTER,  /* id: the next one by number after it (0: the first) */
-    TR_OP_SCHEDULE_TIMES,  /* name, count up to TR_SCHEDULE_TIMES_MAX -> times, number */
-    TR_OP_SCHEDULE_DROP,   /* name: it ends; its jobs stay */
-    TR_OP_SCHEDULE_PAUSE,  /* name: no ticks any more, */
+    TR_OP_SCHEDULE_GET,   /* name -> schedule, as all below; TARRY_ENOTFOUND: there is none */
+    TR_OP_SCHEDULE_AFTER, /* id: the next one by number after it (0: the first) */
+    TR_OP_SCHEDULE_TIMES, /* name, count up to TR_SCHEDULE_TIMES_MAX -> times, number. schedule: not
+                             of the one that there is, but of this one, if it were set now */
+    TR_OP_SCHEDULE_DROP,  /* name: it ends; its jobs stay */
+    TR_OP_SCHEDULE_PAUSE, /* name: no ticks any more, */
     TR_OP_SCHEDULE_RESUME, /* name: and again, from now on */
     TR_OP_SCHEDULE_RUN,    /* name: one job now, besides all ticks -> job */
     TR_OP_COUNT
@@ -232,7 +233,8 @@ struct tr_topic_stat {
     uint64_t oldest_ready_us; /* since when the oldest ready job in memory is; 0: there is none */
     uint64_t pushed_milli;    /* in 1000 seconds, by what was in the last ten; STAT, too */
     uint64_t handed_milli;
-    uint64_t late_p50_us; /* of those that became due in the last 2 to 4 minutes, right to 1/8 */
+    uint64_t late_p50_us; /* of those that became due in the last 2 to 4 minutes, right to 1/8;
+                             STAT, too */
     uint64_t late_p99_us;
     bool listed; /* it has a job or a hold: beanstalk shows it */
     const struct tr_policy *policy;
@@ -335,8 +337,7 @@ struct tr_req {
     bool keep_topic;  /* PUSH, POLICY: the topic is known from now on, also without a job, and by
                          POLICY over restarts; until */
     bool forget;      /* POLICY: it is not */
-    bool counts_only; /* STAT_TOPIC: not next_due_us and what follows it, for which jobs may have to
-                         be looked for */
+    bool counts_only; /* STAT_TOPIC: not next_due_us, for which jobs may have to be looked for */
     bool beanstalk;   /* PUSH: made on that port; KICK, KICK_JOB: a buried job keeps its count
                          of reserves, as there */
 

@@ -198,6 +198,38 @@ static void test_occur_purge_ends(void **state)
     rig_fini(&rig);
 }
 
+/* What is foretold of one that is not made is what comes when it is; nothing is made by asking. */
+static void test_occur_foretold_before_it_is_made(void **state)
+{
+    struct ask a = rig_ask(TR_OP_SCHEDULE_TIMES);
+    struct ask b = rig_ask(TR_OP_SCHEDULE_TIMES);
+    struct tr_schedule is = every;
+    uint64_t times[10];
+    struct rig rig;
+
+    (void)state;
+    rig_init(&rig);
+    rig_open(&rig);
+    is.jitter_us = 5 * RIG_SECOND; /* drawn from the number that it will have */
+    is.limit = 7;
+    a.req.name = b.req.name = "s";
+    a.req.name_len = b.req.name_len = 1;
+    a.req.count = b.req.count = 10;
+    a.req.schedule = &is;
+    assert_int_equal(rig_do(&rig, &a), TARRY_OK);
+    assert_int_equal(a.req.out.number, 7);
+    memcpy(times, a.req.out.times, 7 * sizeof times[0]);
+    assert_int_equal(look(&rig).count, 0);
+    assert_int_equal(rig_do(&rig, &b), TARRY_ENOTFOUND);
+    assert_int_equal(ask(&rig, TR_OP_SCHEDULE, "s", &is), TARRY_OK);
+    assert_int_equal(rig_do(&rig, &b), TARRY_OK);
+    assert_int_equal(b.req.out.number, 7);
+    assert_memory_equal(b.req.out.times, times, 7 * sizeof times[0]);
+    is.period_us = 0;
+    assert_int_equal(rig_do(&rig, &a), TARRY_EINVAL);
+    rig_fini(&rig);
+}
+
 static void test_occur_refuses(void **state)
 {
     struct tr_schedule is = every;
@@ -236,6 +268,7 @@ int main(void)
         cmocka_unit_test(test_occur_many_in_slices),
         cmocka_unit_test(test_occur_large_over_restarts),
         cmocka_unit_test(test_occur_purge_ends),
+        cmocka_unit_test(test_occur_foretold_before_it_is_made),
         cmocka_unit_test(test_occur_refuses),
     };
 
