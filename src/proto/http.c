@@ -73,6 +73,9 @@ static tr_hs_step_fn *const routes[TR_ROUTE_COUNT] = {
     [TR_ROUTE_READYZ] = tr_hs_readyz,
     [TR_ROUTE_OPENAPI] = tr_hs_openapi,
     [TR_ROUTE_METRICS] = tr_hs_metrics,
+    [TR_ROUTE_WHOAMI] = tr_hs_whoami,
+    [TR_ROUTE_DASHBOARD] = tr_hs_dashboard,
+    [TR_ROUTE_DASHBOARD_FILE] = tr_hs_dashboard_file,
     [TR_ROUTE_JOB_HISTORY] = tr_hs_history,
     [TR_ROUTE_SCHEDULES] = tr_hs_schedules,
     [TR_ROUTE_SCHEDULE] = tr_hs_schedule,
@@ -411,6 +414,7 @@ static void finish(struct tr_hs *s)
 {
     tr_hs_audit(s);
     tr_hs_drop_text(s);
+    tr_hs_drop_ranks(s);
     s->judged = false;
     s->refused = false;
     s->begun = false;
@@ -668,6 +672,7 @@ static void fini(void *session)
     struct tr_hs *s = session;
 
     tr_hs_drop_text(s);
+    tr_hs_drop_ranks(s);
     tr_hs_drop_topics(s);
     tr_http_fini(&s->parse);
     tr_output_fini(&s->out);

@@ -15,6 +15,7 @@
 #include "port/queue.h"
 #include "proto/auth.h"
 #include "proto/http_args.h"
+#include "proto/http_file.h"
 #include "proto/http_parse.h"
 #include "proto/http_reply.h"
 #include "proto/http_route.h"
@@ -93,6 +94,7 @@ struct tr_hs_port {
 
     /* Why it is not ready: gives how many reasons there are, TR_HS_REASONS at most; 0: it is. */
     unsigned (*unready)(void *ctx, struct tr_hs_reason *reasons);
+    const struct tr_http_file *files; /* the dashboard; NULL: there is none */
     const char *version;
     const char *hosts;      /* that we are called, besides addresses: with commas between them */
     bool classic;           /* the routes of the queues of old answer */
@@ -152,6 +154,12 @@ struct tr_hs_each {
     tr_hs_step_fn *end; /* when all are done; s->number says how many */
 };
 
+/* Of a list of topics that is sorted: those that come first so far. */
+struct tr_hs_rank {
+    uint64_t value;
+    uint32_t topic;
+};
+
 struct tr_hs {
     struct tr_hs_port *port;
     struct tr_output out;
@@ -187,6 +195,9 @@ struct tr_hs {
     struct tr_hs_many many;
     struct tr_hs_each each;
     struct tr_hs_page page;
+    struct tr_hs_rank *ranks;
+    unsigned rank_count;
+    unsigned rank_room;
     char path[TR_HS_PATH];    /* of a copy of the store */
     struct tr_http_text name; /* of the topic */
     struct tr_http_text body; /* of the job */

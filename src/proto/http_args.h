@@ -63,6 +63,9 @@ enum tr_arg_kind {
     X(PAGE, "limit", NUMBER, 1, 1000, NULL, "so many at most; default 100")                        \
     X(MOST, "limit", NUMBER, 1, 1000000, NULL, "so many at most; default 1000000")                 \
     X(CURSOR, "cursor", LABEL, 1, 255, NULL, "from the answer before")                             \
+    X(MATCH, "match", LABEL, 1, 200, NULL, "only names in which this stands")                      \
+    X(SORT, "sort", CHOICE, 0, 0, "delayed|ready|reserved|dead|pushed|handed|late|oldest",         \
+      "those with the most of it first")                                                           \
     X(BY, "by", MOVE, -TR_ARGS_LONG, TR_ARGS_LONG, NULL, "how far to move due times")              \
     X(TO, "to", MOMENT, TR_ARGS_PAST, TR_ARGS_EVER, NULL, "the moment to move to")                 \
     X(DRY_RUN, "dry_run", BOOL, 0, 0, NULL, "only count")                                          \

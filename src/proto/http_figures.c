@@ -144,6 +144,8 @@ static void stats_done(struct tr_hs *s)
     tr_json_thousandths(&r.json, stat->pushed_milli);
     tr_json_name(&r.json, "handed_per_s");
     tr_json_thousandths(&r.json, stat->handed_milli);
+    number(&r.json, "late_p50_us", stat->late_p50_us);
+    number(&r.json, "late_p99_us", stat->late_p99_us);
     number(&r.json, "now_ms", stat->now_us / 1000);
     number(&r.json, "history_since_ms", (stat->history_us + 999) / 1000);
     if (s->port->tell_stats != NULL) {
@@ -168,6 +170,50 @@ void tr_hs_config(struct tr_hs *s)
         s->port->tell_config(s->port->ctx, &r.json);
     }
     tr_hs_close(s, &r);
+}
+
+/* ---- who asks ---- */
+
+static void tell_who(struct tr_hs *s)
+{
+    static const struct {
+        enum tr_role role;
+        const char *name;
+    } roles[] = {{TR_ROLE_READ, "read"},
+                 {TR_ROLE_PRODUCE, "produce"},
+                 {TR_ROLE_CONSUME, "consume"},
+                 {TR_ROLE_ADMIN, "admin"}};
+    const struct tr_auth_token *who = s->pass.who;
+    struct tr_hs_reply r;
+
+    tr_hs_open(s, &r, 200);
+    tr_json_name(&r.json, "name");
+    if (who != NULL) {
+        tr_json_text(&r.json, who->is.name);
+    } else {
+        tr_json_null(&r.json);
+    }
+    tr_json_name(&r.json, "roles");
+    tr_json_open(&r.json, '[');
+    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
+        if (tr_auth_role(who, roles[i].role)) {
+            tr_json_text(&r.json, roles[i].name);
+        }
+    }
+    tr_json_close(&r.json, ']');
+    tr_json_name(&r.json, "topics");
+    tr_json_text(&r.json, who != NULL ? who->is.topics : "*");
+    tr_json_name(&r.json, "version");
+    tr_json_text(&r.json, s->port->version);
+    tr_json_name(&r.json, "test_clock");
+    tr_json_bool(&r.json, s->port->test_clock);
+    number(&r.json, "now_ms", s->number / 1000);
+    tr_hs_close(s, &r);
+}
+
+void tr_hs_whoami(struct tr_hs *s)
+{
+    tr_hs_ask_now(s, tell_who);
 }
 
 /* ---- health ---- */

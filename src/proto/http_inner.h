@@ -69,7 +69,9 @@ void tr_hs_bad(struct tr_hs *s, enum tr_arg arg, const char *why);
 /* 204. */
 void tr_hs_none(struct tr_hs *s);
 
-/* 200, up to its headers; the caller goes on with http_reply.h, and sets `answered`. */
+/* A reply up to its headers; the caller goes on with http_reply.h, and sets `answered`. The second
+ * is 200. */
+void tr_hs_open_head(struct tr_hs *s, struct tr_http_reply *r, unsigned status);
 void tr_hs_open_bytes(struct tr_hs *s, struct tr_http_reply *r);
 
 /* 200 with a body of this type and length, which the caller adds to the output, perhaps in several
@@ -156,6 +158,12 @@ tr_hs_step_fn tr_hs_topic;
 tr_hs_step_fn tr_hs_topic_set; /* and change */
 tr_hs_step_fn tr_hs_topic_delete;
 tr_hs_step_fn tr_hs_pause;
+void tr_hs_tell_topic(struct tr_hs *s, struct tr_json *j); /* members of the one in s->req.out */
+
+/* http_rank.c: GET /v1/topics with sort. */
+void tr_hs_rank_topics(struct tr_hs *s);
+void tr_hs_drop_ranks(struct tr_hs *s);
+bool tr_hs_topic_wanted(const struct tr_hs *s); /* is the one in s->req.out to be told of? */
 tr_hs_step_fn tr_hs_resume;
 
 /* http_policy.c: the arguments into s->policy and s->req.fields. False: they were refused. */
@@ -179,11 +187,15 @@ tr_hs_step_fn tr_hs_schedule_next;
 tr_hs_step_fn tr_hs_forecast; /* http_figures.c */
 tr_hs_step_fn tr_hs_stats;
 tr_hs_step_fn tr_hs_config;
+tr_hs_step_fn tr_hs_whoami;
 tr_hs_step_fn tr_hs_healthz;
 tr_hs_step_fn tr_hs_readyz;
 tr_hs_step_fn tr_hs_openapi;
 
 tr_hs_step_fn tr_hs_metrics; /* http_metrics.c */
+
+tr_hs_step_fn tr_hs_dashboard; /* http_file.c */
+tr_hs_step_fn tr_hs_dashboard_file;
 
 tr_hs_step_fn tr_hs_reserve;              /* http_reserve.c */
 tr_hs_step_fn tr_hs_reserve_none;         /* the wait is over */

@@ -321,7 +321,7 @@ static int on_field_complete(llhttp_t *m)
         return 0;
     }
     if (h->spans[h->header].given) {
-        if (h->header == TR_HTTP_ACCEPT) {
+        if (h->header == TR_HTTP_ACCEPT || h->header == TR_HTTP_IF_NONE_MATCH) {
             h->header = TR_HTTP_HEADER_COUNT;
             return 0;
         }

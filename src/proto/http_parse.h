@@ -46,8 +46,8 @@ enum tr_http_method {
     TR_HTTP_METHOD_COUNT
 };
 
-/* The headers that are kept: each once at most, or it is a fault; but of Accept the first counts.
- */
+/* The headers that are kept: each once at most, or it is a fault; but of Accept and If-None-Match
+ * the first counts. */
 #define TR_HTTP_HEADERS(X)                                                                         \
     X(HOST, "host")                                                                                \
     X(AUTHORIZATION, "authorization")                                                              \
@@ -56,6 +56,7 @@ enum tr_http_method {
     X(TRANSFER_ENCODING, "transfer-encoding")                                                      \
     X(ACCEPT, "accept")                                                                            \
     X(EXPECT, "expect")                                                                            \
+    X(IF_NONE_MATCH, "if-none-match")                                                              \
     X(ORIGIN, "origin")                                                                            \
     X(SEC_FETCH_SITE, "sec-fetch-site")
 

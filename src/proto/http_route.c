@@ -258,7 +258,9 @@ bool tr_route_is_whole(enum tr_route route)
     case TR_ROUTE_OPENAPI:
     case TR_ROUTE_HEALTHZ:
     case TR_ROUTE_READYZ:
+    case TR_ROUTE_WHOAMI:
     case TR_ROUTE_DASHBOARD:
+    case TR_ROUTE_DASHBOARD_FILE:
         return false;
     default:
         return strncmp(tr_route_table[route].path, "v1/topics/{", 11) != 0 &&

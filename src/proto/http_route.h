@@ -29,6 +29,7 @@ enum tr_route_status {
     TR_STATUS_200,
     TR_STATUS_201,
     TR_STATUS_204,
+    TR_STATUS_304,
     TR_STATUS_400,
     TR_STATUS_404,
     TR_STATUS_409,
@@ -64,7 +65,9 @@ enum tr_route_status {
      TR_ARG_BIT(AFTER) | TR_ARG_BIT(START) | TR_ARG_BIT(END) | TR_ARG_BIT(OCCURRENCES) |           \
      TR_ARG_BIT(JITTER) | TR_ARG_BIT(OVERLAP) | TR_ARG_BIT(MISSED) | TR_ARG_BIT(PRIORITY) |        \
      TR_ARG_BIT(TTR) | TR_ARG_BIT(TTL) | TR_ARG_BIT(TAG) | TR_ARG_BIT(RETRIES) |                   \
-     TR_ARG_BIT(BACKOFF))
+     TR_ARG_BIT(BACKOFF) | TR_ARG_BIT(DRY_RUN))
+#define TR_ARGS_TOPICS                                                                             \
+    (TR_ARG_BIT(MATCH) | TR_ARG_BIT(SORT) | TR_ARG_BIT(PAGE) | TR_ARG_BIT(CURSOR))
 #define TR_ARGS_LEASE TR_ARG_BIT(LEASE)
 #define TR_ARGS_FORCE TR_ARG_BIT(FORCE)
 
@@ -123,7 +126,7 @@ enum tr_route_status {
       S(200) | S(404) | S(409), "bring a dead job back")                                           \
     X(KEY_HISTORY, GET, "v1/topics/{topic}/keys/{key}/history", 0, 0, READ, NONE, S(200) | S(404), \
       "what happened to a job")                                                                    \
-    X(TOPICS, GET, "v1/topics", 0, 0, READ, NONE, S(200), "list topics")                           \
+    X(TOPICS, GET, "v1/topics", TR_ARGS_TOPICS, 0, READ, NONE, S(200), "list topics")              \
     X(TOPIC, GET, "v1/topics/{topic}", 0, 0, READ, NONE, S(200) | S(404),                          \
       "figures and policy of a topic")                                                             \
     X(TOPIC_SET, PUT, "v1/topics/{topic}", TR_ARGS_POLICY, 0, ADMIN, OBJECT,                       \
@@ -168,7 +171,10 @@ enum tr_route_status {
     X(HEALTHZ, GET, "healthz", 0, 0, NONE, NONE, S(200), "it is alive")                            \
     X(READYZ, GET, "readyz", 0, 0, NONE, NONE, S(200) | S(503), "it is ready")                     \
     X(OPENAPI, GET, "openapi.json", 0, 0, READ, NONE, S(200), "this description")                  \
-    X(DASHBOARD, GET, "", 0, 0, NONE, NONE, S(501), "the dashboard")                               \
+    X(WHOAMI, GET, "v1/whoami", 0, 0, READ, NONE, S(200), "what the token may do")                 \
+    X(DASHBOARD, GET, "", 0, 0, NONE, NONE, S(200) | S(304), "the dashboard")                      \
+    X(DASHBOARD_FILE, GET, "ui/{name}", 0, 0, NONE, NONE, S(200) | S(304) | S(404),                \
+      "a file of the dashboard")                                                                   \
     X(CLASSIC_PUSH, POST, "push", 0, 0, PRODUCE, OBJECT, S(200) | S(409) | S(413),                 \
       "classic: push a job")                                                                       \
     X(CLASSIC_DELETE, GET, "delete", TR_ARG_BIT(ID), TR_ARG_BIT(ID), PRODUCE, NONE,                \

@@ -144,6 +144,11 @@ void tr_hs_none(struct tr_hs *s)
     s->answered = true;
 }
 
+void tr_hs_open_head(struct tr_hs *s, struct tr_http_reply *r, unsigned status)
+{
+    begin(s, r, status);
+}
+
 void tr_hs_open_bytes(struct tr_hs *s, struct tr_http_reply *r)
 {
     begin(s, r, 200);

@@ -1,7 +1,8 @@
 /*
  * Recurring jobs: /v1/schedules. What they do is the engine's business (engine/occur.c).
  *
- * PUT sets the whole of one; the same once more changes nothing. A list goes by the numbers of
+ * PUT sets the whole of one; the same once more changes nothing; with dry_run it is only told when
+ * it would happen. A list goes by the numbers of
  * schedules, which rise as they are made; its cursor is the last number that was told.
  */
 
@@ -403,15 +404,29 @@ static bool check(struct tr_hs *s)
     return tr_hs_body_fits(s);
 }
 
+/* True: it was refused, since there is no such zone. */
+static bool no_zone(struct tr_hs *s)
+{
+    if (s->req.out.status != TARRY_ENOTFOUND) {
+        return false;
+    }
+    tr_hs_bad(s, TR_ARG_TZ,
+              "is no time zone that this machine knows: write one such as Europe/Berlin, or UTC");
+    return true;
+}
+
+static void previewed(struct tr_hs *s)
+{
+    if (!no_zone(s)) {
+        foretold(s);
+    }
+}
+
 static void set(struct tr_hs *s)
 {
     struct tr_hs_reply r;
 
-    if (s->req.out.status == TARRY_ENOTFOUND) {
-        tr_hs_bad(s, TR_ARG_TZ,
-                  "is no time zone that this machine knows: write one such as Europe/Berlin, or "
-                  "UTC");
-    } else if (!failed(s)) {
+    if (!no_zone(s) && !failed(s)) {
         tr_hs_open(s, &r, s->req.out.existed ? 200 : 201);
         tell(&r.json, &s->req.out.schedule);
         tr_json_name(&r.json, "created");
@@ -425,8 +440,14 @@ void tr_hs_schedule_set(struct tr_hs *s)
     s->schedule = (struct tr_schedule){0};
     fill_when(s, &s->schedule);
     fill_job(s, &s->schedule);
-    if (check(s)) {
-        s->req.schedule = &s->schedule;
+    if (!check(s)) {
+        return;
+    }
+    s->req.schedule = &s->schedule;
+    if (tr_hs_number(s, TR_ARG_DRY_RUN, 0) != 0) {
+        s->req.count = TIMES;
+        ask(s, TR_OP_SCHEDULE_TIMES, previewed);
+    } else {
         ask(s, TR_OP_SCHEDULE, set);
     }
 }

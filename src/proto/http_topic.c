@@ -23,8 +23,7 @@ static void rate(struct tr_json *j, const char *name, uint64_t milli)
     tr_json_thousandths(j, milli);
 }
 
-/* The members of the topic in s->req.out. */
-static void tell(struct tr_hs *s, struct tr_json *j)
+void tr_hs_tell_topic(struct tr_hs *s, struct tr_json *j)
 {
     const struct tr_topic_stat *stat = &s->req.out.stat;
     struct tr_outlet_view outlet;
@@ -69,7 +68,7 @@ static void said(struct tr_hs *s)
         return;
     }
     tr_hs_open(s, &r, 200);
-    tell(s, &r.json);
+    tr_hs_tell_topic(s, &r.json);
     tr_hs_close(s, &r);
 }
 
@@ -101,14 +100,17 @@ void tr_hs_topic(struct tr_hs *s)
     with_topic(s, stat);
 }
 
+/* ---- all of them, or a page ---- */
+
 static void next_topic(struct tr_hs *s);
 
 static void listed(struct tr_hs *s)
 {
     if (s->req.out.status == TARRY_OK) { /* else it went meanwhile */
         tr_json_open(&s->json, '{');
-        tell(s, &s->json);
+        tr_hs_tell_topic(s, &s->json);
         tr_json_close(&s->json, '}');
+        s->number++;
     }
     s->next = next_topic;
 }
@@ -118,18 +120,41 @@ static void stat_one(struct tr_hs *s)
     tr_hs_ask(s, TR_OP_STAT_TOPIC, listed);
 }
 
+/* A cursor is the number of the last topic that was told. */
+static void end_list(struct tr_hs *s, bool more)
+{
+    struct tr_hs_reply r;
+
+    if (!tr_hs_given(s, TR_ARG_PAGE)) {
+        (void)tr_hs_tell_text(s, "topics", NULL);
+        return;
+    }
+    tr_hs_open(s, &r, 200);
+    tr_hs_end_text(s, &r, "topics");
+    tr_json_name(&r.json, "cursor");
+    if (more) {
+        tr_json_id(&r.json, s->req.topic);
+    } else {
+        tr_json_null(&r.json);
+    }
+    tr_hs_close(s, &r);
+}
+
 static void came(struct tr_hs *s)
 {
-    if (s->req.out.status == TARRY_OK) {
-        s->req.topic = s->req.out.topic;
-        s->next = tr_hs_may(s, s->req.out.name, s->req.out.name_len) ? stat_one : next_topic;
-        return;
-    }
-    if (s->req.out.status != TARRY_ENOTFOUND) {
+    if (s->req.out.status == TARRY_ENOTFOUND) { /* that was the last one */
+        end_list(s, false);
+    } else if (s->req.out.status != TARRY_OK) {
         tr_hs_fail(s);
-        return;
+    } else if (!tr_hs_topic_wanted(s)) {
+        s->req.topic = s->req.out.topic;
+        s->next = next_topic;
+    } else if (s->number == tr_hs_number(s, TR_ARG_PAGE, UINT64_MAX)) {
+        end_list(s, true);
+    } else {
+        s->req.topic = s->req.out.topic;
+        s->next = stat_one;
     }
-    (void)tr_hs_tell_text(s, "topics", NULL); /* that was the last one */
 }
 
 static void next_topic(struct tr_hs *s)
@@ -139,7 +164,22 @@ static void next_topic(struct tr_hs *s)
 
 void tr_hs_topics(struct tr_hs *s)
 {
-    if (tr_hs_begin_text(s)) {
+    struct tr_http_text cursor = s->args.values[TR_ARG_CURSOR].text;
+    uint64_t from = 0;
+
+    if (tr_hs_given(s, TR_ARG_CURSOR) &&
+        (!tr_id_read(cursor.at, cursor.len, &from) || from > UINT32_MAX)) {
+        tr_hs_bad(s, TR_ARG_CURSOR, "is none that a page before gave");
+        return;
+    }
+    if (tr_hs_given(s, TR_ARG_CURSOR) && tr_hs_given(s, TR_ARG_SORT)) {
+        tr_hs_bad(s, TR_ARG_CURSOR, "does not go with sort: that gives the first page only");
+        return;
+    }
+    s->req.topic = (uint32_t)from;
+    if (tr_hs_given(s, TR_ARG_SORT)) {
+        tr_hs_rank_topics(s);
+    } else if (tr_hs_begin_text(s)) {
         next_topic(s);
     }
 }

@@ -52,6 +52,7 @@
 #include "server/metrics.h"
 #include "server/tell.h"
 #include "server/trouble.h"
+#include "server/web.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -654,6 +655,7 @@ static void init_http(struct server *s)
 
     port->queue = (struct tr_queue){.ctx = s, .submit = submit, .abandon = abandon, .work = work};
     port->version = TARRY_VERSION;
+    port->files = tr_web_files;
     port->test_clock = s->config->test_clock;
     port->tell_config = tell_config;
     port->tell_stats = tell_stats;

@@ -971,5 +971,6 @@ def test_classic_is_off(web):
         is_error(web.ask(method, path), 404, "no_route")
 
 
-def test_what_is_not_there_yet_says_so(web):
-    is_error(web.get("/"), 501, "unsupported")
+def test_unknown_paths(web):
+    for path in ("/ui", "/ui/nothing", "/v1", "/index.html", "/favicon.ico"):
+        assert web.get(path).status == 404 and web.get(path).code in ("no_route", "no_file"), path

@@ -184,7 +184,11 @@ def topics(web):
 
 
 def facts(web):
-    for path in ("/v1/stats", "/v1/config", "/healthz", "/readyz", "/openapi.json", "/metrics", "/",
+    for path in ("/", "/ui/app.js"):
+        tag = web.get(path).headers["ETag"]
+        web.ask("GET", path, headers={"If-None-Match": tag})
+    web.get("/ui/nothing")
+    for path in ("/v1/stats", "/v1/config", "/healthz", "/readyz", "/openapi.json", "/metrics", "/v1/whoami",
                  "/v1/schedules", "/v1/schedules/k", "/v1/schedules/k/next", "/v1/clock"):
         web.get(path)
     for what in ("run", "pause", "resume"):

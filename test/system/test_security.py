@@ -76,7 +76,8 @@ def test_no_token_or_a_wrong_one(server):
     assert stranger.post("/v1/topics/t/jobs", b"x").status == 401
     for path in ("/healthz", "/readyz"):
         assert stranger.get(path).status == 200
-    assert stranger.get("/").status not in (401, 403)  # the dashboard asks for a token itself
+    for path in ("/", "/ui/app.js"):
+        assert stranger.get(path).status == 200  # the dashboard asks for a token itself
     good = secret("admin")
     for header in ("", "Bearer", "Bearer ", "Bearer x", f"Bearer {good}x", f"Bearer {good[:-1]}",
                    f"Basic {good}", good, f"Bearer  {good} x", f"bearer{good}", "Bearer " + "a" * 9000,
@@ -147,13 +148,23 @@ def test_roles_are_those_of_the_contract(server):
     produce = {"push", "push_many", "cancel", "edit", "fire", "cancel_many", "shift_many",
                "key_cancel", "key_edit", "key_fire", "classic_push", "classic_delete"}
     consume = {"reserve", "reserve_many", "ack", "ack_many", "release", "bury", "touch", "classic_get"}
-    free = {"healthz", "readyz", "dashboard"}
+    free = {"healthz", "readyz", "dashboard", "dashboard_file"}
     for name, (method, role) in names.items():
         expected = ("produce" if name in produce else "consume" if name in consume else
                     "none" if name in free else
                     "admin" if method != "GET" or name.startswith("classic") else "read")
         assert role == expected, name
     assert produce | consume | free <= set(names)
+
+
+def test_whoami_tells_what_a_token_may(server):
+    roles = {"admin": ["read", "produce", "consume", "admin"], "read": ["read"]}
+    for name in ("admin", "read", "eu"):
+        told = Holder(server.web, name).get("/v1/whoami").json
+        assert told["name"] == name and told["roles"] == roles.get(name, told["roles"])
+        assert (told["topics"] == "*") == (name != "eu")
+    assert Holder(server.web).get("/v1/whoami").status == 401
+    assert Holder(server.web, "produce").get("/v1/whoami").status == 403  # it may not look
 
 
 def test_a_route_about_all_topics_needs_a_token_for_all(server):

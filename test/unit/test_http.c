@@ -296,6 +296,11 @@ static const char *const everything[][2] = {
     {"POST /v1/topics/d/pause?for=1s", ""},
     {"POST /v1/topics/d/resume", ""},
     {"GET /v1/topics", ""},
+    {"GET /v1/topics?limit=2&match=a", ""},
+    {"GET /v1/topics?sort=delayed&limit=2", ""},
+    {"GET /v1/whoami", ""},
+    {"PUT /v1/schedules/s", "{\"topic\":\"a\",\"every\":\"5s\",\"dry_run\":true}"},
+    {"GET /ui/app.js", ""},
     {"DELETE /v1/topics/a?force=true", ""},
     {"GET /v1/forecast", ""},
     {"GET /v1/stats", ""},
@@ -364,6 +369,82 @@ static void test_http_out_of_memory(void **state)
         wire_fini(&w);
         assert_true(n < 2000);
     }
+}
+
+static void test_http_files(void **state)
+{
+    static const struct tr_http_file files[] = {
+        {"index.html", "text/html", "\"t1\"", (const uint8_t *)"<p>", 3},
+        {"app.js", "text/javascript", "\"t2\"", (const uint8_t *)"1", 1},
+        {0},
+    };
+    struct wire w;
+
+    (void)state;
+    start(&w);
+    ask(&w, 0, "GET /", "");
+    wire_settle(&w);
+    assert_true(heard(&w, 0, "404 Not Found") && heard(&w, 0, "no_file")); /* built without */
+    forget(&w, 0);
+    w.http.files = files;
+    ask(&w, 0, "GET /", "");
+    wire_settle(&w);
+    assert_true(heard(&w, 0, "200 OK") && heard(&w, 0, "text/html") && heard(&w, 0, "<p>"));
+    forget(&w, 0);
+    ask(&w, 0, "HEAD /ui/index.html", "");
+    wire_settle(&w);
+    assert_true(heard(&w, 0, "Content-Length: 3\r\n\r\n") && !heard(&w, 0, "<p>"));
+    forget(&w, 0);
+    ask(&w, 0, "GET /ui/app", "");
+    wire_settle(&w);
+    assert_true(heard(&w, 0, "404 Not Found"));
+    forget(&w, 0);
+    say(&w, 0, "GET /ui/app.js HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: W/\"t2\"\r\n\r\n");
+    wire_settle(&w);
+    assert_true(heard(&w, 0, "304 Not Modified") && heard(&w, 0, "ETag: \"t2\""));
+    forget(&w, 0);
+    say(&w, 0, "GET /ui/app.js HTTP/1.1\r\nHost: localhost\r\nIf-None-Match: \"t1\"\r\n\r\n");
+    wire_settle(&w);
+    assert_true(heard(&w, 0, "200 OK") && heard(&w, 0, "nosniff"));
+    wire_fini(&w);
+}
+
+/* The one with the most first; of those with as many the older one. */
+static void test_http_ranks(void **state)
+{
+    static const char *const topics[] = {"one", "three", "two", "none", "three-too"};
+    static const unsigned counts[] = {1, 3, 2, 0, 3};
+    static const char *const order[] = {"three\"", "three-too\"", "two\"", "one\""};
+    char line[64];
+    struct wire w;
+
+    (void)state;
+    start(&w);
+    for (unsigned i = 0; i < 5; i++) {
+        tr_text(line, sizeof line, "PUT /v1/topics/%s", topics[i]);
+        ask(&w, 0, line, "{\"retries\":1}");
+        for (unsigned n = 0; n < counts[i]; n++) {
+            tr_text(line, sizeof line, "POST /v1/topics/%s/jobs?delay=1h", topics[i]);
+            ask(&w, 0, line, "x");
+        }
+    }
+    wire_settle(&w);
+    for (unsigned limit = 1; limit <= 6; limit++) {
+        char got[64];
+
+        forget(&w, 0);
+        tr_text(line, sizeof line, "GET /v1/topics?sort=delayed&limit=%u", limit);
+        ask(&w, 0, line, "");
+        wire_settle(&w);
+        assert_true(heard(&w, 0, "\"matched\":6")); /* with "default" */
+        find(&w, 0, "{\"topics\":[{\"name\":\"", got);
+        assert_string_equal(got, "three");
+        for (unsigned i = 0; i < 4; i++) {
+            tr_text(line, sizeof line, "{\"name\":\"%s", order[i]);
+            assert_int_equal(heard(&w, 0, line), i < limit);
+        }
+    }
+    wire_fini(&w);
 }
 
 static void test_http_output_is_bounded(void **state)
@@ -627,6 +708,8 @@ int main(void)
         cmocka_unit_test(test_http_old_lease_is_refused),
         cmocka_unit_test(test_http_pieces),
         cmocka_unit_test(test_http_out_of_memory),
+        cmocka_unit_test(test_http_files),
+        cmocka_unit_test(test_http_ranks),
         cmocka_unit_test(test_http_output_is_bounded),
         cmocka_unit_test(test_http_turned_away),
         cmocka_unit_test(test_http_patience),

@@ -72,6 +72,8 @@ static void test_route_found(void **state)
     found(TR_HTTP_GET, "v1/jobs", TR_ROUTE_LIST);
     found(TR_HTTP_HEAD_METHOD, "healthz", TR_ROUTE_HEALTHZ);
     found(TR_HTTP_GET, "", TR_ROUTE_DASHBOARD);
+    found(TR_HTTP_HEAD_METHOD, "ui/app.js", TR_ROUTE_DASHBOARD_FILE);
+    assert_true(is(match.name, "app.js"));
     found(TR_HTTP_GET, "openapi.json", TR_ROUTE_OPENAPI);
     found(TR_HTTP_GET, "v1/schedules/nightly/next", TR_ROUTE_SCHEDULE_NEXT);
     assert_true(is(match.name, "nightly"));
