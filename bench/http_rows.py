@@ -6,10 +6,11 @@ import json
 import resource
 import select
 import socket
+import subprocess
 import time
 
 from rows import Row, at_least, at_most, cycle, only, put, several
-from servers import Server
+from servers import BUILD, Server
 
 KINDS = ("never", "always")
 HTTP = [f"tarry {sync}{port}" for sync in KINDS for port in ("", ", HTTP")] + ["echo, HTTP"]
@@ -54,6 +55,42 @@ def polls(bench):
     return got
 
 
+def bare_curl(bench):
+    """libcurl alone, against a server that keeps nothing."""
+    with Server("echo, HTTP", bench.scratch) as receiver:
+        done = subprocess.run([str(BUILD / "bench-curl"), f"http://127.0.0.1:{receiver.port}/hook",
+                               str(bench.hooks), "64"], capture_output=True, text=True, timeout=300)
+    got = dict(word.split("=") for word in done.stdout.split())
+    return got if done.returncode == 0 else {"failed": done.stderr.strip()}
+
+
+def webhook(sync):
+    """Jobs that are all ready are delivered, 64 at a time: from the first to the last."""
+    def case(bench):
+        with Server("echo, HTTP", bench.scratch) as receiver, \
+                Server(f"tarry {sync}, HTTP", bench.scratch) as s:
+            hook = {"type": "webhook", "url": f"http://127.0.0.1:{receiver.port}/hook",
+                    "concurrency": 64}
+            s.get("/v1/topics/default", "PUT", json.dumps({"paused": "out", "deliver": hook}))
+            for _ in range(0, bench.hooks, 1000):
+                many = [{"topic": "default", "body": "x" * 100}] * 1000
+                s.get("/v1/jobs", "POST", json.dumps(many))
+            before = s.longest_us()  # of the pushes
+            cpu, begin = s.cpu_s(), time.monotonic()
+            s.get("/v1/topics/default/resume", "POST")
+            while s.pending() > 0 and time.monotonic() < begin + 300:
+                time.sleep(0.01)
+            took = time.monotonic() - begin
+            outlet = s.get("/v1/topics/default").get("outlet", {})
+            got = {"ops": round(bench.hooks / took), "jobs": bench.hooks,
+                   "secs": took, "server_cpu": s.cpu_s() - cpu, "client_cpu": receiver.cpu_s(),
+                   "before_us": before, "longest_us": s.longest_us()}
+            if outlet.get("failed") != 0 or outlet.get("delivered", 0) < bench.hooks - 64:
+                got["failed"] = f"it says {outlet}"
+            return got
+    return case
+
+
 # ---- Verdicts.
 
 def beside(wanted):
@@ -73,6 +110,13 @@ def histories(r):
             only("pushes with history full / off", r.ratio("full", "off"))]
 
 
+def webhooks(r):
+    return [only(f"webhooks, tarry {sync} / bare libcurl", r.ratio(f"tarry {sync}", "libcurl"))
+            for sync in KINDS] + [
+        only("longest turn of the loop, pushes included",
+             r.median("tarry never", "longest_us") / 1e3, "ms")]
+
+
 def waits(r):
     return [at_most("memory for a long poll", r.median("tarry never", "poll_b") / 1024, 10, "KiB"),
             at_most("CPU while they wait", r.median("tarry never", "cpu_share") * 100, 0.1, "%")]
@@ -87,6 +131,9 @@ ROWS = [
         beside(0.4)),
     Row("http-history", "HTTP: push, 64×16, and history", several(["off", "brief", "full"], kept),
         histories),
+    Row("http-webhook", "Webhook deliveries on loopback, 64 at a time",
+        {"libcurl": bare_curl, **{f"tarry {sync}": webhook(sync) for sync in KINDS}}, webhooks,
+        columns=[("deliveries/s", "ops", 1)], reps=3),
     Row("http-polls", "HTTP: 10,000 long polls that wait", {"tarry never": polls}, waits,
         columns=[("B each", "poll_b", 1), ("CPU share", "cpu_share", 1)], reps=1),
 ]

@@ -24,7 +24,8 @@ def tarry(sync, port_of="beanstalk"):
     """On one port only."""
     off = "http" if port_of == "beanstalk" else "beanstalk"
     return lambda port, data: [BUILD / "tarry", "serve", "--data", data / "store", "--sync", sync,
-                               f"--{port_of}", f"127.0.0.1:{port}", f"--{off}", "off"]
+                               f"--{port_of}", f"127.0.0.1:{port}", f"--{off}", "off",
+                               "--set", "outlet.allow_private=on"]  # for webhooks on loopback
 
 
 def beanstalkd(*flags):

@@ -32,6 +32,7 @@ class Bench:
         self.settle_s = 0.5 if quick else 5
         self.idle_s = 60
         self.polls = 1000 if quick else 10_000
+        self.hooks = 5000 if quick else 50000
         self.calib_ms = 40 if quick else 150
         self.pids = []
 
