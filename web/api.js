@@ -55,6 +55,7 @@ function address(path, query) {
 export async function ask(method, path, options = {}) {
     const headers = {};
     let reply;
+    let answer = null;
 
     if (token.get()) {
         headers.Authorization = 'Bearer ' + token.get();
@@ -67,11 +68,12 @@ export async function ask(method, path, options = {}) {
             method, headers, body: options.json ? JSON.stringify(options.json) : options.body,
             signal: options.signal, cache: 'no-store', credentials: 'omit', redirect: 'error',
         });
+        answer = reply.status === 204 ? null : await reply.json();
     } catch (error) {
-        throw error.name === 'AbortError' ? error : new Unreachable('the server does not answer');
+        if (error.name === 'AbortError' || !reply || reply.ok) { /* a proxy's error may be no JSON */
+            throw error.name === 'AbortError' ? error : new Unreachable('the server does not answer');
+        }
     }
-    const answer = reply.status === 204 ? null : await reply.json().catch(() => ({}));
-
     if (!reply.ok) {
         throw new Refused(reply.status, answer?.error ?? {});
     }

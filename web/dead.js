@@ -32,7 +32,7 @@ export function show(place, {query, signal}) {
         {title: 'why', cell: j => j.reason ?? 'not known'},
         {title: 'died', cell: j => j.dead_ms ? when(j.dead_ms, now()) : '–'},
         {title: 'attempts', number: true, cell: j => count(j.attempts)},
-        {title: '', cell: j => can('admin') ? el('span', {'data-mark': j.id}, button('Bring it back …', () => kickJob(j).then(done => done && load()))) : ''},
+        {title: '', cell: j => can('admin') ? el('span', {'data-mark': j.id}, button('Bring it back …', () => kickJob(j).then(done => done && again()))) : ''},
     ], j => j.id, 'Dead jobs');
     let told = {jobs: []};
 
@@ -55,7 +55,7 @@ export function show(place, {query, signal}) {
 
             return el('div', {class: 'group'}, el('b', {}, jobs(all.length)),
                 el('p', {}, `${REASONS[reason] ?? `died: ${reason}`}, in `, link(['dead'], {topic: name}, name)),
-                actionBar([['admin', 'Bring these back …', () => kickThese(all, `${REASONS[reason] ?? reason} in ${name}`)]], load));
+                actionBar([['admin', 'Bring these back …', () => kickThese(all, `${REASONS[reason] ?? reason} in ${name}`)]], again));
         }));
     }
 
@@ -68,6 +68,11 @@ export function show(place, {query, signal}) {
         note.textContent = `${jobs(told.jobs.length)} on this page` + (told.jobs.length > LISTED ? `, of which the first ${LISTED} are listed` : '') + (told.cursor ? '; there are more' : '');
     }
 
+    /* Who has left the page need not hear that it failed. */
+    function again() {
+        load().catch(() => {});
+    }
+
     place.append(el('h1', {}, 'Dead jobs'),
         el('form', {class: 'filter', role: 'search', onsubmit: event => {
             event.preventDefault();
@@ -76,7 +81,7 @@ export function show(place, {query, signal}) {
         query.topic ? actionBar([
             ['admin', `Redrive all dead of ${query.topic} …`, () => kickAll({topic: query.topic})],
             ['produce', `Cancel all dead of ${query.topic} …`, () => cancelAll(filter), true],
-        ], () => load().catch(() => {})) : el('p', {class: 'note'}, 'Choose a topic to bring all its dead jobs back, or to drop them.'),
+        ], again) : el('p', {class: 'note'}, 'Choose a topic to bring all its dead jobs back, or to drop them.'),
         wrong, groups, section(null, list.node, note), el('div', {class: 'buttons'}, first, forward));
     every(5000, signal, load, error => {
         wrong.textContent = error?.message ?? '';

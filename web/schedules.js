@@ -183,8 +183,8 @@ export function show(place, {query, signal}) {
     }
 
     async function again(name) {
-        await load();
         try {
+            await load();
             const s = await get(['schedules', name], {}, signal);
             const told = await get(['schedules', name, 'next'], {}, signal);
 
@@ -204,7 +204,7 @@ export function show(place, {query, signal}) {
     place.append(el('h1', {}, 'Schedules'),
         can('admin') ? el('div', {class: 'actions'}, button('New schedule …', () => edit(pane, {}, () => {
             pane.replaceChildren();
-            load();
+            load().catch(() => {});
         }))) : null, pane, wrong, list.node, el('div', {class: 'buttons'}, forward));
     every(5000, signal, load, error => {
         wrong.textContent = error?.message ?? '';

@@ -100,7 +100,11 @@ export function show(place, {one: name, signal}) {
         form.replaceChildren();
         get(['topics', name], {}, signal).then(fill, fail);
     };
-    const left = () => get(['topics', name], {}, signal).then(fill, () => go(['topics']));
+    const left = () => get(['topics', name], {}, signal).then(fill, error => {
+        if (error.status === 404) {
+            go(['topics']);
+        }
+    });
     const actions = actionBar([
         ['produce', 'Push …', () => pushJob(name)],
         ['consume', 'Take a job …', () => takeJob(name)],
