@@ -214,6 +214,7 @@ static void set_now(struct tr_engine *e, struct tr_now now)
         now.boot_us = e->clock.boot_us; /* a caller with an older reading than ours */
     }
     e->now = now;
+    e->forecast.seen_us = was > e->forecast.seen_us ? was : e->forecast.seen_us;
     switch (tr_clock_update(&e->clock, now)) {
     case TR_CLOCK_STEPPED_BACK:
         tr_engine_note(e, TR_NOTE_WARNING,

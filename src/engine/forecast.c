@@ -98,7 +98,7 @@ static bool fine_ready(struct tr_engine *e, uint64_t until_us)
     if (!fine->on) {
         tr_fine_begin(fine, e->mem, second_us(e), e->config.cells_max / FINE_SHARE);
         fine->from_us = down(t_us, minute_us(e));
-        f->seen_us = fine->from_us;
+        f->seen_us = t_us;
         fine->until_us = end_us;
         f->lost_us = TR_NEVER;
         scan_from(e, fine->from_us);
@@ -112,11 +112,10 @@ static bool fine_ready(struct tr_engine *e, uint64_t until_us)
     return true;
 }
 
-/* A far job that is due is ready, though it waits for its place in memory. The clock must not go
- * back behind this moment while the table counts: then it would be delayed again. */
-static bool is_ahead(struct tr_engine *e, uint64_t due_us)
+/* A far job that is due is ready, though it waits for its place in memory. If the clock goes back
+ * it may be delayed again: then the table is void (fine_ready). */
+static bool is_ahead(const struct tr_engine *e, uint64_t due_us)
 {
-    e->forecast.seen_us = max(e->forecast.seen_us, e->clock.t_us);
     return due_us > e->clock.t_us;
 }
 

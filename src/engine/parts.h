@@ -459,7 +459,7 @@ struct tr_forecast {
     unsigned done_count;
     struct tr_run_block records; /* of the block in hand, */
     bool taking;                 /* if there is one */
-    uint64_t seen_us;            /* T: far jobs due up to then were passed over; */
+    uint64_t seen_us;            /* the latest T since the table was begun; */
     uint64_t used_us;            /* boot: when the table was last asked for, */
     uint64_t lost_us;            /* and when it was lost, or TR_NEVER */
 };

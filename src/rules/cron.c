@@ -230,7 +230,7 @@ static bool read_range(struct parse *p)
 {
     const struct field *f = &fields[p->which];
     const char *at = p->at;
-    unsigned first;
+    unsigned first = 0;
     unsigned last;
     unsigned step;
 
