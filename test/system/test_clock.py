@@ -318,7 +318,7 @@ def test_the_library_does_what_this_test_believes(clock):
             process.stdin.flush()
             wall, waited = process.stdout.readline().split()
             assert abs(int(wall) - clock.now()) < 5
-            assert waited == "1.0"
+            assert 0.9 < float(waited) < 60  # an hour's step does not show; a busy machine may
     finally:
         process.kill()
         process.communicate()
