@@ -35,7 +35,7 @@ def polls(bench):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     text = b"POST /v1/topics/default/reserve?wait=10m HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    with Server("tarry never, HTTP", bench.scratch) as s, contextlib.ExitStack() as stack:
+    with Server("tarry crowded, HTTP", bench.scratch) as s, contextlib.ExitStack() as stack:
         waiting = select.poll()
         empty = s.rss_bytes()
         for _ in range(bench.polls):

@@ -54,6 +54,8 @@ SERVERS = {
     "echo": lambda port, data: [BUILD / "bench-echo", data / "port"],
     "tarry always, HTTP": tarry("always", "http"),
     "tarry never, HTTP": tarry("never", "http"),
+    "tarry crowded, HTTP": lambda port, data: [*tarry("never", "http")(port, data),
+                                               "--set", "limits.connections=20000"],
     "echo, HTTP": lambda port, data: [BUILD / "bench-echo-http", data / "port"],
 }
 

@@ -25,6 +25,7 @@
 
 #include "base/bitmap.h"
 
+#include "base/bits.h"
 #include "base/err.h"
 
 #include <assert.h>
@@ -377,7 +378,7 @@ static uint64_t count_below(const struct tr_bitmap_chunk *c, uint32_t low)
         uint64_t bits;
 
         memcpy(&bits, c->bits + (size_t)i * 8, sizeof bits);
-        n += (uint64_t)__builtin_popcountll(bits);
+        n += tr_ones(bits);
     }
     for (uint32_t i = low / 64 * 64; i < low; i++) {
         n += c->bits[i / 8] >> i % 8 & 1;
@@ -427,7 +428,7 @@ static uint32_t count_bits(const uint8_t bits[TR_BITMAP_BYTES])
         uint64_t word;
 
         memcpy(&word, bits + i, sizeof word);
-        count += (uint32_t)__builtin_popcountll(word);
+        count += (uint32_t)tr_ones(word);
     }
     return count;
 }

@@ -22,6 +22,7 @@
 
 #include "engine/far.h"
 
+#include "base/bits.h"
 #include "base/err.h"
 
 #include <assert.h>
@@ -75,7 +76,7 @@ static uint64_t bit_of(uint64_t rid)
 /* How many of the page come before this bit. */
 static unsigned place_of(const struct tr_far_page *page, uint64_t bit)
 {
-    return (unsigned)__builtin_popcountll(page->bits & (bit - 1));
+    return tr_ones(page->bits & (bit - 1));
 }
 
 static struct tr_far_page *find_page(const struct tr_far *f, uint64_t rid)
@@ -339,8 +340,7 @@ bool tr_far_ok(const struct tr_far *f)
         const struct tr_far_page *page = page_of(n);
 
         ok = ok && page->count > 0 && page->count <= page->room &&
-             page->count == (unsigned)__builtin_popcountll(page->bits) &&
-             find_page(f, page->first) == page;
+             page->count == tr_ones(page->bits) && find_page(f, page->first) == page;
         for (unsigned i = 0; i < page->count; i++) {
             ok = ok && page->entries[i].due_us >= page->due_us;
         }
