@@ -226,6 +226,18 @@ static int greet(struct sender *r)
     return count;
 }
 
+/* What an error says, without what it repeats of a command that Redis does not know: a password, or
+ * the body of a job. */
+static const char *error_text(const redisReply *reply)
+{
+    char *args = strstr(reply->str, ", with args");
+
+    if (args != NULL) {
+        *args = '\0';
+    }
+    return reply->str;
+}
+
 static bool welcomed(struct sender *r, const redisReply *reply)
 {
     char code[TR_SEND_CODE];
@@ -235,7 +247,7 @@ static bool welcomed(struct sender *r, const redisReply *reply)
         return true;
     }
     error_code(code, reply->str);
-    tr_text(why, sizeof why, "Redis does not let us in: %s", reply->str);
+    tr_text(why, sizeof why, "Redis does not let us in: %s", error_text(reply));
     return tr_line_note(&r->line, code, why);
 }
 
@@ -343,7 +355,7 @@ static bool hear_one(struct sender *r, const redisReply *reply)
     if (reply->type == REDIS_REPLY_ERROR) {
         error_code(code, reply->str);
         answer = (struct tr_post_answer){is_of_all(code) ? TR_SEND_UNREACHABLE : TR_SEND_FAILED,
-                                         code, reply->str};
+                                         code, error_text(reply)};
     } else if (reply->type != want) {
         answer = (struct tr_post_answer){TR_SEND_FAILED, "protocol", "Redis answers strangely"};
     }

@@ -85,10 +85,11 @@ class Redis(Process):
         self.password = password
         self.port = free_port()
 
-    def start(self):
+    def start(self, *flags):
         secret = ["--requirepass", self.password] if self.password else []
         self.launch(["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",
-                     "--appendonly", "yes", "--appendfsync", "always", *secret], self.folder)
+                     "--appendonly", "yes", "--appendfsync", "always", *secret, *flags],
+                    self.folder)
         until(self.answers)
         return self
 

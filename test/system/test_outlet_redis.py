@@ -87,6 +87,21 @@ def test_password_is_used_and_never_shown(tmp_path, server, web):
         assert secret not in told + server.said
 
 
+@pytest.mark.parametrize("command", ["AUTH", "LPUSH"])
+def test_what_redis_repeats_is_not_shown(command, redis, server, web):
+    """It tells the arguments of a command that it does not know: a password, or a body."""
+    redis.start("--rename-command", command, "")
+    user = ":never-shown@" if command == "AUTH" else ""
+    told = str(set_outlet(web, "t", type="redis", url=f"redis://{user}127.0.0.1:{redis.port}",
+                          list="in"))
+    web.push("t", b"never-shown")
+    until(lambda: outlet(web, "t")["failed"] > 0)
+    told += web.get("/v1/topics/t").body.decode() + web.get("/metrics").body.decode()
+    server.stop()
+    assert "unknown command" in told + server.said
+    assert "never-shown" not in told + server.said
+
+
 def test_server_that_comes_later(redis, web):
     set_outlet(web, "t", type="redis", url=url(redis), list="in")
     jobs = {b"%d" % i for i in range(50)}
