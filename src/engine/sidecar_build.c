@@ -430,7 +430,7 @@ static void cut(struct tr_side_build *b, enum tr_side_section section)
     struct tr_side_cuts *cuts = &b->cuts[section];
     unsigned columns = tr_side_shape(section)->columns;
     uint32_t room = tr_side_row_room(section);
-    uint64_t col[TR_SIDE_COLUMNS_MAX];
+    uint64_t col[TR_SIDE_COLUMNS_MAX] = {0};
     struct spread spread = {0};
     uint32_t rows = 0;
 
