@@ -103,4 +103,4 @@ def test_kill_while_slots_become_runs(tmp_path):
             assert delayed(client) == len(jobs)
             for id in rng.sample(sorted(jobs), 3000):
                 assert client.ask(f"peek {id}").body == body(jobs[id])
-    assert runs(store)
+            wait_for_runs(store, 1)  # on a slow machine each promotion may have been killed
