@@ -8,7 +8,7 @@ ARGS ?=
 PREFIX ?= /usr/local
 
 .PHONY: all help run test check sim mutants fuzz coverage bench bench-quick \
-	bench-scale bench-100m bench-pressure lint fmt asan tsan soak soak-flat powerloss deb install clean
+	bench-scale bench-100m bench-pressure cluster lint fmt asan tsan soak soak-flat soak-redis powerloss deb install clean
 .DEFAULT_GOAL := all
 
 all:                  ## build
@@ -47,6 +47,10 @@ soak-flat: all        ## steady load: is memory, disk, files, lateness flat? MIN
 	@tools/setup test
 	@tools/soak-flat --svg doc/soak.svg
 
+soak-redis: all       ## three nodes on a Redis Cluster, a fault every few seconds; MINUTES=10 SEED=n
+	@tools/setup test
+	@tools/soak-redis
+
 powerloss: all        ## power cuts under load: a disk that forgets what was not synced; CUTS=200 SEED=n
 	@tools/setup test
 	@TARRY_BIN=build/tarry STORE_TOOL=build/store-tool POWERLOSS_SO=$$PWD/build/libpowerloss.so \
@@ -81,6 +85,10 @@ bench-100m: all       ## 100 million far jobs, alone; 17 GB of disk; ROWS= IDLE=
 bench-pressure: all   ## commits during promotion and merge, lateness beside a huge tube; writes doc/
 	@tools/setup test
 	@/usr/bin/python3 -B bench/pressure --write --rows "$(ROWS)" --reps $(or $(REPS),0)
+
+cluster: all          ## three nodes on a Redis Cluster of 3 + 3, on loopback, until Ctrl-C; ARGS=--single
+	@tools/setup test
+	@tools/cluster $(ARGS)
 
 lint:                 ## layers, purity, headers, shape, clang-format, clang-tidy, cppcheck
 	@tools/setup test

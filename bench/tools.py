@@ -33,6 +33,8 @@ class Bench:
         self.idle_s = 60
         self.polls = 1000 if quick else 10_000
         self.hooks = 5000 if quick else 50000
+        self.schedules = 10_000 if quick else 100_000
+        self.moved = 20_000 if quick else 500_000
         self.calib_ms = 40 if quick else 150
         self.pids = []
 

@@ -54,7 +54,9 @@ enum tarry_err {
     TARRY_EQUOTA = -17,       /* the topic has as much as its policy allows */
     TARRY_EUNSUPPORTED = -18, /* this version of the library cannot do that */
     TARRY_EREADONLY = -19,    /* the store is open for reading only */
-    TARRY_ECLOSED = -20       /* another thread is closing the store */
+    TARRY_ECLOSED = -20,      /* another thread is closing the store */
+    TARRY_EAWAY = -21,        /* not given by the library, */
+    TARRY_EUNSURE = -22       /* nor is this */
 };
 #endif
 

@@ -51,7 +51,8 @@ void sim_answer_each(struct sim_oracle *o, const struct sim_each *each)
         FAIL("I3", "bulk changes job %" PRIu64 ", which is not there", each->job.id);
         return;
     }
-    if (sim_job_is_reserved(&o->model, j) || !due_fits(&a->req.filter, j->due_us)) {
+    if (sim_job_is_reserved(&o->model, j) || /* when its lease ends it gets a due time */
+        (j->where != SIM_RESERVED && !due_fits(&a->req.filter, j->due_us))) {
         FAIL("I29", "bulk changes job %" PRIu64 ", which it is not about", j->id);
     }
     if (j->where == SIM_RESERVED) {
@@ -130,7 +131,8 @@ static bool is_alone(const struct sim_oracle *o, const struct sim_ask *a)
 void sim_answer_bulk(struct sim_oracle *o, struct sim_ask *a)
 {
     const struct sim_topic *t = &o->model.topics[a->topic];
-    bool damaged = a->req.topic == 0 && a->req.out.damaged; /* it says that there may be more */
+    bool reads = a->req.topic == 0 || a->req.filter.tag_len != 0; /* blocks, not only the index */
+    bool damaged = reads && a->req.out.damaged; /* it says that there may be more */
     bool alone = is_alone(o, a) && !damaged;
     uint64_t meant = 0;
 

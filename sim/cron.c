@@ -96,6 +96,8 @@ struct cron {
     struct sim_disk *disk;
     struct tr_engine *e;
     struct tr_engine_config config;
+    bool starves;     /* for want of memory, now and then */
+    uint32_t eio_ppm; /* chance that a write or sync fails; 0: no errors */
     struct tr_mem mem;
     struct tr_rng rng;
     struct tr_now now;
@@ -490,12 +492,25 @@ static void forget_lost(struct cron *c)
     c->ran_count = kept;
 }
 
+/* Writes and syncs fail now and then; a start is spared. */
+static void set_faults(struct cron *c, bool on)
+{
+    struct sim_faults *f = sim_disk_faults(c->disk);
+
+    f->sync_eio_ppm = on ? c->eio_ppm : 0;
+    f->write_eio_ppm = on ? c->eio_ppm : 0;
+    f->short_ppm = on ? c->eio_ppm : 0;
+}
+
 static void open_engine(struct cron *c)
 {
     struct tr_engine_stat stat;
     const struct snap *snap;
-    int err = tr_engine_open(&c->e, &c->config, sim_disk_port(c->disk), c->seeds++, c->now);
+    int err;
 
+    set_faults(c, false);
+    err = tr_engine_open(&c->e, &c->config, sim_disk_port(c->disk), c->seeds++, c->now);
+    set_faults(c, true);
     if (err != TARRY_OK) {
         FAIL("I10", "the store does not open: %s", tarry_errname(err));
         return;
@@ -519,9 +534,18 @@ static void open_engine(struct cron *c)
     memset(c->touched, 0, sizeof c->touched);
 }
 
+/* Sometimes one of the next requests for memory is refused. */
+static void draw_memory(struct cron *c)
+{
+    c->mem.fail_at =
+        c->starves && sim_dice(&c->rng, 30) ? c->mem.calls + sim_spread(&c->rng, 1, 30) : 0;
+}
+
 static void turn(struct cron *c)
 {
+    draw_memory(c);
     (void)tr_engine_turn(c->e, c->now);
+    c->mem.fail_at = 0;
     judge(c);
 }
 
@@ -531,6 +555,9 @@ static void settle(struct cron *c)
         uint64_t next = tr_engine_turn(c->e, c->now);
 
         judge(c);
+        if (tr_engine_failed(c->e)) {
+            return; /* by an error of the disk: the next step is a crash */
+        }
         if (!sim_disk_step(c->disk) && next > c->now.boot_us) {
             judge_settled(c);
             return;
@@ -563,8 +590,9 @@ static void crash(struct cron *c, bool power)
 
 static void reopen(struct cron *c)
 {
+    set_faults(c, false);
     settle(c);
-    if (c->report->failed) {
+    if (c->report->failed || tr_engine_failed(c->e)) {
         return;
     }
     if (tr_engine_close(c->e, c->now) != TARRY_OK) {
@@ -731,20 +759,30 @@ static void pass(struct cron *c)
     }
 }
 
+/* After a start. */
+static void begin(struct cron *c, uint32_t topics[ASKS])
+{
+    if (!c->report->failed && !tr_engine_failed(c->e)) {
+        hold_topics(c);
+        topics[1] = c->asks[1].topic;
+        topics[2] = c->asks[2].topic;
+    }
+}
+
 static void play(struct cron *c)
 {
-    uint32_t topics[ASKS];
+    uint32_t topics[ASKS] = {0};
 
-    hold_topics(c);
-    topics[1] = c->asks[1].topic;
-    topics[2] = c->asks[2].topic;
+    begin(c, topics);
     for (c->step = 0; c->step < STEPS && !c->report->failed && !c->is.too_many; c->step++) {
         uint64_t dice = tr_rng_below(&c->rng, 100);
 
         c->asks[1].topic = topics[1];
         c->asks[2].topic = topics[2];
         if (dice < 40) {
+            draw_memory(c);
             ask(c);
+            c->mem.fail_at = 0;
         } else if (dice < 55) {
             turn(c);
         } else if (dice < 70) {
@@ -756,20 +794,20 @@ static void play(struct cron *c)
             settle(c);
         } else if (dice < 99) {
             crash(c, sim_dice(&c->rng, 60));
-            if (!c->report->failed) {
-                hold_topics(c);
-                topics[1] = c->asks[1].topic;
-                topics[2] = c->asks[2].topic;
-            }
+            begin(c, topics);
         } else {
             reopen(c);
-            if (!c->report->failed) {
-                hold_topics(c);
-                topics[1] = c->asks[1].topic;
-                topics[2] = c->asks[2].topic;
+            begin(c, topics);
+        }
+        if (!c->report->failed && tr_engine_failed(c->e)) {
+            if (c->trace) {
+                printf("%" PRIu64 ": the disk failed\n", c->step);
             }
+            crash(c, sim_dice(&c->rng, 50));
+            begin(c, topics);
         }
     }
+    set_faults(c, false);
     if (!c->report->failed) {
         settle(c);
     }
@@ -782,6 +820,8 @@ static void init(struct cron *c, uint64_t seed)
     rng->state = seed * UINT64_C(7919);
     c->now = (struct tr_now){WALL, SEC};
     c->seeds = seed;
+    c->starves = seed % 4 == 1;
+    c->eio_ppm = seed % 4 == 3 ? 10000 : 0;
     tr_mem_init(&c->mem, 0);
     c->disk = sim_disk_new(on_io, c);
     sim_disk_reset(c->disk, seed);

@@ -140,10 +140,28 @@ static void look_up_all(struct sim_run *r)
     }
 }
 
+/* A topic all of whose jobs may have been dropped has no number in the model, but may be there. */
+static void find_topics(struct sim_run *r)
+{
+    for (size_t i = 0; i < r->oracle.model.job_count && !sim_run_stopped(r); i++) {
+        const struct sim_job *j = &r->oracle.model.jobs[i];
+
+        if (j->where != SIM_GONE && r->oracle.model.topics[j->topic].number == 0) {
+            struct sim_ask *a = sim_work_blank(&r->work, SIM_DRAINER, TR_OP_FIND_TOPIC);
+
+            sim_work_for_topic(&r->work, a, j->topic);
+            (void)ask(r, a);
+        }
+    }
+}
+
 static bool take_one(struct sim_run *r)
 {
-    struct sim_ask *a = sim_work_blank(&r->work, SIM_DRAINER, TR_OP_RESERVE);
+    struct sim_ask *a;
     uint64_t id;
+
+    find_topics(r);
+    a = sim_work_blank(&r->work, SIM_DRAINER, TR_OP_RESERVE);
 
     for (unsigned i = 0; i < r->params.topics; i++) {
         a->topics[i] = i;

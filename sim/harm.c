@@ -98,6 +98,7 @@ static bool find_rids(struct sim_harm *h, const uint8_t uuid[TR_UUID])
     h->from = trailer.footer_off;
     h->end = h->good_len;
     h->again = at == footer.block_count;
+    h->padding = false;
     if (h->again) {
         return true;
     }
@@ -106,6 +107,7 @@ static bool find_rids(struct sim_harm *h, const uint8_t uuid[TR_UUID])
     if (tr_run_block(&footer, at, h->good + h->from, &block) != TARRY_OK) {
         return false;
     }
+    h->padding = h->off >= h->from + TR_RUN_BLOCK_HEAD + block.len;
     while (tr_run_next(&block, &rec, &place) == TARRY_OK) {
         if (tr_place_off(place) < h->off + h->len &&
             h->off < tr_place_off(place) + tr_place_len(place)) {
@@ -194,6 +196,7 @@ bool sim_harm_do(struct sim_harm *h, struct sim_disk *disk, const struct tr_mani
     h->end = h->from + PAGE;
     h->count = 0;
     h->again = h->kind == TR_GROUP_SIDE;
+    h->padding = false;
     if (h->kind != TR_GROUP_SIDE && !find_rids(h, man->uuid)) {
         h->name[0] = '\0'; /* it is not what the manifest says: being removed */
         return false;

@@ -30,6 +30,7 @@ struct sim_harm {
     size_t count;
     size_t room;
     bool again;      /* what is damaged can be made again from what is not */
+    bool padding;    /* nothing reads these bytes */
     uint64_t scrubs; /* groups that were looked through when it was done, or at the last open, */
     uint64_t groups; /* and that there were */
     unsigned quiet;  /* moments since its place was reported */

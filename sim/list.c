@@ -92,7 +92,7 @@ static void check_missing(struct sim_oracle *o, const struct sim_ask *a, uint64_
 {
     const struct tr_cursor *end = &a->req.out.cursor;
 
-    if (a->req.topic == 0 && a->req.out.damaged) {
+    if ((a->req.topic == 0 || a->req.filter.tag_len != 0) && a->req.out.damaged) {
         return; /* it goes through the runs themselves, and says that there may be more */
     }
     for (size_t i = 0; i < o->model.job_count; i++) {

@@ -522,6 +522,8 @@ static bool reason_to_refuse(const struct sim_oracle *o, const struct sim_ask *a
     const struct sim_model *m = &o->model;
     const struct sim_topic *t = &m->topics[j->topic];
     bool held = sim_job_may_be_reserved(j) || sim_oracle_limbo(o, j->topic);
+    bool dead = j->where == SIM_DEAD || sim_fate_may_be_dead(m, j) ||
+                (j->damaged && a->req.out.job.state == TR_DEAD); /* put aside, once more perhaps */
 
     if (t->kicking != 0 || t->kick_call == m->call) {
         return true; /* a kick may just have changed its state */
@@ -536,18 +538,21 @@ static bool reason_to_refuse(const struct sim_oracle *o, const struct sim_ask *a
             return !(sim_job_is_reserved(m, j) && mine(a, j));
         }
         return held && !(sim_job_is_reserved(m, j) && mine(a, j));
+    case TR_OP_BURY:
+        if (a->req.force) {
+            return held || dead;
+        }
+        return !(sim_job_is_reserved(m, j) && mine(a, j));
     case TR_OP_RELEASE:
     case TR_OP_RETURN:
-    case TR_OP_BURY:
     case TR_OP_TOUCH:
         return !(sim_job_is_reserved(m, j) && mine(a, j));
     case TR_OP_RESERVE_JOB:
         return held;
     case TR_OP_EDIT:
-        return held || j->where == SIM_DEAD || sim_fate_may_be_dead(m, j);
+        return held || dead;
     case TR_OP_FIRE:
-        return held || j->where == SIM_DEAD || sim_job_may_be_ready(m, j) ||
-               sim_fate_may_be_dead(m, j);
+        return held || dead || sim_job_may_be_ready(m, j);
     case TR_OP_KICK_JOB:
         return held || sim_job_may_be_ready(m, j);
     default:
@@ -628,10 +633,12 @@ static bool needs_record(enum tr_op op)
            about_job(op); /* some only to be refused */
 }
 
-/* Only the index or the block of another job is damaged. */
+/* Only the index or the block of another job is damaged. Nothing can be read, nor is a report
+ * believed, once the disk is dead. */
 static bool found_whole(const struct sim_oracle *o, const struct sim_ask *a)
 {
-    const struct sim_job *j = about_job(a->req.op) && o->prefix.harm.name[0] != '\0'
+    bool harmed = o->prefix.harm.name[0] != '\0' && !sim_disk_dead(o->disk);
+    const struct sim_job *j = about_job(a->req.op) && harmed
                                   ? sim_model_find((struct sim_model *)&o->model, a->req.id)
                                   : NULL;
 

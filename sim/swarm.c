@@ -520,6 +520,7 @@ static void swarm_expiry(struct sim_params *p, struct tr_rng *rng)
     p->op_weight[TR_OP_POLICY] = (unsigned)sim_between(rng, 10, 40);
     p->op_weight[TR_OP_RESERVE] = (unsigned)sim_between(rng, 20, 100);
     p->op_weight[TR_OP_BURY] = 40;
+    p->bury_pct = 40;
     p->op_weight[TR_OP_KICK_JOB] = 20;
     p->op_weight[TR_OP_KICK] = 4;
     p->op_weight[TR_OP_STAT_TOPIC] = 10;

@@ -91,6 +91,7 @@ struct sim_params {
     unsigned limits;   /* TR_POLICY_BIT of those fields that clients give, besides others */
     unsigned tag_pct;  /* reserves that ask for a tag; 0: pushes seldom have one, too */
     unsigned wait_pct; /* reserves that wait */
+    unsigned bury_pct; /* buries by force; 0: no dice are thrown for it */
     unsigned warn_pct; /* ... that are to end before a lease does */
     unsigned key_pct;  /* pushes with a key, and requests that name a job by one; 0: none at all */
     unsigned keys;     /* so many of them, 1 .. SIM_KEYS_MAX */

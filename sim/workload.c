@@ -328,6 +328,16 @@ static void draw_delete(struct sim_work *w, struct sim_ask *a)
     a->req.force = sim_dice(&w->rng, 15);
 }
 
+static void draw_bury(struct sim_work *w, struct sim_ask *a)
+{
+    a->req.force = w->params->bury_pct != 0 && sim_dice(&w->rng, w->params->bury_pct);
+    if (a->req.force) {
+        a->req.id = pick_id(w, sim_dice(&w->rng, 20) ? PICK_DEAD : PICK_PENDING);
+    } else {
+        pick_held(w, a);
+    }
+}
+
 static void draw_edit(struct sim_work *w, struct sim_ask *a)
 {
     a->req.id = pick_id(w, PICK_PENDING);
@@ -539,7 +549,7 @@ static void fill(struct sim_work *w, struct sim_ask *a, unsigned topic)
     case TR_OP_BURY:
         a->req.priority = draw_priority(w);
         a->req.keep_priority = sim_dice(&w->rng, 20);
-        pick_held(w, a);
+        draw_bury(w, a);
         return;
     case TR_OP_EDIT:
         draw_edit(w, a);

@@ -2,10 +2,10 @@
  * What can be done, each with its question. The count in a question about many jobs comes from the
  * server (dry_run), at the moment of asking.
  */
-import {ask, get, post, can, now} from './api.js';
+import {ask, get, post, can, now, Refused} from './api.js';
 import {el} from './dom.js';
 import {question, field, toast} from './dialog.js';
-import {count, jobs, duration, durationText, fullMoment, toInput, fromInput} from './format.js';
+import {count, jobs, duration, durationText, fullMoment, numberOf} from './format.js';
 
 /* Fields that were left empty are not sent. */
 function given(values) {
@@ -28,7 +28,30 @@ function dueFields(delay) {
 
 /* As the API wants it; the server itself says what is wrong with a delay. */
 function dueOf({delay, at, ...rest}) {
-    return at ? {...rest, at: fromInput(at)} : {...rest, delay};
+    return at ? {...rest, at} : {...rest, delay};
+}
+
+/* The body as text, or as base64 where it is none. */
+function bodyField(job) {
+    return job.body_base64 !== undefined ? {name: 'body_base64', label: 'Body, in base64', kind: 'area', value: job.body_base64}
+        : {name: 'body', label: 'Body', kind: 'area', value: job.body ?? ''};
+}
+
+/* The bytes of what was typed. */
+function bytesOf(base64) {
+    try {
+        return Uint8Array.from(atob(base64), c => c.charCodeAt(0));
+    } catch {
+        throw new Refused(400, {message: 'the body is not base64', field: 'body_base64'});
+    }
+}
+
+/* One like another: its body byte for byte, and what it has of its own, not of its topic. */
+export async function pushLike(job) {
+    const {policy} = await get(['topics', job.topic]);
+
+    return pushJob(job.topic, {...job, ttr_ms: job.ttr_ms === policy.ttr_ms ? null : job.ttr_ms,
+                               retries: job.retries === policy.retries ? '' : job.retries});
 }
 
 export function pushJob(topic = '', like = {}) {
@@ -37,18 +60,20 @@ export function pushJob(topic = '', like = {}) {
         fields: [
             {name: 'topic', label: 'Topic', value: topic, needed: true},
             ...dueFields('10m'),
-            {name: 'key', label: 'Key', value: '', hint: 'a name of its own, such as an order number'},
-            {name: 'tag', label: 'Tag', value: like.tag ?? ''},
+            {name: 'key', label: 'Key', value: '', hint: 'a name of its own, such as an order number', raw: true},
+            {name: 'tag', label: 'Tag', value: like.tag ?? '', raw: true},
             {name: 'priority', label: 'Priority', kind: 'number', value: like.priority ?? '', hint: 'smaller first; 1024'},
-            {name: 'ttr', label: 'Time to run', value: ''},
-            {name: 'ttl', label: 'Time to live', value: ''},
+            {name: 'ttr', label: 'Time to run', value: durationText(like.ttr_ms)},
+            {name: 'ttl', label: 'Time to live', value: durationText(like.ttl_ms)},
+            {name: 'retries', label: 'Retries', kind: 'number', value: like.retries ?? '', hint: 'after the first attempt; -1: no end'},
+            {name: 'backoff', label: 'Backoff', value: like.backoff ?? '', hint: 'such as 4m,10m,1h'},
             {name: 'on_conflict', label: 'If the key is there', kind: 'select', options: ['error', 'replace', 'keep']},
-            {name: 'body', label: 'Body', kind: 'area', value: like.body ?? ''},
+            bodyField(like),
         ],
         action: 'Push',
         async run(values) {
-            const {topic: to, body, ...rest} = dueOf(values);
-            const made = await post(['topics', to, 'jobs'], given(rest), {body});
+            const {topic: to, body, body_base64: base64, on_conflict: conflict, ...rest} = dueOf(values);
+            const made = await post(['topics', to, 'jobs'], given({...rest, on_conflict: rest.key && conflict}), {body: base64 === undefined ? body : bytesOf(base64)});
 
             return `Pushed ${name(made)}, due ${fullMoment(made.due_ms)}`;
         },
@@ -82,6 +107,16 @@ export function fireJob(job) {
     });
 }
 
+/* One that nobody has. */
+export function buryJob(job) {
+    return question({
+        title: `Bury ${name(job)}`,
+        says: [`It is ${job.state}, due ${fullMoment(job.due_ms)}. It is put among the dead: nobody gets it until it is brought back.`],
+        action: 'Bury it', danger: true,
+        run: async () => `Buried: it is ${(await post(['jobs', job.id, 'bury'], {force: 'true'})).state}`,
+    });
+}
+
 export function kickJob(job) {
     return question({
         title: `Bring ${name(job)} back`,
@@ -92,47 +127,47 @@ export function kickJob(job) {
 }
 
 export function rescheduleJob(job) {
+    const moment = field({name: 'at', label: 'or at', kind: 'moment', value: job.due_ms, hint: 'if changed, this counts'});
+
     return question({
         title: `Reschedule ${name(job)}`,
         says: [`It is due ${fullMoment(job.due_ms)} now. Its id stays the same.`],
-        fields: [field({name: 'delay', label: 'Due after', value: '', hint: 'from now, such as 2h'}),
-                 field({name: 'at', label: 'or at', kind: 'moment', value: toInput(job.due_ms)})],
+        fields: [field({name: 'delay', label: 'Due after', value: '', hint: 'from now, such as 2h'}), moment],
         action: 'Reschedule',
         async run({delay, at}) {
-            const told = await ask('PATCH', ['jobs', job.id], {json: delay ? {delay} : {at: fromInput(at)}});
+            if (!moment.changed() && !delay) {
+                return 'Nothing was changed';
+            }
+            const told = await ask('PATCH', ['jobs', job.id], {json: moment.changed() ? {at} : {delay}});
 
             return `Due ${fullMoment(told.due_ms)}`;
         },
     });
 }
 
-/* Only what differs is sent. An empty tag or ttl takes it away. */
+/* Only what was changed is sent. An empty tag or ttl takes it away; an empty priority is refused. */
 export function editJob(job) {
-    const text = job.body !== undefined;
-    const before = {
-        priority: String(job.priority), tag: job.tag ?? '', ttr: durationText(job.ttr_ms),
-        ttl: durationText(job.ttl_ms), body: text ? job.body : job.body_base64,
-    };
+    const fields = [
+        {name: 'priority', label: 'Priority', kind: 'number', value: job.priority},
+        {name: 'tag', label: 'Tag', value: job.tag ?? '', raw: true},
+        {name: 'ttr', label: 'Time to run', value: durationText(job.ttr_ms)},
+        {name: 'ttl', label: 'Time to live', value: durationText(job.ttl_ms), hint: 'empty: that of the topic'},
+        bodyField(job),
+    ].map(field);
 
     return question({
         title: `Edit ${name(job)}`,
         says: [`It stays due ${fullMoment(job.due_ms)}.`],
-        fields: [
-            {name: 'priority', label: 'Priority', kind: 'number', value: before.priority},
-            {name: 'tag', label: 'Tag', value: before.tag},
-            {name: 'ttr', label: 'Time to run', value: before.ttr},
-            {name: 'ttl', label: 'Time to live', value: before.ttl, hint: 'empty: for ever'},
-            {name: text ? 'body' : 'body_base64', label: text ? 'Body' : 'Body, in base64', kind: 'area', value: before.body},
-        ],
+        fields,
         action: 'Save',
-        async run(values) {
+        async run() {
             const json = {};
 
-            for (const [key, value] of Object.entries(values)) {
-                if (value !== (key === 'body_base64' ? before.body : before[key])) {
-                    json[key] = key === 'priority' ? Number(value)
-                        : value === '' && (key === 'tag' || key === 'ttl') ? null : value;
-                }
+            for (const one of fields.filter(f => f.changed())) {
+                const text = one.read();
+
+                json[one.name] = one.name === 'priority' ? numberOf(text)
+                    : text === '' && (one.name === 'tag' || one.name === 'ttl') ? null : text;
             }
             if (Object.keys(json).length === 0) {
                 return 'Nothing was changed';
@@ -161,38 +196,67 @@ export function isNarrow({topic, tag, due_from, due_to}) {
     return Boolean(topic || tag || due_from || due_to);
 }
 
-async function matching(what, filter, more) {
-    const told = await post(['jobs', what], {...filter, ...more, dry_run: 'true'});
+/* A change leaves jobs of the other states alone, though they match. */
+const CHANGES = {cancel: ['delayed', 'ready', 'dead'], shift: ['delayed', 'ready'], kick: ['dead']};
 
-    return {...told, text: told.more ? `at least ${jobs(told.matched)}` : jobs(told.matched)};
+/* How many jobs it would change: those of the states that it can change, and no others. */
+async function matching(what, filter, more) {
+    const states = filter.state ? CHANGES[what].filter(state => state === filter.state) : CHANGES[what];
+    let matched = 0;
+    let least = '';
+
+    for (const state of states) {
+        const told = await post(['jobs', what], {...filter, ...more, state, dry_run: 'true'});
+
+        matched += told.matched;
+        least = told.more ? 'at least ' : least;
+    }
+    return {matched, text: least + jobs(matched)};
 }
 
-/* Until nothing is left; a call does a million at most. */
-async function through(what, query, progress) {
-    let done = 0;
-    let told;
+/*
+ * Until nothing is left, or it is stopped; a call does a million at most. What a call cannot change
+ * the next one could not either: then that is the end. Gives the text that is told.
+ */
+async function through(what, done, query, progress, signal) {
+    let number = 0;
     let cursor;
 
-    do {
-        told = await post(['jobs', what], {...query, cursor});
-        done += told.done;
+    for (;;) {
+        const before = cursor;
+        let told;
+
+        try {
+            told = await post(['jobs', what], {...query, cursor});
+        } catch (error) {
+            if (number > 0) {
+                error.message = `${done} ${jobs(number)}; then: ${error.message}`;
+            }
+            throw error;
+        }
+        number += told.done;
         cursor = told.cursor;
-        progress(`${jobs(done)} so far …`);
-    } while (told.more);
-    return done;
+        if (!told.more || (told.done === 0 && (!cursor || cursor === before))) {
+            return `${done} ${jobs(number)}` + (told.more ? '; the others cannot be changed now' : '');
+        }
+        if (signal.aborted) {
+            return `Stopped: ${done.toLowerCase()} ${jobs(number)}, and there are more`;
+        }
+        progress(`${done} ${jobs(number)} so far …`);
+    }
 }
 
 export async function cancelAll(filter) {
     const {matched, text} = await matching('cancel', filter);
 
     if (matched === 0) {
-        return toast('No job matches');
+        return toast('No job matches that could be cancelled');
     }
     return question({
         title: `Cancel ${text}`,
-        says: [`Cancels ${text}: ${describe(filter)}. They are never handed out again. Those that a consumer has at the moment are left alone.`],
-        action: `Cancel ${text}`, danger: true,
-        run: async (_, progress) => `Cancelled ${jobs(await through('cancel', filter, progress))}`,
+        says: [`Cancels ${text}: ${describe(filter)}. They are never handed out again. Those that a consumer has at the moment are left alone, and not counted here.`],
+        action: `Cancel ${text}`, danger: true, stops: true,
+        run: (_, progress, signal) => through('cancel', 'Cancelled', filter, progress, signal),
     });
 }
 
@@ -200,21 +264,17 @@ export async function shiftAll(filter) {
     const {matched, text} = await matching('shift', filter, {by: '0'});
 
     if (matched === 0) {
-        return toast('No job matches');
+        return toast('No job matches that could be shifted');
     }
     return question({
         title: `Shift ${text}`,
-        says: [`Moves the due times of ${text}: ${describe(filter)}. Those that are reserved or dead are left alone.`],
+        says: [`Moves the due times of ${text}: ${describe(filter)}. Those that are reserved or dead are left alone, and not counted here.`],
         fields: [
             {name: 'by', label: 'By', value: '10m', hint: 'such as 10m, or -1h to make them earlier'},
             field({name: 'to', label: 'or all to', kind: 'moment'}),
         ],
-        action: `Shift ${text}`,
-        async run({by, to}, progress) {
-            const done = await through('shift', {...filter, ...(to ? {to: fromInput(to)} : {by})}, progress);
-
-            return `Shifted ${jobs(done)}`;
-        },
+        action: `Shift ${text}`, stops: true,
+        run: ({by, to}, progress, signal) => through('shift', 'Shifted', {...filter, ...(to ? {to} : {by})}, progress, signal),
     });
 }
 
@@ -228,22 +288,25 @@ export async function kickAll(filter) {
     return question({
         title: `Bring ${text} back`,
         says: [`Redrives ${text}: ${describe(query)}. They are due now again, with their attempts at 0.`],
-        action: `Bring ${text} back`,
-        run: async (_, progress) => `Brought ${jobs(await through('kick', query, progress))} back`,
+        action: `Bring ${text} back`, stops: true,
+        run: (_, progress, signal) => through('kick', 'Brought back', query, progress, signal),
     });
 }
 
 /* Some dead jobs, one by one: those of one reason, say, for which the server has no filter. */
-export function kickThese(list, what) {
+export function kickThese(list, what, where) {
     return question({
         title: `Bring ${jobs(list.length)} back`,
-        says: [`Redrives the ${jobs(list.length)} on this page that ${what}. They are due now again, with their attempts at 0.`],
-        action: `Bring ${jobs(list.length)} back`,
-        async run(_, progress) {
+        says: [`Redrives the ${jobs(list.length)} ${where} that ${what}. They are due now again, with their attempts at 0.`],
+        action: `Bring ${jobs(list.length)} back`, stops: true,
+        async run(_, progress, signal) {
             let done = 0;
             let gone = 0;
 
             for (const job of list) {
+                if (signal.aborted) {
+                    return `Stopped: brought back ${count(done)} of ${jobs(list.length)}`;
+                }
                 await post(['jobs', job.id, 'kick']).then(() => done++, error => {
                     if (error.status !== 404 && error.status !== 409) {
                         throw error;
@@ -252,7 +315,7 @@ export function kickThese(list, what) {
                 });
                 progress(`${count(done)} of ${count(list.length)} …`);
             }
-            return `Brought ${jobs(done)} back` + (gone ? `; ${count(gone)} had changed meanwhile` : '');
+            return `Brought back ${jobs(done)}` + (gone ? `; ${count(gone)} had changed meanwhile` : '');
         },
     });
 }
@@ -315,36 +378,56 @@ export async function deleteTopic(topic) {
     });
 }
 
+/* Gives a job back that we hold, and tells what has become of it. */
+async function giveBack(job) {
+    const told = await post(['jobs', job.id, 'release'], {lease: job.lease, delay: '0'});
+
+    return told.state === 'dead' ? 'Given back; it is dead: that was its last attempt' : 'Given back';
+}
+
 /*
  * Takes a job as a consumer does, to look at it and to decide by hand: finish it, give it back, or
  * bury it. Who closes the dialog without a word gives it back, too.
  */
 export async function takeJob(topic) {
-    const told = await post(['topics', topic, 'reserve'], {ttr: '5m'});
-    const job = told?.jobs[0];
+    let job;
 
-    if (!job) {
-        return toast(`No job of ${topic} is ready`);
+    const taken = await question({
+        title: `Take a job of ${topic}`,
+        says: ['Takes the next one that is ready, as a consumer does: nobody else gets it for five minutes, and it counts as an attempt. Then you see it, and say what becomes of it.'],
+        action: 'Take it',
+        async run() {
+            job = (await post(['topics', topic, 'reserve'], {ttr: '5m'}))?.jobs[0];
+            return job ? `Took ${name(job)}` : `No job of ${topic} is ready`;
+        },
+    });
+
+    if (!taken || !job) {
+        return false;
     }
-    const body = job.body ?? job.body_base64;
+    const last = job.retries >= 0 && job.attempts > job.retries;
     const done = await question({
         title: `You have ${name(job)}`,
         says: [`It is attempt ${count(job.attempts)}. It is yours for ${duration(job.lease_ms)}; after that it goes back.`,
-               el('pre', {class: 'body'}, body)],
+               last ? 'This is its last attempt: if it goes back, or you close this, it is dead.' : null,
+               el('pre', {class: 'body'}, job.body ?? job.body_base64)].filter(Boolean),
         fields: [{name: 'what', label: 'And now', kind: 'select', options: [
-            ['release', 'give it back, due at once'], ['ack', 'it is done: finish it'], ['bury', 'bury it: it is dead until it is brought back']]}],
+            ['release', last ? 'give it back: it is dead then' : 'give it back, due at once'], ['ack', 'it is done: finish it'],
+            ['bury', 'bury it: it is dead until it is brought back']]}],
         action: 'Do it',
         async run({what}) {
-            await post(['jobs', job.id, what], {lease: job.lease, delay: what === 'release' ? '0' : ''});
-            return {release: 'Given back', ack: 'Finished', bury: 'Buried'}[what];
+            if (what === 'release') {
+                return giveBack(job);
+            }
+            await post(['jobs', job.id, what], {lease: job.lease});
+            return what === 'ack' ? 'Finished' : 'Buried';
         },
     });
 
     if (!done) {
-        await post(['jobs', job.id, 'release'], {lease: job.lease, delay: '0'}).catch(() => {});
-        toast('Given back');
+        await giveBack(job).then(toast, error => toast(`It could not be given back: ${error.message}`, true));
     }
-    return done;
+    return true;
 }
 
 /* ---- the test clock ---- */

@@ -37,13 +37,14 @@ const SCREENS = {
 const place = document.getElementById('main');
 let shown = new AbortController(); /* the screen */
 let signed = new AbortController(); /* the session */
+let inside = false; /* somebody is signed in */
 
 /* ---- screens ---- */
 
 function show() {
     const {parts, query} = here();
     const [name = '', one, ...rest] = parts;
-    const screen = SCREENS[name];
+    const screen = Object.hasOwn(SCREENS, name) ? SCREENS[name] : undefined;
     const title = one !== undefined ? `${one} · ${screen?.title}` : screen?.title;
 
     shown.abort();
@@ -80,7 +81,7 @@ function bar() {
         state.title = live.trouble ?? (live.on ? 'Asks every two seconds. Press to stop' : 'Press to go on');
         state.classList.toggle('bad', Boolean(live.trouble));
     }
-    watch(tell);
+    watch(tell, signed.signal);
     tell();
     document.getElementById('top').replaceChildren(
         el('a', {class: 'home', href: '#/'}, el('img', {src: 'ui/icon.svg', alt: '', width: 22, height: 22}), 'tarry'),
@@ -161,18 +162,23 @@ async function start() {
     signed.abort();
     shown.abort();
     signed = new AbortController();
+    inside = false;
     try {
         await signIn();
     } catch (error) {
-        if (error instanceof Refused && (error.status === 401 || error.status === 403 || error.status === 429)) {
+        const refused = error instanceof Refused;
+
+        if (refused && (error.status === 401 || error.status === 403)) {
             token.drop();
             askForToken(had ? error.message : '');
-        } else {
-            place.replaceChildren(el('h1', {}, 'The server does not answer'), el('p', {}, error.message),
-                                  button('Try again', start));
+        } else { /* 429, say: the token may be good, and is kept */
+            place.replaceChildren(el('h1', {}, refused ? 'Not now' : 'The server does not answer'), el('p', {}, error.message),
+                                  el('div', {class: 'buttons'}, button('Try again', start),
+                                     refused && had ? button('Another token', () => askForToken('')) : null));
         }
         return;
     }
+    inside = true;
     bar();
     foot();
     startFigures(signed.signal);
@@ -183,8 +189,11 @@ async function start() {
     show();
 }
 
-window.addEventListener('hashchange', () => who.version && show());
+window.addEventListener('hashchange', () => inside && show());
 window.addEventListener('tarry-signed-out', () => {
+    if (!inside) { /* several requests are refused at the same time */
+        return;
+    }
     if (token.get()) {
         toast('The token is not valid any more', true);
     }
@@ -206,7 +215,7 @@ document.addEventListener('keydown', event => {
     if (typing || event.ctrlKey || event.altKey || event.metaKey) {
         return;
     }
-    if (before === 'g' && event.key in KEYS) {
+    if (before === 'g' && Object.hasOwn(KEYS, event.key)) {
         location.hash = href(KEYS[event.key] ? [KEYS[event.key]] : []);
     } else if (event.key === '/') {
         const search = place.querySelector('input');

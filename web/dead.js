@@ -1,6 +1,6 @@
 /*
  * Dead jobs, grouped by why they died. They come by time of death, a thousand at a time; groups
- * are of those that were read, so with very many of them one goes on page by page, or by topic.
+ * are of those that were read, and of all of them when somebody asks for that.
  */
 import {el, link, table, button, section} from './dom.js';
 import {get, can, now} from './api.js';
@@ -12,6 +12,7 @@ import {actionBar, kickAll, kickThese, cancelAll, kickJob} from './actions.js';
 
 const PAGE = 1000;
 const LISTED = 100;
+const COUNTED = 100_000;
 const REASONS = {
     retries: 'used up their attempts', expired: 'were not handed out in time (ttl)', buried: 'were buried',
     damaged: 'cannot be read any more',
@@ -34,17 +35,19 @@ export function show(place, {query, signal}) {
         {title: 'attempts', number: true, cell: j => count(j.attempts)},
         {title: '', cell: j => can('admin') ? el('span', {'data-mark': j.id}, button('Bring it back …', () => kickJob(j).then(done => done && again()))) : ''},
     ], j => j.id, 'Dead jobs');
+    const more = button('Group them all', countAll, {hidden: true});
     let told = {jobs: []};
+    let counted = null; /* all of them, as they were */
 
     function fillGroups() {
         const reasons = new Map();
 
-        for (const job of told.jobs) {
+        for (const job of counted ?? told.jobs) {
             const key = `${job.reason ?? 'not known'}\n${job.topic}`;
 
-            reasons.set(key, [...(reasons.get(key) ?? []), job]);
+            reasons.has(key) ? reasons.get(key).push(job) : reasons.set(key, [job]);
         }
-        const mark = [...reasons].map(([key, all]) => key + all.length).join('\n');
+        const mark = counted ? `all ${counted.length}` : [...reasons].map(([key, all]) => [key, ...all.map(job => job.id)].join(' ')).join('\n');
 
         if (groups.dataset.mark === mark) {
             return;
@@ -55,14 +58,41 @@ export function show(place, {query, signal}) {
 
             return el('div', {class: 'group'}, el('b', {}, jobs(all.length)),
                 el('p', {}, `${REASONS[reason] ?? `died: ${reason}`}, in `, link(['dead'], {topic: name}, name)),
-                actionBar([['admin', 'Bring these back …', () => kickThese(all, `${REASONS[reason] ?? reason} in ${name}`)]], again));
+                actionBar([['admin', 'Bring these back …', () => kickThese(all, `${REASONS[reason] ?? reason} in ${name}`, counted ? 'counted here' : 'on this page')]], again));
         }));
+    }
+
+    /* Page by page to the end, once: the server has no count by reason. */
+    async function countAll() {
+        let found = [];
+        let cursor;
+
+        more.disabled = true;
+        try {
+            do {
+                const page = await get(['jobs'], {...filter, limit: PAGE, cursor}, signal);
+
+                found = found.concat(page.jobs.map(({id, topic, reason}) => ({id, topic, reason})));
+                cursor = page.cursor;
+                more.textContent = `${jobs(found.length)} so far …`;
+            } while (cursor && found.length < COUNTED);
+            counted = found;
+            more.textContent = cursor ? `The first ${jobs(found.length)} are grouped` : `All ${jobs(found.length)} are grouped`;
+            fillGroups();
+        } catch (error) {
+            more.disabled = false;
+            more.textContent = 'Group them all';
+            if (!signal.aborted) {
+                wrong.textContent = error.message;
+            }
+        }
     }
 
     async function load() {
         told = await get(['jobs'], {...filter, limit: PAGE, cursor: query.cursor}, signal);
         list.fill(told.jobs.slice(0, LISTED), told.cursor ? 'None among those looked at; there may be more on the next page.' : 'No job is dead.');
         fillGroups();
+        more.hidden = !counted && !told.cursor && !query.cursor;
         forward.disabled = told.cursor === null;
         forward.dataset.cursor = told.cursor ?? '';
         note.textContent = `${jobs(told.jobs.length)} on this page` + (told.jobs.length > LISTED ? `, of which the first ${LISTED} are listed` : '') + (told.cursor ? '; there are more' : '');
@@ -70,6 +100,11 @@ export function show(place, {query, signal}) {
 
     /* Who has left the page need not hear that it failed. */
     function again() {
+        if (counted) {
+            counted = null;
+            more.disabled = false;
+            more.textContent = 'Group them all';
+        }
         load().catch(() => {});
     }
 
@@ -82,7 +117,7 @@ export function show(place, {query, signal}) {
             ['admin', `Redrive all dead of ${query.topic} …`, () => kickAll({topic: query.topic})],
             ['produce', `Cancel all dead of ${query.topic} …`, () => cancelAll(filter), true],
         ], again) : el('p', {class: 'note'}, 'Choose a topic to bring all its dead jobs back, or to drop them.'),
-        wrong, groups, section(null, list.node, note), el('div', {class: 'buttons'}, first, forward));
+        wrong, groups, el('div', {class: 'buttons'}, more), section(null, list.node, note), el('div', {class: 'buttons'}, first, forward));
     every(5000, signal, load, error => {
         wrong.textContent = error?.message ?? '';
     });

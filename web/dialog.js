@@ -4,6 +4,7 @@
  */
 import {el, button, say} from './dom.js';
 import {Refused, Unreachable} from './api.js';
+import {toInput, fromInput} from './format.js';
 
 const TOAST_MS = 6000;
 
@@ -18,10 +19,13 @@ export function toast(text, bad) {
 let fields = 0;
 
 /*
- * One field of a form: {name, label, value, kind, options, hint, wide}. kind: text, area, number,
- * select, moment, check. {node, name, read() -> text, input}
+ * One field of a form: {name, label, value, kind, options, hint, raw}. kind: text, area, number,
+ * select, moment (in ms), check. raw: blanks around it are meant. {node, name, read(), changed(), input}
+ *
+ * Browsers rewrite what is put into a field: line ends become \n, a moment loses its milliseconds.
+ * So what nobody has touched is read as it was given, byte for byte.
  */
-export function field({name, label, value = '', kind = 'text', options, hint, list, needed, maxlength}) {
+export function field({name, label, value = '', kind = 'text', options, hint, list, needed, maxlength, raw}) {
     const id = 'field' + fields++;
     const common = {id, name, required: Boolean(needed), maxlength, 'aria-describedby': hint ? id + '-hint' : null,
                     autocomplete: 'off', spellcheck: 'false'};
@@ -37,14 +41,29 @@ export function field({name, label, value = '', kind = 'text', options, hint, li
 
     if (kind === 'check') {
         input.checked = Boolean(value);
-    } else {
-        input.value = value;
+    } else if (kind !== 'select' || value !== '') { /* without one, the first is chosen */
+        input.value = kind === 'moment' && value !== '' ? toInput(value) : value;
+    }
+    if (kind === 'moment' && input.value === '') { /* it was none */
+        value = '';
+    }
+    const look = () => kind === 'check' ? input.checked : input.value;
+    const first = look();
+    const changed = () => look() !== first;
+
+    function read() {
+        if (kind === 'check' || kind === 'select') {
+            return look();
+        }
+        if (!changed()) {
+            return value;
+        }
+        return kind === 'moment' ? fromInput(look()) ?? '' : kind === 'area' || raw ? look() : look().trim();
     }
     return {
-        name, input,
+        name, input, read, changed,
         node: el('div', {class: 'field' + (kind === 'area' ? ' whole' : '')}, el('label', {for: id}, label), input,
                  hint ? el('small', {id: id + '-hint'}, hint) : null),
-        read: () => kind === 'check' ? input.checked : kind === 'area' ? input.value : input.value.trim(),
     };
 }
 
@@ -66,20 +85,47 @@ export function explain(error, list, place) {
 }
 
 /*
- * question({title, says, fields, action, danger, type, run}): opens a dialog; run(values) does it
- * and may give a text that is told when it is done. type: what has to be typed first. Gives true
- * when it was done.
+ * question({title, says, fields, action, danger, type, stops, run}): opens a dialog; run(values)
+ * does it and may give a text that is told when it is done. type: what has to be typed first.
+ * Gives true when it was done.
+ *
+ * What has begun cannot be walked away from: the dialog stays until it is known how it ended. With
+ * `stops`, Back and Escape stop it: run(values, progress, signal) goes on until the signal ends.
  */
-export function question({title, says = [], fields: wanted = [], action, danger, type, run}) {
+export function question({title, says = [], fields: wanted = [], action, danger, type, stops, run}) {
     const list = wanted.map(one => 'node' in one ? one : field(one));
     const typed = type ? field({name: 'typed', label: `Type ${type} to go on`}) : null;
     const wrong = el('p', {class: 'wrong', role: 'alert'});
     const go = el('button', {type: 'submit', class: danger ? 'danger' : 'main', disabled: Boolean(type)}, action);
+    const back = button('Back', () => leave());
+    let stop = new AbortController();
     const node = el('dialog', {'aria-label': title}, el('form', {},
         el('h2', {}, title), says.map(line => line instanceof Node ? line : el('p', {}, line)),
         el('div', {class: 'fields'}, list.map(one => one.node), typed?.node), wrong,
-        el('div', {class: 'buttons'}, button('Back', () => node.close()), go)));
+        el('div', {class: 'buttons'}, back, go)));
+    let busy = false;
 
+    function setBusy(on) {
+        busy = on;
+        go.disabled = on;
+        back.disabled = on && !stops;
+        say(back, on && stops ? 'Stop' : 'Back');
+        node.classList.toggle('busy', on);
+    }
+
+    function leave() {
+        if (!busy) {
+            node.close();
+        } else if (stops) {
+            stop.abort();
+            back.disabled = true;
+            say(wrong, 'Stops after what is under way …');
+        }
+    }
+    node.addEventListener('cancel', event => {
+        event.preventDefault();
+        leave();
+    });
     typed?.input.addEventListener('input', () => {
         go.disabled = typed.read() !== type;
     });
@@ -93,25 +139,34 @@ export function question({title, says = [], fields: wanted = [], action, danger,
 
         node.addEventListener('close', () => {
             node.remove();
-            done(result);
+            if (busy) { /* a browser closes it by force at the second Escape */
+                stop.abort();
+            } else {
+                done(result);
+            }
         });
         node.querySelector('form').addEventListener('submit', async event => {
             event.preventDefault();
-            go.disabled = true;
-            node.classList.add('busy');
+            stop = new AbortController();
+            setBusy(true);
             say(wrong, '');
             try {
-                const text = await run(values(list), text => say(wrong, text));
+                const text = await run(values(list), text => !stop.signal.aborted && say(wrong, text), stop.signal);
 
                 result = true;
-                node.close();
                 toast(text || 'Done');
             } catch (error) {
+                setBusy(false);
+                if (!node.isConnected) {
+                    toast(error.message, true);
+                    done(false);
+                }
                 explain(error, list, wrong);
-            } finally {
-                go.disabled = false;
-                node.classList.remove('busy');
+                return;
             }
+            setBusy(false);
+            node.close();
+            done(true);
         });
     });
 }

@@ -111,7 +111,7 @@ function drainText(data, ready, perSecond) {
 }
 
 export function show(place, {query, signal}) {
-    let range = RANGES[query.range] ? query.range : 'hour';
+    let range = Object.hasOwn(RANGES, query.range ?? '') ? query.range : 'hour';
     const topic = field({name: 'topic', label: 'Topic', value: query.topic ?? '', hint: who.all ? 'empty: all of them' : 'one of yours'});
     const choose = field({name: 'range', label: 'Range', kind: 'select', value: range, options: Object.entries(RANGES).map(([key, [text]]) => [key, text])});
     const pace = field({name: 'drain', label: 'Jobs a second that go out', kind: 'number', value: query.drain ?? '', hint: 'empty: as it is now'});

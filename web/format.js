@@ -139,6 +139,11 @@ export function when(ms, now) {
     return node;
 }
 
+/* A number as one; other text stays as it is, so that the server refuses it (NaN would go as null). */
+export function numberOf(text) {
+    return /^[-+]?\d+(\.\d+)?$/.test(text) ? Number(text) : text;
+}
+
 /* For <input type="datetime-local">, and back. */
 export function toInput(ms) {
     return parts(ms).day + 'T' + parts(ms).time;

@@ -3,9 +3,10 @@ import {el, facts, section, link, button, say} from './dom.js';
 import {get, now, Refused} from './api.js';
 import {every} from './live.js';
 import {count, duration, fullMoment, moment, stateMark, bytes} from './format.js';
-import {actionBar, cancelJob, fireJob, kickJob, rescheduleJob, editJob, pushJob} from './actions.js';
+import {actionBar, buryJob, cancelJob, fireJob, kickJob, rescheduleJob, editJob, pushLike} from './actions.js';
 
 const SHOWN = 65536; /* bytes of a body */
+const DEEP = 100; /* brackets within brackets; deeper ones are shown as text */
 
 /* ---- the body ---- */
 
@@ -22,12 +23,37 @@ function hex(data) {
     return lines.join('\n');
 }
 
+/*
+ * JSON with its lines indented, null if it is none. The text itself is, not what a parser makes of
+ * it: that would round long numbers and drop members of the same name.
+ */
 function asJson(text) {
     try {
-        return JSON.stringify(JSON.parse(text), null, 2);
+        JSON.parse(text);
     } catch {
         return null;
     }
+    const line = depth => '\n' + '  '.repeat(depth);
+    let out = '';
+    let depth = 0;
+    let before = '';
+
+    for (const part of text.match(/"(?:[^"\\]+|\\.)*"|[{}[\],:]|[^\s"{}[\],:]+/g)) {
+        const opened = before === '{' || before === '[';
+
+        if (part === '}' || part === ']') {
+            depth--;
+            out += opened ? part : line(depth) + part;
+        } else {
+            out += (opened || before === ',' ? line(depth) : before === ':' ? ' ' : '') + part;
+            depth += part === '{' || part === '[';
+        }
+        if (depth > DEEP) {
+            return null;
+        }
+        before = part;
+    }
+    return out;
 }
 
 /* Text, JSON if it is some, and hex; whatever it is, it is shown as text. */
@@ -70,7 +96,8 @@ function actions(job, again) {
         waits && ['produce', 'Reschedule …', () => rescheduleJob(job)],
         waits && ['produce', 'Edit …', () => editJob(job)],
         job.state === 'dead' && ['admin', 'Bring it back …', () => kickJob(job)],
-        ['produce', 'Push one like it …', () => pushJob(job.topic, job)],
+        ['produce', 'Push one like it …', () => pushLike(job)],
+        waits && ['consume', 'Bury …', () => buryJob(job), true],
         ['produce', 'Cancel …', () => cancelJob(job), true],
     ], again);
 }

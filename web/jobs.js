@@ -5,7 +5,7 @@
 import {el, link, table, button} from './dom.js';
 import {get, now} from './api.js';
 import {every} from './live.js';
-import {count, when, stateMark, toInput, fromInput} from './format.js';
+import {count, when, stateMark} from './format.js';
 import {go} from './router.js';
 import {field, toast} from './dialog.js';
 import {actionBar, cancelAll, shiftAll, kickAll, isNarrow, describe} from './actions.js';
@@ -32,8 +32,8 @@ export function show(place, {query, signal}) {
         field({name: 'state', label: 'State', kind: 'select', value: filter.state, options: [['', 'any'], 'delayed', 'ready', 'reserved', 'dead']}),
         field({name: 'topic', label: 'Topic', value: filter.topic}),
         field({name: 'tag', label: 'Tag', value: filter.tag}),
-        field({name: 'due_from', label: 'Due from', kind: 'moment', value: filter.due_from ? toInput(Number(filter.due_from)) : ''}),
-        field({name: 'due_to', label: 'Due before', kind: 'moment', value: filter.due_to ? toInput(Number(filter.due_to)) : ''}),
+        field({name: 'due_from', label: 'Due from', kind: 'moment', value: filter.due_from ? Number(filter.due_from) : ''}),
+        field({name: 'due_to', label: 'Due before', kind: 'moment', value: filter.due_to ? Number(filter.due_to) : ''}),
         field({name: 'named', label: 'Id, or key in the topic', value: ''}),
     ];
     const list = jobTable();
@@ -47,9 +47,6 @@ export function show(place, {query, signal}) {
         event.preventDefault();
         const given = Object.fromEntries(fields.map(one => [one.name, one.read()]));
 
-        for (const name of ['due_from', 'due_to']) {
-            given[name] = given[name] ? fromInput(given[name]) : '';
-        }
         if (!given.named) {
             go(['jobs'], Object.fromEntries(FILTER.map(name => [name, given[name]])));
             return;

@@ -19,8 +19,9 @@ const watchers = new Set(); /* of the state above */
 const sleepers = new Set(); /* tasks to be woken when the tab is seen again */
 const readers = new Set(); /* of the figures */
 
-export function watch(fn) {
+export function watch(fn, signal) {
     watchers.add(fn);
+    signal.addEventListener('abort', () => watchers.delete(fn));
 }
 
 function tell(trouble) {

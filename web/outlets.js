@@ -43,7 +43,7 @@ async function find(signal) {
     let cursor;
 
     for (let page = 0; page < PAGES && cursor !== null; page++) {
-        const told = await get(['topics'], {limit: PAGE, cursor}, signal);
+        const told = await get(['topics'], {outlet: 'true', limit: PAGE, cursor}, signal);
 
         found.push(...told.topics.filter(topic => outletFacts(topic)));
         cursor = told.cursor;

@@ -25,7 +25,7 @@ export function show(place, {signal}) {
 
     place.append(el('h1', {}, 'Overview'),
         el('div', {class: 'tiles'}, counts.map(t => t.node), wait.node, who.all ? [late.node, flow.node, disk.node, memory.node, server.node] : null),
-        section('The next hour', ahead.node),
+        who.all ? section('The next hour', ahead.node) : null,
         who.all ? el('div', {class: 'pair'}, section(null, rates.node), section(null, lateness.node)) : null,
         section('Topics with the most delayed jobs', busy.node, el('p', {}, link(['topics'], {}, 'All topics'))));
 
@@ -33,7 +33,11 @@ export function show(place, {signal}) {
         states.forEach((state, i) => counts[i].set(short(stats[state]), stats[state] >= 10000 ? count(stats[state]) : ''));
         late.set(duration(stats.late_p99_us / 1000), `p50 ${duration(stats.late_p50_us / 1000)}, last minutes`);
         flow.set(`${rate(stats.pushed_per_s)}`, `in; ${rate(stats.handed_per_s)} out, ${count(stats.waiting)} waiting`);
-        disk.set(bytes(stats.store.disk_bytes), `${bytes(stats.store.live_bytes)} alive`);
+        if (stats.store) {
+            disk.set(bytes(stats.store.disk_bytes), `${bytes(stats.store.live_bytes)} alive`);
+        } else {
+            disk.set('in Redis', `${count(stats.redis.servers)} servers, ${count(stats.redis.nodes)} nodes of tarry`);
+        }
         memory.set(bytes(stats.resident_bytes), stats.memory.limit ? `of ${bytes(stats.memory.limit)}` : '');
         server.set(stats.engine ?? 'local', `sync ${stats.sync}; up ${duration(stats.uptime_ms)}`);
         rates.fill(past.map(({at, stats: s}) => ({at, values: [s.pushed_per_s, s.handed_per_s]})));
@@ -49,13 +53,14 @@ export function show(place, {signal}) {
             await sumUp(counts, states, signal);
         }
     });
+    if (!who.all) {
+        return; /* there is no forecast of some topics together; each has its own */
+    }
     every(10000, signal, async () => {
-        if (who.all) {
-            const told = await get(['forecast'], {step: '1m'}, signal);
+        const told = await get(['forecast'], {step: '1m'}, signal);
 
-            ahead.fill({series: ['jobs'], step: 60000, steps: told.steps.map((step, i) => ({
-                from: step.from_ms, to: told.steps[i + 1]?.from_ms ?? told.to_ms, values: [step.count]}))});
-        }
+        ahead.fill({series: ['jobs'], step: 60000, steps: told.steps.map((step, i) => ({
+            from: step.from_ms, to: told.steps[i + 1]?.from_ms ?? told.to_ms, values: [step.count]}))});
     });
 }
 

@@ -3,9 +3,9 @@
  * server (dry_run) before it is saved.
  */
 import {el, link, table, button, section, facts} from './dom.js';
-import {ask, get, post, can, now} from './api.js';
+import {ask, get, post, can, now, Refused} from './api.js';
 import {every} from './live.js';
-import {count, when, fullMoment, durationText, away, toInput, fromInput} from './format.js';
+import {count, when, fullMoment, durationText, away, numberOf} from './format.js';
 import {go} from './router.js';
 import {field, question, explain, values, toast} from './dialog.js';
 import {actionBar} from './actions.js';
@@ -29,8 +29,8 @@ function fieldsOf(s) {
         field({name: 'rule', label: 'Expression or duration', value: s[kind] ?? '0 9 * * MON-FRI', needed: true,
                hint: 'minute hour day month weekday, or @daily; or 10m'}),
         field({name: 'tz', label: 'Time zone', value: s.tz ?? '', list: 'zones', hint: 'of cron; empty: UTC'}),
-        field({name: 'start', label: 'Not before', kind: 'moment', value: s.start_ms ? toInput(s.start_ms) : ''}),
-        field({name: 'end', label: 'Only before', kind: 'moment', value: s.end_ms ? toInput(s.end_ms) : ''}),
+        field({name: 'start', label: 'Not before', kind: 'moment', value: s.start_ms ?? ''}),
+        field({name: 'end', label: 'Only before', kind: 'moment', value: s.end_ms ?? ''}),
         field({name: 'limit', label: 'Times at most', kind: 'number', value: s.limit ?? ''}),
         field({name: 'jitter', label: 'Jitter', value: durationText(s.jitter_ms)}),
         field({name: 'overlap', label: 'While the last lives', kind: 'select', options: ['skip', 'queue', 'allow'], value: s.overlap ?? 'skip'}),
@@ -38,7 +38,7 @@ function fieldsOf(s) {
         field({name: 'priority', label: 'Priority', kind: 'number', value: s.priority ?? ''}),
         field({name: 'ttr', label: 'Time to run', value: durationText(s.ttr_ms)}),
         field({name: 'ttl', label: 'Time to live', value: durationText(s.ttl_ms)}),
-        field({name: 'tag', label: 'Tag', value: s.tag ?? ''}),
+        field({name: 'tag', label: 'Tag', value: s.tag ?? '', raw: true}),
         field({name: 'retries', label: 'Retries', kind: 'number', value: s.retries ?? ''}),
         field({name: 'backoff', label: 'Backoff', value: s.backoff ?? ''}),
         field({name: s.body_base64 !== undefined ? 'body_base64' : 'body', label: s.body_base64 !== undefined ? 'Body, in base64' : 'Body', kind: 'area',
@@ -54,9 +54,7 @@ function definition({name, kind, rule: text, ...rest}) {
         if (json[key] === '') {
             delete json[key];
         } else if (['limit', 'priority', 'retries'].includes(key)) {
-            json[key] = Number(json[key]);
-        } else if (key === 'start' || key === 'end') {
-            json[key] = fromInput(json[key]);
+            json[key] = numberOf(json[key]);
         }
     }
     return {name, json};
@@ -77,6 +75,18 @@ function times(list, zone) {
     return list.length === 0 ? el('p', {}, 'It will not happen: there is no such time.')
         : el('ol', {class: 'times'}, list.map(one => el('li', {}, fullMoment(one.due_ms), el('small', {}, ` ${away(one.due_ms, now())}`
             + (local ? `; there ${local.format(one.due_ms)}` : '')))));
+}
+
+/* The schedule of that name, or null. */
+async function find(name) {
+    try {
+        return await get(['schedules', name]);
+    } catch (error) {
+        if (error instanceof Refused && error.status === 404) {
+            return null;
+        }
+        throw error;
+    }
 }
 
 function edit(place, schedule, saved) {
@@ -104,14 +114,21 @@ function edit(place, schedule, saved) {
 
     async function save(event) {
         event.preventDefault();
+        await submit().catch(errorAt);
+    }
+
+    async function submit() {
         const {name, json} = definition(values(list));
         const told = await look();
+        const there = told ? await find(name) : null;
+        const other = there && schedule.name !== name; /* not the one that is edited */
 
         if (told && await question({
-            title: schedule.name === name ? `Change the schedule ${name}` : `Make the schedule ${name}`,
-            says: [`It makes a job in ${json.topic}; the first times:`, times(told.next.slice(0, 3), json.tz),
-                   schedule.name === name ? 'If something is changed, it begins anew: what it has counted is 0 again.' : null].filter(Boolean),
-            action: 'Save',
+            title: `${other ? 'Replace' : there ? 'Change' : 'Make'} the schedule ${name}`,
+            says: [other ? `There is one of this name: ${rule(there)}, in ${there.topic}. It is no more after this.` : null,
+                   `It makes a job in ${json.topic}; the first times:`, times(told.next.slice(0, 3), json.tz),
+                   there ? 'If something is changed, it begins anew: what it has counted is 0 again.' : null].filter(Boolean),
+            action: other ? 'Replace it' : 'Save', danger: Boolean(other),
             async run() {
                 const made = await ask('PUT', ['schedules', name], {json});
 

@@ -1,4 +1,4 @@
-/* What is on disk and in memory, how the disk does, who is connected; all from the statistics. */
+/* What is on disk and in memory, how the disk or Redis does, who is connected; all from the statistics. */
 import {el, facts, section} from './dom.js';
 import {figures} from './live.js';
 import {count, bytes, duration, rate} from './format.js';
@@ -27,12 +27,28 @@ function disk({store, sync}) {
     ];
 }
 
+/* With --engine redis, instead of health and disk. */
+function redis({redis: r}) {
+    return [
+        ['this node', r.node], ['nodes that live', count(r.nodes)], ['slots that it looks after', count(r.slots_owned)],
+        ['servers', `${count(r.servers)}, ${count(r.connections)} connections`], ['topics known here', count(r.topics)],
+        ['commands', `${count(r.calls)}; ${count(r.repeats)} once more, ${count(r.redirects)} redirected, ${count(r.losses)} without an answer`],
+        ['requests in a script', r.batches ? (r.items / r.batches).toFixed(1) : '-'],
+        ['questions for jobs', `${count(r.takes)}, ${count(r.takes_empty)} in vain`],
+        ['given up', `${count(r.given_up)}; of ${count(r.unsure)} it is not known what came`],
+        ['sent and received', `${bytes(r.bytes_out)}, ${bytes(r.bytes_in)}`],
+        r.deaf && ['wake-ups', 'do not come: topics are asked each second'],
+    ];
+}
+
 function memory({memory: m, store, resident_bytes: resident}) {
     return [
         ['process', bytes(resident)], ['limit', most(m.limit)], ['engine', `${bytes(m.engine_used)} of ${most(m.engine_limit)}`],
         ['connections', `${bytes(m.connections_used)} of ${most(m.connections_limit)}`],
-        ['jobs not in memory', count(store.far), 'they come back before they are due'], ['keys', count(store.keys)],
-        ['topics with too many due jobs', count(store.parked_topics)], ['loader behind by', duration(store.loader_lag_ms)],
+        ...!store ? [] : [
+            ['jobs not in memory', count(store.far), 'they come back before they are due'], ['keys', count(store.keys)],
+            ['topics with too many due jobs', count(store.parked_topics)], ['loader behind by', duration(store.loader_lag_ms)],
+        ],
         m.refusing && ['pushes', 'are refused for want of memory'],
     ];
 }
@@ -47,7 +63,7 @@ function server(s) {
         ['connections', `${count(s.connections.http)} HTTP, ${count(s.connections.beanstalk)} beanstalk, at most ${count(s.connections.most)}`],
         ['clients refused', count(refused)], ['HTTP requests', count(s.http_requests)],
         ['tokens', `${count(s.auth.tokens)}; ${count(s.auth.failed)} wrong, ${count(s.auth.denied)} not allowed`],
-        ['clock steps', count(s.store.clock_steps)],
+        s.store && ['clock steps', count(s.store.clock_steps)],
     ];
 }
 
@@ -60,9 +76,16 @@ function work(s) {
 }
 
 export function show(place, {signal}) {
-    const parts = [['Health', health], ['Disk', disk], ['Memory', memory], ['Since the start', work], ['Server', server]];
-    const boxes = parts.map(() => el('div', {}));
+    const all = [['Health', health, 'store'], ['Disk', disk, 'store'], ['Redis', redis, 'redis'], ['Memory', memory], ['Since the start', work], ['Server', server]];
+    const pair = el('div', {class: 'pair'});
+    let parts = null;
 
-    place.append(el('h1', {}, 'Storage'), el('div', {class: 'pair'}, parts.map(([title], i) => section(title, boxes[i]))));
-    figures(signal, stats => parts.forEach(([, tell], i) => boxes[i].replaceChildren(facts(tell(stats)))));
+    place.append(el('h1', {}, 'Storage'), pair);
+    figures(signal, stats => {
+        if (parts === null) {
+            parts = all.filter(([, , needs]) => !needs || stats[needs]).map(([title, tell]) => ({title, tell, box: el('div', {})}));
+            pair.append(...parts.map(({title, box}) => section(title, box)));
+        }
+        parts.forEach(({tell, box}) => box.replaceChildren(facts(tell(stats))));
+    });
 }

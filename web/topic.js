@@ -1,20 +1,20 @@
 /* One topic: its figures, what it has ahead, its outlet, and its policy as a form. */
 import {el, tile, section, href, link, facts} from './dom.js';
-import {ask, get, can, now} from './api.js';
+import {ask, get, can, now, Refused} from './api.js';
 import {every} from './live.js';
 import {bars} from './chart.js';
-import {count, short, rate, duration, durationText, when, fullMoment} from './format.js';
+import {count, short, rate, duration, durationText, fullMoment, numberOf} from './format.js';
 import {go} from './router.js';
 import {field, question, toast} from './dialog.js';
 import {actionBar, pushJob, takeJob, pauseTopic, resumeTopic, purgeTopic, deleteTopic, kickAll} from './actions.js';
 import {outletFacts} from './outlets.js';
 
-/* name, label, hint; how it is told; a number goes as one. */
+/* name, label, hint; how it is told; a number goes as one. own: a job may have its own; later: of pushes only. */
 const FIELDS = [
-    {name: 'ttr', label: 'Time to run', hint: 'how long a consumer may hold a job', told: p => durationText(p.ttr_ms)},
-    {name: 'retries', label: 'Retries', hint: 'attempts after the first; -1: no end', told: p => p.retries, number: true},
-    {name: 'backoff', label: 'Backoff', hint: '4m,10m,1h or exp(base,factor,max,jitter)', told: p => p.backoff},
-    {name: 'ttl', label: 'Time to live', hint: 'counted from due', told: p => durationText(p.ttl_ms)},
+    {name: 'ttr', own: true, label: 'Time to run', hint: 'how long a consumer may hold a job', told: p => durationText(p.ttr_ms)},
+    {name: 'retries', own: true, label: 'Retries', hint: 'attempts after the first; -1: no end', told: p => p.retries, number: true},
+    {name: 'backoff', own: true, label: 'Backoff', hint: '4m,10m,1h or exp(base,factor,max,jitter)', told: p => p.backoff},
+    {name: 'ttl', own: true, label: 'Time to live', hint: 'counted from due', told: p => durationText(p.ttl_ms)},
     {name: 'rate', label: 'Rate', hint: 'handed out per second at most', told: p => p.rate, number: true},
     {name: 'burst', label: 'Burst', hint: 'at once after a rest', told: p => p.burst, number: true},
     {name: 'in_flight', label: 'In flight', hint: 'reserved at once at most', told: p => p.in_flight, number: true},
@@ -22,7 +22,7 @@ const FIELDS = [
     {name: 'max_bytes', label: 'Bytes at most', hint: 'of all bodies', told: p => p.max_bytes, number: true},
     {name: 'dead_keep', label: 'Keep the dead', hint: 'how long', told: p => durationText(p.dead_keep_ms)},
     {name: 'dead_max', label: 'Dead at most', hint: 'the oldest go', told: p => p.dead_max, number: true},
-    {name: 'jitter', label: 'Jitter', hint: 'spreads due times, never earlier', told: p => durationText(p.jitter_ms)},
+    {name: 'jitter', later: true, label: 'Jitter', hint: 'spreads due times, never earlier', told: p => durationText(p.jitter_ms)},
     {name: 'history', label: 'History', kind: 'select', options: ['off', 'brief', 'full'], told: p => p.history},
     {name: 'deliver', label: 'Deliver to', kind: 'area', hint: 'an outlet, as JSON; empty: consumers pull. Secrets and headers are not shown: whoever changes it writes them anew', json: true,
      told: p => p.deliver?.type ? JSON.stringify(deliverAsGiven(p.deliver), null, 2) : ''},
@@ -33,10 +33,32 @@ function deliverAsGiven({timeout_ms: timeout, secret_count, headers, ...rest}) {
     return timeout === undefined ? rest : {...rest, timeout: durationText(timeout)};
 }
 
+/* For which jobs a change of these fields holds. */
+function holdsFor(changed) {
+    const names = list => list.map(f => f.label).join(', ');
+    const own = changed.filter(f => f.own);
+    const later = changed.filter(f => f.later);
+    const rest = changed.filter(f => !f.own && !f.later);
+
+    return [
+        rest.length > 0 && `${names(rest)}: at once, also for jobs that are there.`,
+        own.length > 0 && `${names(own)}: at once, also for jobs that are there; but those that were pushed with their own keep it.`,
+        later.length > 0 && `${names(later)}: for jobs that are pushed from now on.`,
+    ].filter(Boolean);
+}
+
+/* What is hidden would be stored as it is shown, or be gone. */
+function checkDeliver(text) {
+    if (text.includes('***')) {
+        throw new Refused(400, {message: 'deliver has *** where something is hidden: write it anew', field: 'deliver'});
+    }
+}
+
 function policyForm(name, policy, saved) {
     const before = Object.fromEntries(FIELDS.map(f => [f.name, String(f.told(policy) ?? '')]));
     const list = FIELDS.map(f => ({...f, ...field({...f, value: before[f.name]})}));
     const locked = !can('admin');
+    const hides = policy.deliver?.secret_count || policy.deliver?.headers;
 
     list.forEach(f => {
         f.input.disabled = locked;
@@ -44,7 +66,7 @@ function policyForm(name, policy, saved) {
 
     async function save(event) {
         event.preventDefault();
-        const changed = list.filter(f => String(f.read()) !== before[f.name]);
+        const changed = list.filter(f => f.changed());
 
         if (changed.length === 0) {
             toast('Nothing was changed');
@@ -53,16 +75,19 @@ function policyForm(name, policy, saved) {
         const done = await question({
             title: `Change the policy of ${name}`,
             says: [el('ul', {}, changed.map(f => el('li', {}, `${f.label}: ${before[f.name] || 'none'} → ${f.read() || 'the default'}`))),
-                   'It holds at once, also for jobs that are there.'],
+                   ...holdsFor(changed),
+                   hides && changed.some(f => f.json) ? 'The outlet has secrets or headers, which are not shown: they are gone unless you have written them anew.' : null].filter(Boolean),
             action: 'Change it',
             async run() {
                 const json = {};
+
+                changed.filter(f => f.json).forEach(f => checkDeliver(f.read()));
 
                 for (const f of changed) {
                     const text = f.read();
 
                     try {
-                        json[f.name] = text === '' ? null : f.json ? JSON.parse(text) : f.number ? Number(text) : text;
+                        json[f.name] = text === '' ? null : f.json ? JSON.parse(text) : f.number ? numberOf(text) : text;
                     } catch {
                         json[f.name] = text;
                     }

@@ -11,6 +11,7 @@
 #include "fake.h"
 
 #include "base/check.h"
+#include "packs.h"
 
 #include <lauxlib.h>
 #include <lua.h>
@@ -289,6 +290,15 @@ static void hmget(struct command *c)
     }
 }
 
+static void hkeys(struct command *c)
+{
+    lua_newtable(c->lua);
+    for (size_t i = 0; c->key != NULL && i < c->key->count; i++) {
+        lua_pushlstring(c->lua, c->key->entries[i].name, c->key->entries[i].name_len);
+        lua_rawseti(c->lua, -2, (int)i + 1);
+    }
+}
+
 static void hset(struct command *c)
 {
     struct key *k = need(c, false);
@@ -412,6 +422,8 @@ static bool run_command(struct command *c)
         push_value(c, find_entry(c->key, c->args[2]));
     } else if (is(name, "HMGET")) {
         hmget(c);
+    } else if (is(name, "HKEYS")) {
+        hkeys(c);
     } else if (is(name, "HSET")) {
         hset(c);
     } else if (is(name, "HDEL") || is(name, "ZREM")) {
@@ -496,6 +508,7 @@ struct fake_lua *fake_lua_new(enum tr_script_name changed, const char *text, siz
     *l = (struct fake_lua){.state = luaL_newstate()};
     TR_CHECK(l->state != NULL);
     luaL_openlibs(l->state);
+    packs_open(l->state);
     lua_newtable(l->state);
     lua_pushlightuserdata(l->state, l);
     lua_pushcclosure(l->state, redis_call, 1);
@@ -559,6 +572,66 @@ static struct fake_reply *reply_of(lua_State *lua)
     }
     r->is = (struct tr_redis_reply){.event = TR_REDIS_LIST, .items = r->items, .count = count};
     return r;
+}
+
+struct fake_reply *fake_list(const struct tr_span *items, size_t count)
+{
+    struct fake_reply *r = grow(NULL, sizeof *r);
+
+    *r = (struct fake_reply){.items = grow(NULL, (count + 1) * sizeof *r->items)};
+    for (size_t i = 0; i < count; i++) {
+        r->items[i] = items[i].at != NULL
+                          ? (struct tr_span){copy(items[i].at, items[i].len), items[i].len}
+                          : (struct tr_span){NULL, 0};
+    }
+    r->is = (struct tr_redis_reply){.event = TR_REDIS_LIST, .items = r->items, .count = count};
+    return r;
+}
+
+/* What a command gave: a table, a text, a number, or nothing. */
+static struct fake_reply *plain_reply(lua_State *lua)
+{
+    struct tr_span items[1024];
+    size_t count = lua_istable(lua, -1) ? lua_objlen(lua, -1) : 1;
+    struct fake_reply *r;
+
+    TR_CHECK(count <= sizeof items / sizeof items[0]);
+    for (size_t i = 0; i < count; i++) {
+        if (lua_istable(lua, 1)) {
+            lua_rawgeti(lua, 1, (int)i + 1);
+        }
+        items[i] = (struct tr_span){NULL, 0};
+        if (lua_isstring(lua, -1)) {
+            items[i].at = lua_tolstring(lua, -1, &items[i].len);
+        }
+    }
+    r = fake_list(items, count);
+    return r;
+}
+
+struct fake_reply *fake_plain(struct fake_lua *l, const struct fake_call *call)
+{
+    struct fake_reply *reply;
+
+    l->call = call;
+    lua_settop(l->state, 0);
+    TR_CHECK(lua_checkstack(l->state, 2000));
+    lua_getglobal(l->state, "redis");
+    lua_getfield(l->state, -1, "call");
+    lua_remove(l->state, 1);
+    for (size_t i = 0; i < call->count; i++) {
+        lua_pushlstring(l->state, call->args[i].at, call->args[i].len);
+    }
+    if (lua_pcall(l->state, (int)call->count, 1, 0) != 0) {
+        char text[400];
+
+        (void)snprintf(text, sizeof text, "ERR %s", lua_tostring(l->state, -1));
+        reply = fake_error(text);
+    } else {
+        reply = plain_reply(l->state);
+    }
+    lua_settop(l->state, 0);
+    return reply;
 }
 
 unsigned fake_script(const struct tr_span *args)

@@ -44,6 +44,10 @@ struct fake_reply {
     char *error;
 };
 struct fake_reply *fake_run(struct fake_lua *l, const struct fake_call *call);
+/* A command that is no script. */
+struct fake_reply *fake_plain(struct fake_lua *l, const struct fake_call *call);
+/* A list of these texts. */
+struct fake_reply *fake_list(const struct tr_span *items, size_t count);
 /* Which script a call names, by its sum or its text. */
 unsigned fake_script(const struct tr_span *args);
 struct fake_reply *fake_error(const char *text);

@@ -18,7 +18,6 @@
 #include "judge.h"
 
 #include "base/err.h"
-#include "cluster/hex.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,11 +61,30 @@ static void see_id(struct judge *j, unsigned serial, uint64_t id)
         judge_wrong(j, "C6: one push, two jobs", serial);
     }
     for (unsigned i = 0; i < j->count; i++) {
-        if (i != serial && j->jobs[i].id == id) {
+        if (i != serial && j->jobs[i].id == id && job->replaced && job->loose) {
+            j->jobs[i].id = 0; /* what replaced it was undone */
+        } else if (i != serial && j->jobs[i].id == id) {
             judge_wrong(j, "C6: an id twice", serial);
         }
     }
+    job->replaced = false;
     job->id = id;
+}
+
+/* The job with this id is another one from now on: what it was is gone. A failover may undo that,
+ * and then nothing is asked of either. */
+static void replaced(struct judge *j, unsigned serial, uint64_t id)
+{
+    struct sim_job *old = find(j, id);
+
+    if (old == NULL || old == &j->jobs[serial]) {
+        return;
+    }
+    old->id = 0;
+    old->ended = true;
+    old->replaced = true;
+    old->touched_us = j->world->now_us;
+    j->jobs[serial].loose = j->jobs[serial].loose || old->loose;
 }
 
 static void handed(struct judge *j, unsigned server, const struct tr_taken_job *got)
@@ -84,11 +102,15 @@ static void handed(struct judge *j, unsigned server, const struct tr_taken_job *
     if (job->ended && !job->loose) {
         judge_wrong(j, "C3: handed out after its end", serial);
     }
+    if (now_us < j->paused_us[job->topic] && !again) {
+        judge_wrong(j, "C11: handed out while it is paused", serial);
+    }
     if (job->push == 'R' && !job->loose) {
         judge_wrong(j, "C5: its push was refused", serial);
     }
-    if (job->held && job->lease != got->header.lease && job->lease_until_us > now_us &&
-        !job->loose) {
+    /* A clock that goes back by less than a second is not noticed: what ended by it has ended. */
+    if (job->held && job->lease != got->header.lease &&
+        job->lease_until_us > j->latest_us[job->slot] && !job->loose) {
         judge_wrong(j, "C4: two leases", serial);
     }
     job->held = true;
@@ -115,11 +137,14 @@ static void ran_push(struct judge *j, const struct tr_answer *a, const struct tr
                      size_t count)
 {
     for (size_t i = 0; i < a->count; i++) {
-        unsigned serial = judge_serial(args[count - 1 - 5 * (a->count - 1 - i)]);
+        unsigned serial = judge_serial(args[count - 1 - 2 * (a->count - 1 - i)]);
         struct tr_pushed p;
 
         TR_CHECK(tr_answer_pushed(a->items[i], &p) == TARRY_OK);
-        if (p.what == 'N') {
+        if ((p.what == 'N' || p.what == 'R') && !j->jobs[serial].replaced) { /* else: a repeat */
+            if (p.what == 'R' && j->jobs[serial].id != p.id) {
+                replaced(j, serial, p.id);
+            }
             see_id(j, serial, p.id);
             j->jobs[serial].touched_us = j->world->now_us;
         }
@@ -137,12 +162,16 @@ static void ran_edit(struct judge *j, const struct tr_answer *a, const struct tr
         struct sim_job *job;
 
         TR_CHECK(tr_answer_edited(a->items[i], &e) == TARRY_OK);
-        (void)snprintf(id, sizeof id, "%.14s", what + 3);
+        (void)snprintf(id, sizeof id, "%.14s", what + 2);
         job = find(j, strtoull(id, NULL, 16));
-        TR_CHECK(tr_hex_get(what + 17, TR_HEX_LEASE, &lease));
+        for (unsigned b = 0; b < 8; b++) {
+            lease = lease << 8 | (unsigned char)what[16 + b];
+        }
         if (job != NULL) {
             job->touched_us = j->world->now_us;
-            if ((e.what == 'O' || e.what == 'D') && (lease == job->lease || lease == 0)) {
+            if (what[0] == 'T' && e.what == 'O') {
+                job->lease_until_us = e.header.at_us;
+            } else if ((e.what == 'O' || e.what == 'D') && (lease == job->lease || lease == 0)) {
                 job->held = false; /* a repeat may be answered when another has it already */
             }
             if (e.what == 'O' && (what[0] == 'A' || what[0] == 'C') && !job->gone) {
@@ -153,50 +182,87 @@ static void ran_edit(struct judge *j, const struct tr_answer *a, const struct tr
     }
 }
 
-void judge_ran(struct judge *j, char kind, const struct world_call *call,
-               const struct fake_reply *reply)
+/* Jobs that connections of a dead node held are nobody's any more: its leases begin with its name.
+ */
+static void ran_orphans(struct judge *j, const struct world_call *call)
+{
+    const unsigned char *name = (const unsigned char *)call->args[call->count - 3].at;
+    uint64_t node = (uint64_t)name[0] << 24 | (uint64_t)name[1] << 16 | (uint64_t)name[2] << 8 |
+                    (uint64_t)name[3];
+
+    for (unsigned i = 0; i < j->count; i++) {
+        if (j->jobs[i].slot == world_slot(call) && j->jobs[i].lease >> 32 == node) {
+            j->jobs[i].held = false;
+            j->jobs[i].touched_us = j->world->now_us;
+        }
+    }
+}
+
+void judge_ran(struct judge *j, const struct world_call *call, const struct fake_reply *reply)
 {
     struct tr_answer a;
+    unsigned script;
 
     if (reply->is.event == TR_REDIS_ERROR && tr_span_begins(reply->is.error, "ERR")) {
         judge_wrong(j, reply->error, 0);
     }
-    if (tr_answer_read(&reply->is, &a) != TARRY_OK) {
+    if (!world_is(call->args[0], "EVAL") && !world_is(call->args[0], "EVALSHA")) {
         return;
     }
-    if (kind == 't') {
+    script = fake_script(call->args);
+    if (world_slot(call) < SLOTS && reply->is.event == TR_REDIS_LIST &&
+        world_time(j->world, call->server) > j->latest_us[world_slot(call)]) {
+        j->latest_us[world_slot(call)] = world_time(j->world, call->server);
+    }
+    if (script == TR_SCRIPT_ORPHANS && reply->is.event == TR_REDIS_LIST) {
+        ran_orphans(j, call);
+    }
+    if ((script != TR_SCRIPT_TAKE && script != TR_SCRIPT_PUSH && script != TR_SCRIPT_EDIT) ||
+        tr_answer_read(&reply->is, &a) != TARRY_OK) {
+        return;
+    }
+    if (script == TR_SCRIPT_TAKE) {
         ran_take(j, call->server, &a);
-    } else if (kind == 'p') {
+    } else if (script == TR_SCRIPT_PUSH) {
         ran_push(j, &a, call->args, call->count);
     } else {
         ran_edit(j, &a, call->args, call->count);
     }
 }
 
-void judge_pushed(struct judge *j, unsigned serial, const struct tr_pushed *p)
+void judge_pushed(struct judge *j, unsigned serial, uint64_t id)
 {
-    if (p->what == 'N') {
-        see_id(j, serial, p->id);
-        j->jobs[serial].push = 'A';
-    } else {
-        judge_wrong(j, "C5: a push without a key was not new", serial);
+    if (!j->jobs[serial].replaced) { /* else another one has the id by now */
+        see_id(j, serial, id);
     }
+    j->jobs[serial].push = 'A';
+}
+
+void judge_kept(struct judge *j, unsigned serial)
+{
+    j->jobs[serial].push = 'K';
+}
+
+void judge_paused(struct judge *j, unsigned topic, uint64_t until_us)
+{
+    j->paused_us[topic] = until_us;
 }
 
 void judge_edited(struct judge *j, unsigned serial, char kind, const struct sim_claim *claim,
-                  const struct tr_edited *e)
+                  int status)
 {
     struct sim_job *job = &j->jobs[serial];
+    bool ends = kind == 'A' || kind == 'a' || kind == 'C';
 
-    if ((kind == 'A' || kind == 'C') && e->what == 'O') {
+    if (ends && status == TARRY_OK) {
         job->ended = true;
     }
-    if (kind == 'A' && e->what == 'O' && claim->attempt != job->attempts && !job->loose) {
+    if (kind == 'A' && status == TARRY_OK && claim->attempt != job->attempts && !job->loose) {
         judge_wrong(j, "C4: an old lease ended it", serial);
     }
     /* True if somebody else's lease ended it before; but not when it was this ack's own first try.
      */
-    if (kind == 'A' && e->what == 'N' && !job->loose && !job->ended && !job->ending &&
+    if (kind == 'A' && status == TARRY_ENOTFOUND && !job->loose && !job->ended && !job->ending &&
         (!job->gone || job->gone_lease == claim->lease)) {
         judge_wrong(j, "C5: an ack found no job", serial);
     }
@@ -228,6 +294,13 @@ void judge_undone(struct judge *j, unsigned server)
             job->loose = true;
         }
     }
+    for (unsigned t = 0; t < TOPICS; t++) {
+        unsigned slot = j->slot_of[t];
+
+        if (w->owner[slot] == (int)server || w->moving_to[slot] == (int)server) {
+            j->paused_us[t] = 0; /* that may be undone, too */
+        }
+    }
 }
 
 void judge_end(struct judge *j)
@@ -237,7 +310,8 @@ void judge_end(struct judge *j)
     for (unsigned i = 0; i < j->count; i++) {
         const struct sim_job *job = &j->jobs[i];
 
-        if (job->push == 'A' && !job->loose && !job->ended && !job->ending && job->handed == 0) {
+        if (job->push == 'A' && !job->loose && !job->ended && !job->ending && !job->expires &&
+            !job->gone && job->handed == 0) {
             judge_wrong(j, "C1: it never came out", i);
         }
     }

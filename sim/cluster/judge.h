@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { JOBS_MAX = 4000 };
+enum { JOBS_MAX = 4000, TOPICS = 8 };
 
 /* A job, by its serial number, which is its body. */
 struct sim_job {
@@ -23,6 +23,7 @@ struct sim_job {
     bool loose;          /* a failover may have undone something of it */
     bool ended;          /* somebody was told that it is gone */
     bool ending;         /* somebody tried, and does not know */
+    bool replaced;       /* by a push with its key */
     bool gone;           /* a script ended it, */
     uint64_t gone_lease; /* by this lease; 0: it was cancelled */
     unsigned handed;
@@ -31,31 +32,40 @@ struct sim_job {
     uint64_t lease;
     uint64_t lease_until_us; /* by the server's clock */
     uint64_t touched_us;     /* when a script last changed it */
+    bool expires;            /* it has a ttl: it may never come out */
 };
 
 struct judge {
     struct world *world;
     struct sim_job jobs[JOBS_MAX];
     unsigned count;
-    char wrong[256]; /* empty: all is well */
+    unsigned slot_of[TOPICS];
+    uint64_t paused_us[TOPICS]; /* by the server's clock: until then nothing is handed out */
+    uint64_t latest_us[SLOTS];  /* the latest time by which a script of this slot ran */
+    char wrong[256];            /* empty: all is well */
 };
 
 /* A new job is pushed: its serial number. */
 unsigned judge_new(struct judge *j, unsigned topic, unsigned slot);
 
-/* A script ran: what it answered, whoever hears of it. kind: p, t, e. */
-void judge_ran(struct judge *j, char kind, const struct world_call *call,
-               const struct fake_reply *reply);
+/* A script ran: what it answered, whoever hears of it. */
+void judge_ran(struct judge *j, const struct world_call *call, const struct fake_reply *reply);
 
 /* Somebody was told. */
-void judge_pushed(struct judge *j, unsigned serial, const struct tr_pushed *p);
+void judge_pushed(struct judge *j, unsigned serial, uint64_t id);
+/* Another job has its key, and stays: this one is none. */
+void judge_kept(struct judge *j, unsigned serial);
+/* The topic is paused until then, on all nodes. */
+void judge_paused(struct judge *j, unsigned topic, uint64_t until_us);
 /* The lease that somebody had, and of which hand-out it is. */
 struct sim_claim {
     uint64_t lease;
     uint32_t attempt;
 };
+/* kind: A (an ack by a lease), a (by a connection), C (cancel), R (the rest); status: as the
+ * request was answered. */
 void judge_edited(struct judge *j, unsigned serial, char kind, const struct sim_claim *claim,
-                  const struct tr_edited *e);
+                  int status);
 void judge_failed(struct judge *j, unsigned serial, char kind, bool unknown);
 
 /* Before a failover: what it may undo. */

@@ -3,9 +3,11 @@
  * delays, fails over and moves.
  *
  *     tarry-sim-cluster SEED [COUNT]         runs seeds; 1 and the seed if one went wrong
+ *     tarry-sim-cluster SEED --trace         one seed, and each call
  *     tarry-sim-cluster --mutants [SEEDS]    each deliberate bug must be noticed
  */
 
+#include "cluster/mutant.h"
 #include "node.h"
 
 #include <stdio.h>
@@ -14,32 +16,45 @@
 
 struct mutant {
     const char *name;
-    enum node_bug bug;          /* of the node, */
+    enum tr_cl_mutant bug;      /* of the engine, */
     enum tr_script_name script; /* or of a script: */
     const char *old;            /* this is left out, or */
     const char *new;            /* something else said */
 };
 
 static const struct mutant mutants[] = {
-    {"a call is repeated under a new number", BUG_NEW_OP, 0, NULL, NULL},
-    {"a refusal after a loss is believed", BUG_REFUSAL_BELIEVED, 0, NULL, NULL},
-    {"all hand-outs of a node have one lease", BUG_LEASE_AGAIN, 0, NULL, NULL},
-    {"a push does not keep its answer", BUG_NONE, TR_SCRIPT_PUSH,
-     "call('HSET', META, kind .. NODE, OP .. pack(reply))", ""},
-    {"an edit does not keep its answer", BUG_NONE, TR_SCRIPT_EDIT,
-     "call('HSET', META, kind .. NODE, OP .. pack(reply))", ""},
-    {"a push that was overtaken is done", BUG_NONE, TR_SCRIPT_PUSH, "return {'STALE'}",
-     "return nil"},
-    {"ids that were undone are used again", BUG_NONE, TR_SCRIPT_CHECK,
+#define X(name, what) {what, TR_CL_MUTANT_##name, 0, NULL, NULL},
+    TR_CL_MUTANTS_LIST(X)
+#undef X
+        {"a push does not keep its answer", TR_CL_MUTANT_NONE, TR_SCRIPT_PUSH, "if kept then",
+         "if false then"},
+    {"an edit does not keep its answer", TR_CL_MUTANT_NONE, TR_SCRIPT_EDIT, "if kept then",
+     "if false then"},
+    {"a push that was overtaken is done", TR_CL_MUTANT_NONE, TR_SCRIPT_PUSH,
+     "and sub(kept, 1, 14) > OP", "and false"},
+    {"ids that were undone are used again", TR_CL_MUTANT_NONE, TR_SCRIPT_CHECK,
      "max(tonumber(got[3]) or 0, ms, seen) + jump", "max(tonumber(got[3]) or 0, seen)"},
-    {"two failovers in a row jump equally far", BUG_NONE, TR_SCRIPT_CHECK,
+    {"two failovers in a row jump equally far", TR_CL_MUTANT_NONE, TR_SCRIPT_CHECK,
      "+ 1024 * (ms % 1048576)", ""},
-    {"any lease will do", BUG_NONE, TR_SCRIPT_EDIT, "or j.lease ~= lease", ""},
-    {"the latest time seen counts as now", BUG_NONE, TR_SCRIPT_TAKE, "base = math.max(now, tmax)",
-     "now = math.max(now, tmax)"},
-    {"what was taken stays in its set", BUG_NONE, TR_SCRIPT_TAKE, "each(t.drop, 'ZREM')", ""},
-    {"a release forgets to add", BUG_NONE, TR_SCRIPT_EDIT, "each(t.add, 'ZADD')", ""},
+    {"any lease will do", TR_CL_MUTANT_NONE, TR_SCRIPT_EDIT, "or j.lease ~= leases[i]", ""},
+    {"the latest time seen counts as now", TR_CL_MUTANT_NONE, TR_SCRIPT_TAKE,
+     "base = max(now, tmax)", "now = max(now, tmax)"},
+    {"what was taken stays in its set", TR_CL_MUTANT_NONE, TR_SCRIPT_TAKE, "each(t.drop, 'ZREM')",
+     ""},
+    {"quick: any lease will do", TR_CL_MUTANT_NONE, TR_SCRIPT_EDIT,
+     "and sub(h, 29, 36) == leases[i]", ""},
+    {"quick: a push does not keep its answer", TR_CL_MUTANT_NONE, TR_SCRIPT_PUSH,
+     "OP .. put('>I2I2', 8, 0) .. vers .. 'n' .. put('>I7I7', base, from)", "''"},
+    {"quick: an ack does not keep its answer", TR_CL_MUTANT_NONE, TR_SCRIPT_EDIT,
+     "call('HSET', META, KIND .. NODE, OP .. put('>I2I2', 8, 0) .. vers .. put('>I2I2', n, 2) .. "
+     "'Op')",
+     ""},
+    {"who is told of a later job is forgotten", TR_CL_MUTANT_NONE, TR_SCRIPT_PUSH,
+     "if wake and (t.freed or t.soonest <= now) then", "if wake then"},
+    {"a release forgets to add", TR_CL_MUTANT_NONE, TR_SCRIPT_EDIT, "each(t.add, 'ZADD')", ""},
 };
+
+enum tr_cl_mutant tr_cl_mutant_now;
 
 static struct fake_lua *lua_of(const struct mutant *m, char **text)
 {
@@ -64,6 +79,25 @@ static struct fake_lua *lua_of(const struct mutant *m, char **text)
     return fake_lua_new(m->script, *text, before + size);
 }
 
+static void tell(uint64_t seed, const struct cluster *c)
+{
+    printf("seed %llu: jobs=%u handed=%llu refused=%llu unknown=%llu calls=%llu repeats=%llu "
+           "lost=%llu batches=%llu items=%llu takes=%llu empty=%llu wakes=%llu/%llu back=%llu "
+           "tended=%llu failovers=%llu moves=%llu redirects=%llu tryagain=%llu\n",
+           (unsigned long long)seed, c->judge.count, (unsigned long long)c->handed,
+           (unsigned long long)c->refusals, (unsigned long long)c->unknowns,
+           (unsigned long long)c->stat.calls, (unsigned long long)c->stat.repeats,
+           (unsigned long long)c->stat.losses, (unsigned long long)c->stat.batches,
+           (unsigned long long)c->stat.items, (unsigned long long)c->stat.takes,
+           (unsigned long long)c->stat.empty, (unsigned long long)c->stat.wakes_sent,
+           (unsigned long long)c->stat.wakes_heard, (unsigned long long)c->stat.given_back,
+           (unsigned long long)c->stat.tended, (unsigned long long)c->world.failovers,
+           (unsigned long long)c->world.moves, (unsigned long long)c->world.redirects,
+           (unsigned long long)c->world.tries);
+}
+
+static bool tracing;
+
 /* False: something went wrong, and is told. */
 static bool run(uint64_t seed, const struct mutant *m, bool quiet)
 {
@@ -73,23 +107,20 @@ static bool run(uint64_t seed, const struct mutant *m, bool quiet)
     bool ok;
 
     TR_CHECK(c != NULL);
-    cluster_init(c, seed, lua, m != NULL ? m->bug : BUG_NONE);
+    tr_cl_mutant_now = m != NULL ? m->bug : TR_CL_MUTANT_NONE;
+    cluster_init(c, seed, lua);
+    c->net.trace = tracing;
     cluster_run(c, c->world.now_us + 8000000);
     if (c->judge.wrong[0] == '\0') {
         cluster_drain(c);
     }
+    cluster_stop(c);
     ok = c->judge.wrong[0] == '\0';
     if (!quiet && !ok) {
         printf("seed %llu: %s\n", (unsigned long long)seed, c->judge.wrong);
     }
     if (!quiet && ok && seed % 100 == 0) {
-        printf("seed %llu: jobs=%u answers=%llu repeats=%llu lost=%llu unknown=%llu failovers=%llu "
-               "moves=%llu redirects=%llu tryagain=%llu\n",
-               (unsigned long long)seed, c->judge.count, (unsigned long long)c->answers,
-               (unsigned long long)c->repeats, (unsigned long long)c->losses,
-               (unsigned long long)c->unknowns, (unsigned long long)c->world.failovers,
-               (unsigned long long)c->world.moves, (unsigned long long)c->world.redirects,
-               (unsigned long long)c->world.tries);
+        tell(seed, c);
     }
     cluster_fini(c);
     fake_lua_free(lua);
@@ -131,6 +162,10 @@ int main(int argc, char **argv)
         return run_mutants(argc > 2 ? count : 300);
     }
     seed = strtoull(argv[1], NULL, 10);
+    if (argc > 2 && strcmp(argv[2], "--trace") == 0) {
+        tracing = true;
+        count = 1;
+    }
     for (uint64_t i = 0; i < count; i++) {
         if (!run(seed + i, NULL, false)) {
             return 1;

@@ -1,229 +1,27 @@
 /*
- * A node has a lane for each slot and kind of call (push, take, edit), with one call under way. The
- * route decides what to do with it after each answer, loss or redirect; the network in between
- * delays each message by itself, keeps the order of one connection, and loses some. A request that
- * is on its way when its connection is closed may still arrive, late: that is how calls overtake
- * each other.
+ * Three nodes with clients of three kinds: some push, some reserve with a lease, and some are
+ * connections, whose jobs go back when they close. What each is told goes to the judge, and so does
+ * each script as it runs (net.c).
+ *
+ * A request that cannot be answered within its patience is told so; the judge then knows whether it
+ * was done by chance, and whether "nothing was done" was true.
  */
 
 #include "node.h"
 
 #include "base/err.h"
-#include "cluster/hex.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define TIMEOUT_US UINT64_C(500000)
-#define DEADLINE_US UINT64_C(2500000)
 #define LEASE_US UINT64_C(3000000)
-
-static const char uuid[] = "0123456789abcdef";
-static const char kind_of[KINDS] = {'p', 't', 'e'};
+#define SOON_US UINT64_C(100000) /* a waiter gets a job within so long, without faults */
 
 static uint64_t dice(struct cluster *c, uint64_t below)
 {
     return tr_rng_below(&c->world.rng, below);
 }
-
-static void name_node(struct cluster *c, struct node *n)
-{
-    n->life++;
-    (void)snprintf(n->name, sizeof n->name, "%016llx",
-                   (unsigned long long)tr_rng_next(&c->world.rng));
-}
-
-void cluster_init(struct cluster *c, uint64_t seed, struct fake_lua *lua, enum node_bug bug)
-{
-    memset(c, 0, sizeof *c);
-    world_init(&c->world, seed, lua);
-    c->judge.world = &c->world;
-    c->bug = bug;
-    tr_mem_init(&c->mem, 0);
-    for (unsigned i = 0; i < NODES; i++) {
-        c->nodes[i].number = i;
-        tr_shards_init(&c->nodes[i].shards);
-        name_node(c, &c->nodes[i]);
-        for (unsigned l = 0; l < LANES; l++) {
-            tr_eval_init(&c->nodes[i].lanes[l].eval, &c->mem);
-        }
-    }
-}
-
-static void message_free(struct message *m)
-{
-    for (size_t i = 0; m->args != NULL && i < m->count; i++) {
-        free((char *)m->args[i].at);
-    }
-    free(m->args);
-    if (m->reply != NULL) {
-        fake_reply_free(m->reply);
-    }
-    free(m);
-}
-
-void cluster_fini(struct cluster *c)
-{
-    while (c->messages != NULL) {
-        struct message *m = c->messages;
-
-        c->messages = m->next;
-        message_free(m);
-    }
-    for (unsigned i = 0; i < NODES; i++) {
-        for (unsigned l = 0; l < LANES; l++) {
-            tr_eval_fini(&c->nodes[i].lanes[l].eval);
-        }
-    }
-    world_fini(&c->world);
-}
-
-/* ---- the network ---- */
-
-static void post(struct cluster *c, struct message *m)
-{
-    struct message **at = &c->messages;
-
-    while (*at != NULL && (*at)->at_us <= m->at_us) {
-        at = &(*at)->next;
-    }
-    m->next = *at;
-    *at = m;
-}
-
-static uint64_t delay(struct cluster *c)
-{
-    if (!c->calm && world_dice(&c->world, 40)) {
-        return dice(c, 3000000); /* longer than the time-out, now and then */
-    }
-    return 50 + dice(c, 2000);
-}
-
-static struct tr_span *copy_args(const struct tr_eval *e)
-{
-    struct tr_span *args = malloc(e->count * sizeof *args);
-
-    TR_CHECK(args != NULL);
-    for (unsigned i = 0; i < e->count; i++) {
-        char *text = malloc(e->args[i].len + 1);
-
-        TR_CHECK(text != NULL);
-        memcpy(text, e->args[i].at, e->args[i].len);
-        text[e->args[i].len] = '\0';
-        args[i] = (struct tr_span){text, e->args[i].len};
-    }
-    return args;
-}
-
-static unsigned slot_of(unsigned lane)
-{
-    return lane / KINDS;
-}
-
-static unsigned hash_slot(unsigned slot)
-{
-    char key[8];
-    int len = snprintf(key, sizeof key, "{%u}", slot);
-
-    return tr_place_hash_slot(key, (size_t)len);
-}
-
-static void learn(struct cluster *c, struct node *n)
-{
-    if (!tr_shards_ask(&n->shards, c->world.now_us)) {
-        return;
-    }
-    tr_shards_clear(&n->shards);
-    for (unsigned s = 0; s < SLOTS; s++) {
-        char name[16];
-        int len = snprintf(name, sizeof name, "s%d:1", c->world.owner[s]);
-        int number = tr_shards_name(&n->shards, name, (size_t)len);
-
-        TR_CHECK(tr_shards_set(&n->shards, hash_slot(s), hash_slot(s), number) == TARRY_OK);
-    }
-}
-
-static unsigned server_called(const char *name)
-{
-    return (unsigned)strtoul(name + 1, NULL, 10);
-}
-
-/* A connection that is closed: all that was sent on it is lost, and hears so by its timer. */
-static void hang_up(struct cluster *c, struct node *n, unsigned server)
-{
-    if (!n->conns[server].open) {
-        return;
-    }
-    n->conns[server].open = false;
-    n->conns[server].generation++;
-    for (unsigned l = 0; l < LANES; l++) {
-        if (n->lanes[l].busy && n->lanes[l].sent && n->lanes[l].server == server) {
-            c->losses++;
-            n->lanes[l].lost = true;
-            n->lanes[l].timer_us = c->world.now_us;
-        }
-    }
-}
-
-void cluster_break(struct cluster *c, unsigned server)
-{
-    for (unsigned i = 0; i < NODES; i++) {
-        hang_up(c, &c->nodes[i], server);
-    }
-}
-
-static void send_call(struct cluster *c, struct node *n, unsigned lane)
-{
-    struct lane *l = &n->lanes[lane];
-    struct message *m = calloc(1, sizeof *m);
-    struct conn *conn;
-    int number;
-
-    TR_CHECK(m != NULL);
-    learn(c, n);
-    number = tr_shards_find(&n->shards, hash_slot(slot_of(lane)));
-    TR_CHECK(number >= 0);
-    if (l->step.text && l->sends > 0) {
-        ; /* to the same server as the last time */
-    } else {
-        l->server = server_called(l->aim[0] != '\0' ? l->aim : n->shards.names[number]);
-    }
-    conn = &n->conns[l->server];
-    if (!conn->open) {
-        conn->open = true;
-        conn->last_us = 0;
-        memcpy(conn->run, c->world.servers[l->server].run, sizeof conn->run);
-    }
-    tr_eval_aim(&l->eval, conn->run, c->world.now_us);
-    tr_eval_with_text(&l->eval, (enum tr_script_name)(lane % KINDS), l->step.text);
-    l->sent = true;
-    l->lost = false;
-    l->sends++;
-    l->timer_us = c->world.now_us + TIMEOUT_US;
-    *m = (struct message){.node = n->number,
-                          .life = n->life,
-                          .lane = lane,
-                          .sends = l->sends,
-                          .server = l->server,
-                          .generation = conn->generation,
-                          .slot = slot_of(lane),
-                          .asking = l->step.asking,
-                          .args = copy_args(&l->eval),
-                          .count = l->eval.count,
-                          .at_us = c->world.now_us + delay(c)};
-    if (m->at_us < conn->last_us) {
-        m->at_us = conn->last_us;
-    }
-    conn->last_us = m->at_us;
-    if (!c->calm && world_dice(&c->world, 60)) {
-        message_free(m); /* lost on its way */
-    } else {
-        post(c, m);
-    }
-}
-
-/* ---- calls ---- */
 
 static const char *topic_name(unsigned topic)
 {
@@ -237,112 +35,346 @@ static unsigned topic_slot(const struct cluster *c, unsigned topic)
     return tr_place_slot(&c->world.layout, topic_name(topic), 2, 0);
 }
 
-static void begin(struct cluster *c, struct node *n, unsigned lane, unsigned topic)
-{
-    struct lane *l = &n->lanes[lane];
-    struct tr_eval_topic is = {topic_name(topic), 1, TR_ORDER_DUE};
-    struct tr_eval_about about = {.layout = &c->world.layout,
-                                  .slot = slot_of(lane),
-                                  .uuid = uuid,
-                                  .node = n->name,
-                                  .op = ++l->op,
-                                  .topics = &is,
-                                  .topic_count = 1};
+/* ---- processes ---- */
 
-    l->busy = true;
-    l->sent = false;
-    l->sends = 0;
-    l->count = 0;
-    l->aim[0] = '\0';
-    l->step = (struct tr_route_step){.what = TR_DO_SEND};
-    l->timer_us = c->world.now_us;
-    tr_route_init(&l->route, c->world.now_us + DEADLINE_US, true);
-    tr_eval_begin(&l->eval, (enum tr_script_name)(lane % KINDS), &about);
+static void add_stat(struct cluster *c, const struct node *n)
+{
+    struct tr_cluster_stat s;
+
+    tr_cluster_stat(n->engine, &s);
+    c->stat.calls += s.calls;
+    c->stat.repeats += s.repeats;
+    c->stat.redirects += s.redirects;
+    c->stat.losses += s.losses;
+    c->stat.batches += s.batches;
+    c->stat.items += s.items;
+    c->stat.takes += s.takes;
+    c->stat.empty += s.empty;
+    c->stat.wakes_sent += s.wakes_sent;
+    c->stat.wakes_heard += s.wakes_heard;
+    c->stat.given_back += s.given_back;
+    c->stat.tended += s.tended;
 }
 
-static void ready(struct lane *l)
+static void hold_topics(struct node *n)
 {
-    TR_CHECK(tr_eval_end(&l->eval) == TARRY_OK);
+    for (unsigned i = 0; i < TOPICS; i++) {
+        struct ask *a = &n->asks[0];
+
+        TR_CHECK(!a->busy);
+        a->r.op = TR_OP_HOLD_TOPIC;
+        a->r.name = topic_name(i);
+        a->r.name_len = 2;
+        a->r.hold = TR_HOLD_WATCH;
+        a->kind = 'x';
+        tr_cluster_submit(n->engine, &a->r, net_now(&n->of->net));
+        TR_CHECK(a->r.out.status == TARRY_OK);
+        n->topics[i] = a->r.out.topic;
+    }
 }
 
-static void start_push(struct cluster *c, struct node *n, unsigned topic)
-{
-    static char bodies[JOBS_MAX][8];
-    unsigned lane = topic_slot(c, topic) * KINDS;
-    struct lane *l = &n->lanes[lane];
+static void done(struct tr_req *r);
 
-    if (l->busy || c->judge.count + BATCH > JOBS_MAX) {
+static void start(struct cluster *c, struct node *n)
+{
+    static const char *const servers[] = {"s0:1", "s1:1"};
+    struct tr_cluster_config config;
+
+    tr_mem_init(&n->mem, 0);
+    tr_cluster_config_init(&config, &n->mem);
+    config.slots = SLOTS;
+    config.servers = servers;
+    config.server_count = 2;
+    config.node = tr_rng_next(&c->world.rng) | 1;
+    (void)snprintf(n->name, sizeof n->name, "%016llx", (unsigned long long)config.node);
+    (void)snprintf(n->uuid, sizeof n->uuid, "%032llx", (unsigned long long)config.node);
+    config.uuid = n->uuid;
+    config.patience_us = 2500000;
+    config.port = net_port(&c->net, n->number);
+    net_start(&c->net, n->number, n->name);
+    TR_CHECK(tr_cluster_new(&config, net_now(&c->net), &n->engine) == TARRY_OK);
+    c->net.ends[n->number].ear = tr_cluster_ear(n->engine);
+    n->turn_us = c->world.now_us;
+    n->hand_count = 0;
+    for (unsigned i = 0; i < ASKS; i++) {
+        n->asks[i] = (struct ask){.node = n};
+        n->asks[i].r.ctx = &n->asks[i];
+        n->asks[i].r.done = done;
+    }
+    hold_topics(n);
+}
+
+/* What was asked is not known to have been done, nor that it was not. */
+static void stop(struct cluster *c, struct node *n)
+{
+    add_stat(c, n);
+    for (unsigned i = 0; i < ASKS; i++) {
+        c->pausing = c->pausing && (!n->asks[i].busy || n->asks[i].kind != 's');
+        if (n->asks[i].busy && strchr("tsx", n->asks[i].kind) == NULL) {
+            judge_failed(&c->judge, n->asks[i].serial, n->asks[i].kind, true);
+        }
+    }
+    n->mem.fail_at = 0;
+    tr_cluster_free(n->engine);
+    n->engine = NULL;
+    if (n->mem.used_bytes != 0) {
+        judge_wrong(&c->judge, "memory is left", n->number);
+    }
+}
+
+void cluster_init(struct cluster *c, uint64_t seed, struct fake_lua *lua)
+{
+    memset(c, 0, sizeof *c);
+    world_init(&c->world, seed, lua);
+    c->judge.world = &c->world;
+    net_init(&c->net, &c->world, &c->judge);
+    c->greedy = seed % 4 == 0;
+    for (unsigned t = 0; t < TOPICS; t++) {
+        c->judge.slot_of[t] = topic_slot(c, t);
+    }
+    for (unsigned i = 0; i < NODES; i++) {
+        c->nodes[i].number = i;
+        c->nodes[i].of = c;
+        start(c, &c->nodes[i]);
+    }
+    /* The store is made before anything goes wrong: else there may be two of them. */
+    c->net.calm = true;
+    cluster_run(c, c->world.now_us + 50000);
+    for (unsigned s = 0; s < SERVERS; s++) {
+        world_sync(&c->world, s);
+    }
+    c->net.calm = false;
+}
+
+void cluster_stop(struct cluster *c)
+{
+    for (unsigned i = 0; i < NODES; i++) {
+        stop(c, &c->nodes[i]);
+    }
+}
+
+void cluster_fini(struct cluster *c)
+{
+    net_fini(&c->net);
+    world_fini(&c->world);
+}
+
+/* ---- answers ---- */
+
+static bool nothing_done(int status)
+{
+    return status == TARRY_EAWAY || status == TARRY_ENOSPC || status == TARRY_ENOMEM;
+}
+
+static void taken(struct cluster *c, struct node *n, struct ask *a)
+{
+    const struct tr_job_view *job = &a->r.out.job;
+    struct tr_span body = {(const char *)job->body, job->body_len};
+    char text[16];
+
+    c->handed++;
+    if (n->hand_count == HANDS || job->body_len >= sizeof text) {
+        return; /* its consumer is gone */
+    }
+    memcpy(text, body.at, body.len);
+    text[body.len] = '\0';
+    n->hands[n->hand_count++] =
+        (struct hand){.serial = judge_serial((struct tr_span){text, body.len}),
+                      .id = job->id,
+                      .holder = a->r.holder,
+                      .claim = {job->lease, job->reserves},
+                      .from_us = c->world.now_us + (dice(c, 4) == 0 ? LEASE_US + 500000 : 0)};
+}
+
+static void told(struct cluster *c, struct node *n, struct ask *a)
+{
+    int status = a->r.out.status;
+
+    c->answers++;
+    if (a->kind == 'x') {
+        c->kicked += a->r.op == TR_OP_KICK && status == TARRY_OK ? a->r.out.number : 0;
         return;
     }
-    begin(c, n, lane, topic);
-    tr_eval_push_from(&l->eval, 0, slot_of(lane));
-    for (unsigned i = (unsigned)dice(c, BATCH); i < BATCH; i++) {
-        unsigned serial = judge_new(&c->judge, topic, slot_of(lane));
-        struct tr_req r = {.op = TR_OP_PUSH,
-                           .priority = (uint32_t)dice(c, 3),
-                           .delay_us = dice(c, 2) != 0 ? dice(c, 4000000) : 0,
-                           .has_retries = true,
-                           .retries = -1,
-                           .ttr_us = LEASE_US,
-                           .body = (const uint8_t *)bodies[serial]};
-
-        r.body_len = (size_t)snprintf(bodies[serial], sizeof bodies[serial], "%u", serial);
-        l->serials[l->count] = serial;
-        l->kinds[l->count++] = 'p';
-        tr_eval_push(&l->eval, 0, &r, 0);
-    }
-    ready(l);
-}
-
-static void start_take(struct cluster *c, struct node *n, unsigned topic)
-{
-    unsigned lane = topic_slot(c, topic) * KINDS + 1;
-    struct lane *l = &n->lanes[lane];
-    struct tr_eval_take t = {.count = 1 + (unsigned)dice(c, BATCH)};
-
-    if (l->busy || n->hand_count + BATCH > HANDS) {
+    if (a->kind == 's') {
+        if (status == TARRY_OK) {
+            judge_paused(&c->judge, a->serial, a->policy.paused_until_us);
+        }
         return;
     }
-    begin(c, n, lane, topic);
-    if (c->bug != BUG_LEASE_AGAIN || n->leases == 0) {
-        n->leases++;
+    if (a->kind == 't') {
+        if (status == TARRY_OK) {
+            taken(c, n, a);
+        }
+        c->vain += status != TARRY_OK;
+        return;
     }
-    l->claim.lease = strtoull(n->name, NULL, 16) << 32 | n->leases;
-    t.lease = l->claim.lease;
-    t.wait_until_us = world_dice(&c->world, 2) ? c->world.now_us + 5000000 : 0;
-    tr_eval_take(&l->eval, &t);
-    ready(l);
+    if (nothing_done(status) || status == TARRY_EUNSURE) {
+        c->refusals += nothing_done(status);
+        c->unknowns += status == TARRY_EUNSURE;
+        judge_failed(&c->judge, a->serial, a->kind, status == TARRY_EUNSURE);
+    } else if (a->kind != 'p') {
+        if (status != TARRY_OK && status != TARRY_ENOTFOUND && status != TARRY_ESTATE) {
+            judge_wrong(&c->judge, tarry_errname(status), a->serial);
+        }
+        judge_edited(&c->judge, a->serial, a->kind, &a->claim, status);
+    } else if (status == TARRY_OK && a->r.out.existed && a->r.conflict == TR_CONFLICT_KEEP) {
+        judge_kept(&c->judge, a->serial);
+    } else if (status == TARRY_OK) {
+        judge_pushed(&c->judge, a->serial, a->r.out.job.id);
+    } else if ((status == TARRY_EEXISTS || status == TARRY_ESTATE) && a->r.key_len > 0) {
+        judge_failed(&c->judge, a->serial, 'p', false); /* nothing was done */
+    } else {
+        judge_wrong(&c->judge, tarry_errname(status), a->serial);
+    }
 }
 
-static void edit_one(struct cluster *c, struct node *n, struct hand h, enum tr_op op)
+static void done(struct tr_req *r)
 {
-    const struct sim_job *job = &c->judge.jobs[h.serial];
-    unsigned lane = job->slot * KINDS + 2;
-    struct lane *l = &n->lanes[lane];
-    struct tr_req r = {
-        .op = op, .id = h.id, .lease = h.claim.lease, .force = true, .keep_priority = true};
+    struct ask *a = r->ctx;
 
-    begin(c, n, lane, job->topic);
-    r.delay_us = dice(c, 2) != 0 ? dice(c, 2000000) : 0;
-    l->serials[0] = h.serial;
-    l->kinds[0] = 'R';
-    if (op == TR_OP_DELETE) {
-        l->kinds[0] = 'A';
+    a->busy = false;
+    a->node->of->pausing = a->node->of->pausing && a->kind != 's';
+    told(a->node->of, a->node, a);
+}
+
+/* ---- what clients ask ---- */
+
+static struct ask *new_ask(struct node *n, char kind)
+{
+    for (unsigned i = 0; i < ASKS; i++) {
+        struct ask *a = &n->asks[i];
+
+        if (!a->busy) {
+            a->r = (struct tr_req){.ctx = a, .done = done};
+            a->kind = kind;
+            return a;
+        }
+    }
+    return NULL;
+}
+
+static void submit(struct node *n, struct ask *a)
+{
+    a->busy = true;
+    tr_cluster_submit(n->engine, &a->r, net_now(&n->of->net));
+    n->turn_us = n->of->world.now_us;
+}
+
+static void push_for(struct cluster *c, struct node *n, unsigned topic, uint64_t delay_us,
+                     uint64_t ttr_us)
+{
+    struct ask *a = c->judge.count < JOBS_MAX ? new_ask(n, 'p') : NULL;
+
+    if (a == NULL) {
+        return;
+    }
+    a->serial = judge_new(&c->judge, topic, topic_slot(c, topic));
+    a->r.op = TR_OP_PUSH;
+    a->r.topic = n->topics[topic];
+    a->r.priority = (uint32_t)dice(c, 3);
+    a->r.delay_us = delay_us;
+    a->r.has_retries = true;
+    a->r.retries = -1;
+    a->r.ttr_us = ttr_us;
+    a->r.beanstalk = topic % 2 != 0;
+    if (!c->net.calm && dice(c, 6) == 0) {
+        a->r.ttl_us = 500000 + dice(c, 3000000);
+        c->judge.jobs[a->serial].expires = true;
+    }
+    if (!c->net.calm && dice(c, 4) == 0) {
+        a->r.key = a->key;
+        a->r.key_len = (size_t)snprintf(a->key, sizeof a->key, "k%u", (unsigned)dice(c, 4));
+        a->r.conflict = (enum tr_conflict)dice(c, TR_CONFLICT_COUNT);
+    }
+    a->r.body = (const uint8_t *)a->body;
+    a->r.body_len = (size_t)snprintf(a->body, sizeof a->body, "%u", a->serial);
+    submit(n, a);
+}
+
+static void push(struct cluster *c, struct node *n, unsigned topic, uint64_t delay_us)
+{
+    push_for(c, n, topic, delay_us, LEASE_US);
+}
+
+static struct ask *reserve(struct cluster *c, struct node *n, unsigned topics, uint64_t wait_us)
+{
+    struct ask *a = n->hand_count + ASKS < HANDS ? new_ask(n, 't') : NULL;
+
+    if (a == NULL) {
+        return NULL;
+    }
+    a->r.op = TR_OP_RESERVE;
+    for (unsigned i = 0; i < TOPICS; i++) {
+        if ((topics >> i & 1) != 0) {
+            a->topics[a->r.topic_count++] = n->topics[i];
+        }
+    }
+    a->r.topics = a->topics;
+    a->r.wait_us = wait_us;
+    a->r.holder = dice(c, 3) == 0 ? 1 + dice(c, HOLDERS) : 0;
+    a->r.warn_us = a->r.holder != 0 ? 1000000 : 0;
+    submit(n, a);
+    return a;
+}
+
+/* The connection closes: its jobs are gone from here. */
+static void close_holder(struct cluster *c, struct node *n, uint64_t holder)
+{
+    struct ask *a = new_ask(n, 'x');
+
+    (void)c;
+    if (a == NULL) {
+        return;
+    }
+    for (unsigned i = 0; i < ASKS; i++) { /* as a port does: what it waits for is left first */
+        struct ask *other = &n->asks[i];
+
+        if (other->busy && other->kind == 't' && other->r.holder == holder) {
+            tr_cluster_abandon(n->engine, &other->r, net_now(&n->of->net));
+            other->busy = false;
+        }
+    }
+    for (unsigned i = n->hand_count; i > 0; i--) {
+        if (n->hands[i - 1].holder == holder) {
+            n->hands[i - 1] = n->hands[--n->hand_count];
+        }
+    }
+    a->r.op = TR_OP_CLOSE;
+    a->r.holder = holder;
+    submit(n, a);
+}
+
+static void end_job(struct cluster *c, struct node *n, struct hand h, enum tr_op op)
+{
+    struct ask *a = new_ask(n, op == TR_OP_DELETE ? 'A' : 'R');
+
+    if (a == NULL) {
+        return;
+    }
+    a->r.op = op;
+    a->r.id = h.id;
+    a->r.holder = h.holder;
+    a->r.lease = h.holder == 0 ? h.claim.lease : 0;
+    a->r.keep_priority = true;
+    a->r.delay_us = op == TR_OP_RELEASE && dice(c, 2) != 0 ? dice(c, 2000000) : 0;
+    a->serial = h.serial;
+    a->claim = h.claim;
+    if (op == TR_OP_DELETE && h.holder != 0) {
+        a->kind = 'a';
+        c->judge.jobs[h.serial].ending = true; /* it may be deleted though its lease is lost */
     }
     if (h.claim.lease == 0) {
-        l->kinds[0] = 'C';
-    }
-    l->claim = h.claim;
-    l->count = 1;
-    if (l->kinds[0] == 'C') {
+        a->kind = 'C';
+        a->r.force = true;
         c->judge.jobs[h.serial].ending = true; /* an ack may find nothing from now on */
     }
-    tr_eval_edit(&l->eval, 0, &r, 0);
-    ready(l);
+    submit(n, a);
 }
 
-static void start_edit(struct cluster *c, struct node *n)
+static void end_some(struct cluster *c, struct node *n)
 {
+    static const enum tr_op ops[] = {TR_OP_DELETE,  TR_OP_DELETE, TR_OP_DELETE,
+                                     TR_OP_RELEASE, TR_OP_TOUCH,  TR_OP_RETURN};
     unsigned i;
     struct hand h;
 
@@ -351,7 +383,7 @@ static void start_edit(struct cluster *c, struct node *n)
     }
     i = (unsigned)dice(c, n->hand_count);
     h = n->hands[i];
-    if (n->lanes[c->judge.jobs[h.serial].slot * KINDS + 2].busy || h.from_us > c->world.now_us) {
+    if (h.from_us > c->world.now_us) {
         return;
     }
     n->hands[i] = n->hands[--n->hand_count];
@@ -360,217 +392,101 @@ static void start_edit(struct cluster *c, struct node *n)
     }
     if (world_dice(&c->world, 10)) {
         h.claim.lease = 0; /* a cancel, by somebody else */
-        edit_one(c, n, h, TR_OP_DELETE);
+        h.holder = 0;
+        end_job(c, n, h, TR_OP_DELETE);
     } else {
-        edit_one(c, n, h, world_dice(&c->world, 3) ? TR_OP_RELEASE : TR_OP_DELETE);
+        end_job(c, n, h, ops[dice(c, sizeof ops / sizeof ops[0])]);
     }
 }
 
-/* ---- answers ---- */
-
-static void taken(struct cluster *c, struct node *n, const struct tr_answer *a)
+static void leave_some(struct cluster *c, struct node *n)
 {
-    struct tr_taken t;
-    struct tr_taken_job job;
+    struct ask *a = &n->asks[dice(c, ASKS)];
 
-    TR_CHECK(tr_answer_taken(a, &t) == TARRY_OK);
-    for (size_t i = 0; i < t.jobs && n->hand_count < HANDS; i++) {
-        TR_CHECK(tr_answer_taken_job(a, i, &job) == TARRY_OK);
-        n->hands[n->hand_count++] =
-            (struct hand){.serial = judge_serial(job.body),
-                          .id = job.id,
-                          .claim = {job.header.lease, job.header.attempts},
-                          .from_us = c->world.now_us + (dice(c, 4) == 0 ? LEASE_US + 500000 : 0)};
+    if (a->busy && a->kind == 't') {
+        tr_cluster_abandon(n->engine, &a->r, net_now(&c->net));
+        a->busy = false;
     }
 }
 
-static void answered(struct cluster *c, struct node *n, unsigned lane,
-                     const struct tr_redis_reply *reply)
+static void look(struct cluster *c, struct node *n)
 {
-    struct lane *l = &n->lanes[lane];
-    struct tr_answer a;
+    static const enum tr_op ops[] = {TR_OP_STAT, TR_OP_STAT_TOPIC, TR_OP_PEEK_FIRST, TR_OP_PEEK};
+    struct ask *a = new_ask(n, 'x');
 
-    c->answers++;
-    TR_CHECK(tr_answer_read(reply, &a) == TARRY_OK);
-    if (lane % KINDS == 1) {
-        taken(c, n, &a);
+    if (a == NULL) {
         return;
     }
-    TR_CHECK(a.count == l->count);
-    for (unsigned i = 0; i < l->count; i++) {
-        if (l->kinds[i] == 'p') {
-            struct tr_pushed p;
-
-            TR_CHECK(tr_answer_pushed(a.items[i], &p) == TARRY_OK);
-            judge_pushed(&c->judge, l->serials[i], &p);
-        } else {
-            struct tr_edited e;
-
-            TR_CHECK(tr_answer_edited(a.items[i], &e) == TARRY_OK);
-            judge_edited(&c->judge, l->serials[i], l->kinds[i], &l->claim, &e);
-        }
-    }
+    a->r.op = ops[dice(c, sizeof ops / sizeof ops[0])];
+    a->r.topic = n->topics[dice(c, TOPICS)];
+    a->r.state = TR_DELAYED + (enum tr_job_state)dice(c, 2);
+    a->r.id = c->judge.count > 0 ? c->judge.jobs[dice(c, c->judge.count)].id : 0;
+    submit(n, a);
 }
 
-/* The script `check`, without the network: it changes nothing that a repeat could break. */
-static void check_slot(struct cluster *c, const struct node *n, unsigned lane)
+/* No hand-outs of a topic for a while; whoever changes that is the last. */
+static void pause_topic(struct cluster *c, struct node *n, unsigned topic)
 {
-    const struct lane *l = &n->lanes[lane];
-    const struct tr_script *s = &tr_scripts[TR_SCRIPT_CHECK];
-    char key[TR_PLACE_KEY_MAX];
-    size_t len = tr_place_key(key, &c->world.layout, slot_of(lane), 0, NULL);
-    struct tr_span args[] = {{"EVAL", 4},
-                             {s->text, s->len},
-                             {"1", 1},
-                             {key, len},
-                             {uuid, sizeof uuid - 1},
-                             {n->conns[l->server].run, strlen(n->conns[l->server].run)},
-                             {n->name, TR_PLACE_NODE_DIGITS},
-                             {"0", 1},
-                             {"0", 1}};
+    struct ask *a = new_ask(n, 's');
 
-    struct world_call call = {.server = l->server,
-                              .slot = slot_of(lane),
-                              .asking = l->step.asking,
-                              .args = args,
-                              .count = sizeof args / sizeof args[0]};
-
-    fake_reply_free(world_exec(&c->world, &call));
+    if (a == NULL || c->pausing) {
+        return;
+    }
+    c->pausing = true;
+    c->judge.paused_us[topic] = 0; /* until it is answered the old one may end */
+    a->serial = topic;
+    a->policy = tr_policy_default();
+    a->policy.given = TR_POLICY_BIT(PAUSED);
+    a->policy.paused = TR_PAUSED_OUT;
+    a->policy.paused_until_us = c->world.now_us + 1 + dice(c, 2000000);
+    a->r.op = TR_OP_POLICY;
+    a->r.topic = n->topics[topic];
+    a->r.policy = &a->policy;
+    a->r.fields = TR_POLICY_BIT(PAUSED);
+    submit(n, a);
 }
-
-static void hear(struct cluster *c, struct node *n, unsigned lane, const struct tr_redis_reply *r)
-{
-    struct lane *l = &n->lanes[lane];
-    uint64_t now_us = c->world.now_us;
-
-    if (c->bug == BUG_REFUSAL_BELIEVED) {
-        l->route.unknown = false;
-    }
-    l->step = tr_route_next(&l->route, r, now_us);
-    l->sent = false;
-    (void)snprintf(l->aim, sizeof l->aim, "%.*s", (int)l->step.server.len,
-                   l->step.server.len > 0 ? l->step.server.at : "");
-    if (l->step.refresh) {
-        tr_shards_doubt(&n->shards);
-    }
-    if (l->step.what == TR_DO_ANSWER) {
-        l->busy = false;
-        answered(c, n, lane, r);
-    } else if (l->step.what == TR_DO_FAIL) {
-        bool unknown = l->step.why == TR_ROUTE_UNKNOWN;
-
-        l->busy = false;
-        c->unknowns += unknown;
-        for (unsigned i = 0; i < l->count; i++) {
-            judge_failed(&c->judge, l->serials[i], l->kinds[i], unknown);
-        }
-    } else {
-        c->repeats++;
-        l->timer_us = l->step.at_us;
-        if (l->step.what == TR_DO_CHECK) {
-            check_slot(c, n, lane);
-            l->timer_us = now_us + 1000;
-        }
-        if (c->bug == BUG_NEW_OP) {
-            tr_hex_put((char *)l->eval.args[l->eval.run_at + 2].at, TR_HEX_ID, ++l->op);
-        }
-    }
-    if (l->step.close) {
-        hang_up(c, n, l->server);
-    }
-}
-
-static void arrive(struct cluster *c, struct message *m)
-{
-    struct node *n = &c->nodes[m->node];
-    const struct conn *conn = &n->conns[m->server];
-
-    if (m->args != NULL) {
-        struct world_call call = {.server = m->server,
-                                  .slot = m->slot,
-                                  .asking = m->asking,
-                                  .args = m->args,
-                                  .count = m->count};
-
-        m->reply = world_exec(&c->world, &call);
-        judge_ran(&c->judge, kind_of[m->lane % KINDS], &call, m->reply);
-        for (size_t i = 0; i < m->count; i++) {
-            free((char *)m->args[i].at);
-        }
-        free(m->args);
-        m->args = NULL;
-        m->at_us = c->world.now_us + delay(c);
-        if (c->calm || !world_dice(&c->world, 30)) {
-            post(c, m);
-            return;
-        }
-    } else if (n->life == m->life && conn->open && conn->generation == m->generation &&
-               n->lanes[m->lane].busy && n->lanes[m->lane].sent &&
-               n->lanes[m->lane].sends == m->sends) {
-        hear(c, n, m->lane, &m->reply->is);
-    }
-    message_free(m);
-}
-
-/* ---- time ---- */
 
 static void client(struct cluster *c, struct node *n)
 {
     unsigned topic = (unsigned)dice(c, TOPICS);
 
-    switch (dice(c, 5)) {
+    switch (dice(c, 12)) {
     case 0:
     case 1:
-        start_push(c, n, topic);
-        break;
     case 2:
-        start_take(c, n, topic);
+        for (unsigned i = (unsigned)dice(c, 3) + 1; i > 0; i--) {
+            push(c, n, topic, dice(c, 2) != 0 ? dice(c, 4000000) : 0);
+        }
+        break;
+    case 3:
+    case 4:
+        (void)reserve(c, n, 1U << topic, dice(c, 2) != 0 ? dice(c, 3000000) : 0);
+        break;
+    case 5:
+        (void)reserve(c, n, (unsigned)dice(c, 255) + 1, dice(c, 2) != 0 ? dice(c, 3000000) : 0);
+        break;
+    case 6:
+        leave_some(c, n);
+        break;
+    case 7:
+        if (dice(c, 8) == 0) {
+            close_holder(c, n, 1 + dice(c, HOLDERS));
+        }
+        break;
+    case 8:
+        if (dice(c, 4) == 0) {
+            pause_topic(c, n, topic);
+        } else {
+            look(c, n);
+        }
         break;
     default:
-        start_edit(c, n);
+        end_some(c, n);
         break;
     }
 }
 
-static void timers(struct cluster *c, struct node *n)
-{
-    static const struct tr_redis_reply lost = {.event = TR_REDIS_LOST};
-
-    for (unsigned l = 0; l < LANES; l++) {
-        if (!n->lanes[l].busy || n->lanes[l].timer_us > c->world.now_us) {
-            continue;
-        }
-        if (n->lanes[l].sent && n->lanes[l].lost) {
-            hear(c, n, l, &lost);
-        } else if (n->lanes[l].sent) {
-            hang_up(c, n, n->lanes[l].server); /* it took too long */
-        } else {
-            send_call(c, n, l);
-        }
-    }
-}
-
-void cluster_restart(struct cluster *c, unsigned node)
-{
-    struct node *n = &c->nodes[node];
-
-    for (unsigned l = 0; l < LANES; l++) {
-        struct lane *lane = &n->lanes[l];
-
-        for (unsigned i = 0; lane->busy && i < lane->count; i++) {
-            judge_failed(&c->judge, lane->serials[i], lane->kinds[i], true);
-        }
-        lane->busy = false;
-        lane->op = 0;
-    }
-    for (unsigned s = 0; s < SERVERS; s++) {
-        n->conns[s].open = false;
-        n->conns[s].generation++;
-    }
-    n->hand_count = 0;
-    n->leases = 0;
-    name_node(c, n);
-}
+/* ---- time ---- */
 
 /* What the world does to servers, every few milliseconds. */
 static void fate(struct cluster *c)
@@ -578,6 +494,7 @@ static void fate(struct cluster *c)
     struct world *w = &c->world;
     unsigned server = (unsigned)dice(c, SERVERS);
     unsigned slot = (unsigned)dice(c, SLOTS);
+    struct node *n = &c->nodes[dice(c, NODES)];
 
     if (world_dice(w, 8)) {
         world_sync(w, server);
@@ -585,7 +502,7 @@ static void fate(struct cluster *c)
     if (world_dice(w, 400)) {
         judge_undone(&c->judge, server);
         world_failover(w, server);
-        cluster_break(c, server);
+        net_break(&c->net, server);
     }
     if (world_dice(w, 300)) {
         world_begin_move(w, slot);
@@ -604,16 +521,74 @@ static void fate(struct cluster *c)
     if (world_dice(w, 300)) {
         w->servers[server].scripts = 0;
     }
+    if (c->greedy && world_dice(w, 20)) {
+        n->mem.fail_at = n->mem.calls + 1 + dice(c, 20);
+    }
     if (world_dice(w, 500)) {
-        cluster_restart(c, (unsigned)dice(c, NODES));
+        stop(c, n);
+        start(c, n);
     }
 }
 
 static void moves(struct cluster *c)
 {
     for (unsigned s = 0; s < SLOTS; s++) {
-        if (c->world.moving_to[s] >= 0 && (c->calm || world_dice(&c->world, 4))) {
+        if (c->world.moving_to[s] >= 0 && (c->net.calm || world_dice(&c->world, 4))) {
             world_step_move(&c->world, s);
+        }
+    }
+}
+
+static void turns(struct cluster *c)
+{
+    for (unsigned i = 0; i < NODES; i++) {
+        struct node *n = &c->nodes[i];
+
+        for (unsigned k = 0; k < 10 && (c->net.heard[i] || n->turn_us <= c->world.now_us); k++) {
+            uint64_t next_us;
+
+            c->net.heard[i] = false;
+            n->turn_us = UINT64_MAX;
+            next_us = tr_cluster_turn(n->engine, net_now(&c->net));
+            if (next_us < UINT64_MAX && n->turn_us == UINT64_MAX) {
+                n->turn_us =
+                    c->world.now_us +
+                    (next_us > net_now(&c->net).boot_us ? next_us - net_now(&c->net).boot_us : 0);
+            }
+            if (k == 9 && n->turn_us <= c->world.now_us) {
+                judge_wrong(&c->judge, "it never sleeps", i);
+            }
+        }
+    }
+}
+
+static uint64_t next_event(const struct cluster *c, uint64_t until_us)
+{
+    uint64_t next_us = until_us;
+
+    for (unsigned i = 0; i < NODES; i++) {
+        next_us = c->nodes[i].turn_us < next_us ? c->nodes[i].turn_us : next_us;
+    }
+    if (c->net.messages != NULL && c->net.messages->at_us < next_us) {
+        next_us = c->net.messages->at_us;
+    }
+    return next_us;
+}
+
+/* All that happens by itself up to then. */
+static void flow(struct cluster *c, uint64_t until_us)
+{
+    while (c->judge.wrong[0] == '\0') {
+        uint64_t next_us = next_event(c, until_us);
+
+        if (next_us > c->world.now_us) {
+            c->world.now_us = next_us;
+        }
+        while (net_step(&c->net, c->world.now_us)) {
+        }
+        turns(c);
+        if (c->world.now_us >= until_us && next_event(c, until_us + 1) > until_us) {
+            break;
         }
     }
 }
@@ -623,62 +598,251 @@ void cluster_run(struct cluster *c, uint64_t until_us)
     while (c->world.now_us < until_us && c->judge.wrong[0] == '\0') {
         uint64_t next_us = c->world.now_us + 500 + dice(c, 4000);
 
-        while (c->messages != NULL && c->messages->at_us <= next_us && c->judge.wrong[0] == '\0') {
-            struct message *m = c->messages;
-
-            c->messages = m->next;
-            if (m->at_us > c->world.now_us) {
-                c->world.now_us = m->at_us;
-            }
-            arrive(c, m);
-        }
-        c->world.now_us = next_us > c->world.now_us ? next_us : c->world.now_us;
-        if (!c->calm) {
+        flow(c, next_us < until_us ? next_us : until_us);
+        if (!c->net.calm) {
             fate(c);
             client(c, &c->nodes[dice(c, NODES)]);
         }
         moves(c);
+    }
+}
+
+/* ---- the end ---- */
+
+/* Somebody waits on one node, and another one pushes: without faults he gets it at once. */
+static void check_wake(struct cluster *c)
+{
+    struct node *a = &c->nodes[dice(c, NODES)];
+    struct node *b = &c->nodes[dice(c, NODES)];
+    unsigned topic = (unsigned)dice(c, TOPICS);
+    uint64_t delay_us = dice(c, 2) * 700000;
+    uint64_t within_us = c->net.mute && a != b ? 61000000 : SOON_US;
+    struct ask *w = reserve(c, a, 1U << topic, 200000000);
+
+    if (w == NULL) {
+        return;
+    }
+    /* Sometimes while the question is under way: then the wake-up may come before its answer. */
+    cluster_run(c, c->world.now_us + (dice(c, 3) != 0 ? dice(c, 3000) : 100000));
+    if (!w->busy) {
+        return; /* there was something left */
+    }
+    if (dice(c, 2) == 0) { /* he hears of a job that is due later, and waits on */
+        push(c, &c->nodes[dice(c, NODES)], topic, 2000000);
+        cluster_run(c, c->world.now_us + 100000);
+    }
+    push(c, b, topic, delay_us);
+    cluster_run(c, c->world.now_us + delay_us + within_us);
+    if (w->busy) {
+        judge_wrong(&c->judge, "C12: nobody woke who waits", topic);
+    }
+}
+
+/* The first in line wants a tag that no job has: the one behind him gets what comes. */
+static void check_tags(struct cluster *c)
+{
+    struct node *a = &c->nodes[dice(c, NODES)];
+    unsigned topic = (unsigned)dice(c, TOPICS);
+    struct ask *first = new_ask(a, 't');
+    struct ask *second;
+
+    if (first == NULL) {
+        return;
+    }
+    first->topics[0] = a->topics[topic];
+    first->r.op = TR_OP_RESERVE;
+    first->r.topics = first->topics;
+    first->r.topic_count = 1;
+    first->r.wait_us = 1000000;
+    first->r.tag = "none";
+    first->r.tag_len = 4;
+    submit(a, first);
+    second = reserve(c, a, 1U << topic, 1000000);
+    cluster_run(c, c->world.now_us + 100000);
+    push(c, &c->nodes[dice(c, NODES)], topic, 0);
+    cluster_run(c, c->world.now_us + SOON_US);
+    if (second != NULL && second->busy && first->busy) {
+        judge_wrong(&c->judge, "C12: a tag that nothing has is in the way", topic);
+    }
+    cluster_run(c, c->world.now_us + 1000000);
+}
+
+/* Who leaves while he is asked for gets nothing: the next one does, at once. */
+static void check_surplus(struct cluster *c)
+{
+    struct node *a = &c->nodes[dice(c, NODES)];
+    unsigned topic = (unsigned)dice(c, TOPICS);
+    struct ask *w;
+
+    push(c, a, topic, 0);
+    cluster_run(c, c->world.now_us + 20000);
+    w = reserve(c, a, 1U << topic, 1000000);
+    cluster_run(c, c->world.now_us + dice(c, 4000));
+    if (w == NULL || !w->busy) {
+        return;
+    }
+    tr_cluster_abandon(a->engine, &w->r, net_now(&c->net));
+    w->busy = false;
+    w = reserve(c, &c->nodes[dice(c, NODES)], 1U << topic, 1000000);
+    cluster_run(c, c->world.now_us + SOON_US);
+    if (w != NULL && w->busy) {
+        judge_wrong(&c->judge, "C12: a job came for nobody, and stays there", topic);
+    }
+}
+
+/* A node dies whose connection had a job for long: when its time is over the others have it. */
+static void check_death(struct cluster *c)
+{
+    struct node *a = &c->nodes[0];
+    struct node *b = &c->nodes[1];
+    struct ask *w = new_ask(a, 't');
+
+    if (w == NULL) {
+        return;
+    }
+    push_for(c, b, 0, 0, 60000000);
+    cluster_run(c, c->world.now_us + 50000);
+    w->topics[0] = a->topics[0];
+    w->r.op = TR_OP_RESERVE;
+    w->r.topics = w->topics;
+    w->r.topic_count = 1;
+    w->r.holder = 1;
+    submit(a, w);
+    cluster_run(c, c->world.now_us + 100000);
+    if (w->busy || w->r.out.status != TARRY_OK) {
+        return;
+    }
+    w = reserve(c, b, 1, 40000000);
+    stop(c, a);
+    start(c, a);
+    cluster_run(c, c->world.now_us + 25000000);
+    if (w != NULL && w->busy) {
+        judge_wrong(&c->judge, "C12: a dead node keeps its jobs", 0);
+    }
+}
+
+/* A connection has a job and closes: who waits elsewhere gets it at once. */
+static void check_close(struct cluster *c)
+{
+    struct node *a = &c->nodes[dice(c, NODES)];
+    struct node *b = &c->nodes[dice(c, NODES)];
+    unsigned topic = (unsigned)dice(c, TOPICS);
+    uint64_t handed = c->handed;
+    struct ask *w;
+
+    push(c, b, topic, 0);
+    w = reserve(c, a, 1U << topic, 1000000);
+    cluster_run(c, c->world.now_us + 20000);
+    if (w == NULL || w->busy || c->handed != handed + 1 || a->hand_count != 1 ||
+        a->hands[0].holder == 0) {
+        return; /* it was with a lease */
+    }
+    w = reserve(c, b, 1U << topic, 1000000);
+    cluster_run(c, c->world.now_us + 20000);
+    close_holder(c, a, a->hands[0].holder);
+    cluster_run(c, c->world.now_us + SOON_US);
+    if (w != NULL && w->busy) {
+        judge_wrong(&c->judge, "C12: a closed connection keeps its job", topic);
+    }
+}
+
+/* Leases that ran out come to who waits, and so does all else. */
+static void drain_all(struct cluster *c)
+{
+    unsigned quiet = 0;
+
+    for (unsigned round = 0; round < 2000 && quiet < 3 && c->judge.wrong[0] == '\0'; round++) {
+        uint64_t before = c->handed;
+
+        for (unsigned t = 0; t < TOPICS; t++) {
+            (void)reserve(c, &c->nodes[t % NODES], 1U << t, 300000);
+        }
+        cluster_run(c, c->world.now_us + 400000);
         for (unsigned i = 0; i < NODES; i++) {
-            timers(c, &c->nodes[i]);
+            struct node *n = &c->nodes[i];
+
+            while (n->hand_count > 0) {
+                end_job(c, n, n->hands[--n->hand_count], TR_OP_DELETE);
+            }
+        }
+        quiet = c->handed == before ? quiet + 1 : 0;
+        if (quiet > 0) {
+            cluster_run(c, c->world.now_us + LEASE_US);
         }
     }
 }
 
-static void drain_topic(struct cluster *c, unsigned topic)
+/* Those that expired are dead: they come back, and may expire again while others are taken. */
+static uint64_t kick_all(struct cluster *c)
 {
-    struct node *n = &c->nodes[0];
+    uint64_t before = c->kicked;
 
-    for (unsigned round = 0; round < 500; round++) {
-        start_take(c, n, topic);
-        cluster_run(c, c->world.now_us + 100000);
-        if (n->hand_count == 0) {
-            break;
+    for (unsigned t = 0; t < TOPICS; t++) {
+        struct node *n = &c->nodes[t % NODES];
+        struct ask *a = new_ask(n, 'x');
+
+        if (a != NULL) {
+            a->r.op = TR_OP_KICK;
+            a->r.topic = n->topics[t];
+            a->r.count = 1000;
+            submit(n, a);
         }
-        while (n->hand_count > 0 && c->judge.wrong[0] == '\0') {
-            struct hand h = n->hands[--n->hand_count];
+    }
+    cluster_run(c, c->world.now_us + 200000);
+    return c->kicked - before;
+}
 
-            edit_one(c, n, h, TR_OP_DELETE);
-            cluster_run(c, c->world.now_us + 100000);
+static void drain_dead(struct cluster *c)
+{
+    for (unsigned i = 0; i < 100 && c->judge.wrong[0] == '\0'; i++) {
+        drain_all(c);
+        if (kick_all(c) == 0) {
+            break;
         }
     }
 }
 
 void cluster_drain(struct cluster *c)
 {
-    c->calm = true;
+    c->net.calm = true;
+    c->greedy = false;
     for (unsigned s = 0; s < SERVERS; s++) {
         c->world.servers[s].skew_us = 0;
         c->world.servers[s].loading_until_us = 0;
         c->world.servers[s].full_until_us = 0;
     }
-    cluster_run(c, c->world.now_us + 20000000); /* leases end, moves end, calls end */
-    c->nodes[0].hand_count = 0;
-    for (unsigned i = 0; i < 2; i++) {
-        c->world.now_us += 30000000;
-        for (unsigned topic = 0; topic < TOPICS; topic++) {
-            drain_topic(c, topic);
+    for (unsigned i = 0; i < NODES; i++) {
+        c->nodes[i].mem.fail_at = 0;
+    }
+    cluster_run(c, c->world.now_us + 30000000); /* leases, moves, calls, dead connections end */
+    for (unsigned i = 0; i < NODES; i++) {
+        c->nodes[i].hand_count = 0;
+        for (uint64_t h = 1; h <= HOLDERS; h++) {
+            close_holder(c, &c->nodes[i], h);
         }
     }
+    drain_dead(c);
+    for (unsigned i = 0; i < 8 && c->judge.wrong[0] == '\0'; i++) {
+        check_wake(c);
+    }
+    drain_all(c);
+    for (unsigned i = 0; i < 3 && c->judge.wrong[0] == '\0'; i++) {
+        check_surplus(c);
+        drain_all(c);
+        check_close(c);
+        check_tags(c);
+        drain_all(c);
+    }
+    if (dice(c, 4) == 0) {
+        check_death(c);
+        drain_all(c);
+    }
+    if (dice(c, 4) == 0) {
+        c->net.mute = true;
+        check_wake(c);
+        c->net.mute = false;
+    }
+    drain_all(c);
     if (c->judge.wrong[0] == '\0') {
         judge_end(&c->judge);
     }

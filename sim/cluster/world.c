@@ -29,7 +29,7 @@ void world_init(struct world *w, uint64_t seed, struct fake_lua *lua)
         w->servers[i].replica = fake_db_new();
         new_life(w, i);
     }
-    for (unsigned i = 0; i < SLOTS; i++) {
+    for (unsigned i = 0; i <= SLOTS; i++) {
         w->owner[i] = (int)(i % SERVERS);
         w->moving_to[i] = -1;
     }
@@ -62,48 +62,79 @@ static struct fake_reply *redirect(struct world *w, const char *word, int server
     return fake_error(text);
 }
 
-/* Which of a call's keys are there: all, none, or some. */
-static char keys_there(const struct world *w, unsigned server, const struct tr_span *args)
+bool world_is(struct tr_span s, const char *text)
 {
-    size_t keys = strtoul(args[2].at, NULL, 10);
+    return s.len == strlen(text) && memcmp(s.at, text, s.len) == 0;
+}
+
+static bool is_script(const struct world_call *c)
+{
+    return world_is(c->args[0], "EVAL") || world_is(c->args[0], "EVALSHA");
+}
+
+unsigned world_slot(const struct world_call *c)
+{
+    struct tr_span key = c->args[is_script(c) ? 3 : 1];
+    const char *open = memchr(key.at, '{', key.len);
+    unsigned slot;
+
+    if (open == NULL || open[1] < '0' || open[1] > '9') {
+        return META;
+    }
+    slot = (unsigned)strtoul(open + 1, NULL, 10);
+    return slot < SLOTS ? slot : META;
+}
+
+unsigned world_hash_slot(unsigned slot)
+{
+    char key[16];
+    int len = slot == META ? snprintf(key, sizeof key, "{meta}")
+                           : snprintf(key, sizeof key, "{%u}", slot);
+
+    return tr_place_hash_slot(key, (size_t)len);
+}
+
+/* Which of a call's keys are there: all, none, or some. */
+static char keys_there(const struct world *w, const struct world_call *c)
+{
+    size_t keys = is_script(c) ? strtoul(c->args[2].at, NULL, 10) : 1;
+    const struct tr_span *first = &c->args[is_script(c) ? 3 : 1];
     size_t there = 0;
 
     for (size_t i = 0; i < keys; i++) {
-        there += fake_db_has(w->servers[server].db, args[3 + i]);
+        there += fake_db_has(w->servers[c->server].db, first[i]);
     }
     if (there == keys) {
         return 'a';
     }
-    if (there == 0) {
-        return 'n';
-    }
-    return 's';
+    return there == 0 ? 'n' : 's';
 }
 
-/* NULL: it runs. */
-static struct fake_reply *refuse(struct world *w, const struct world_call *c)
+struct fake_reply *world_refuse(struct world *w, const struct world_call *c)
 {
-    bool owns = w->owner[c->slot] == (int)c->server;
-    bool imports = w->moving_to[c->slot] == (int)c->server && c->asking;
+    unsigned slot = world_slot(c);
+    bool owns = w->owner[slot] == (int)c->server;
+    bool imports = w->moving_to[slot] == (int)c->server && c->asking;
+    bool one = !is_script(c) || world_is(c->args[2], "1");
     char there;
 
     if (w->servers[c->server].loading_until_us > w->now_us) {
         return fake_error("LOADING Redis is loading the dataset in memory");
     }
     if (!owns && !imports) {
-        return redirect(w, "MOVED", w->owner[c->slot]);
+        return redirect(w, "MOVED", w->owner[slot]);
     }
-    if (w->moving_to[c->slot] >= 0) {
-        there = keys_there(w, c->server, c->args);
+    if (w->moving_to[slot] >= 0) {
+        there = keys_there(w, c);
         if (there == 'n' && owns) {
-            return redirect(w, "ASK", w->moving_to[c->slot]);
+            return redirect(w, "ASK", w->moving_to[slot]);
         }
-        if (there != 'a') {
+        if (there != 'a' && !one) {
             w->tries++;
             return fake_error("TRYAGAIN Multiple keys request during rehashing of slot");
         }
     }
-    if (w->servers[c->server].full_until_us > w->now_us) {
+    if (is_script(c) && w->servers[c->server].full_until_us > w->now_us) {
         w->refusals++;
         return fake_error("OOM command not allowed when used memory > 'maxmemory'.");
     }
@@ -112,19 +143,21 @@ static struct fake_reply *refuse(struct world *w, const struct world_call *c)
 
 struct fake_reply *world_exec(struct world *w, const struct world_call *c)
 {
-    struct fake_reply *no = refuse(w, c);
+    struct fake_reply *no = world_refuse(w, c);
     struct server *s = &w->servers[c->server];
-    unsigned bit = 1U << fake_script(c->args);
-    struct fake_call call = {.db = s->db,
-                             .now_us = world_time(w, c->server),
-                             .moving = w->moving_to[c->slot] >= 0,
-                             .args = c->args,
-                             .count = c->count};
+    struct fake_call call = {
+        .db = s->db, .now_us = world_time(w, c->server), .args = c->args, .count = c->count};
+    unsigned bit;
 
     if (no != NULL) {
         return no;
     }
-    if (c->args[0].len == strlen("EVAL")) {
+    if (!is_script(c)) {
+        return fake_plain(w->lua, &call);
+    }
+    bit = 1U << fake_script(c->args);
+    call.moving = w->moving_to[world_slot(c)] >= 0 && !world_is(c->args[2], "1");
+    if (world_is(c->args[0], "EVAL")) {
         s->scripts |= bit;
     }
     if ((s->scripts & bit) == 0) {

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SERVERS = 3, SLOTS = 4, NODES = 3, KINDS = 3, LANES = SLOTS * KINDS };
+enum { SERVERS = 3, SLOTS = 4, META = SLOTS, NODES = 3 };
 
 struct server {
     struct fake_db *db;
@@ -30,8 +30,8 @@ struct world {
     struct tr_rng rng;
     uint64_t now_us;
     struct server servers[SERVERS];
-    int owner[SLOTS];
-    int moving_to[SLOTS]; /* -1: it stays */
+    int owner[SLOTS + 1];     /* the last one is that of the whole store, which does not move */
+    int moving_to[SLOTS + 1]; /* -1: it stays */
     struct fake_lua *lua;
     struct tr_layout layout;
     uint64_t failovers, moves, redirects, tries, refusals;
@@ -48,7 +48,6 @@ uint64_t world_time(const struct world *w, unsigned server);
 /* A call as it arrives. */
 struct world_call {
     unsigned server;
-    unsigned slot;
     bool asking;
     const struct tr_span *args;
     size_t count;
@@ -56,6 +55,12 @@ struct world_call {
 
 /* What a server answers now. */
 struct fake_reply *world_exec(struct world *w, const struct world_call *call);
+/* Which slot a call is about. */
+unsigned world_slot(const struct world_call *call);
+bool world_is(struct tr_span s, const char *text);
+unsigned world_hash_slot(unsigned slot);
+/* NULL: a server takes this call, as far as its slot goes. */
+struct fake_reply *world_refuse(struct world *w, const struct world_call *call);
 
 /* The server is another one: as its replica was. */
 void world_failover(struct world *w, unsigned server);

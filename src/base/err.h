@@ -25,7 +25,9 @@
     X(-17, TARRY_EQUOTA, "the topic has as much as its policy allows")                             \
     X(-18, TARRY_EUNSUPPORTED, "this engine cannot do that")                                       \
     X(-19, TARRY_EREADONLY, "the store is open for reading only")                                  \
-    X(-20, TARRY_ECLOSED, "the store is being closed")
+    X(-20, TARRY_ECLOSED, "the store is being closed")                                             \
+    X(-21, TARRY_EAWAY, "the servers that keep the jobs cannot be reached: nothing was done")      \
+    X(-22, TARRY_EUNSURE, "it is not known whether it was done")
 
 enum tarry_err {
     TARRY_OK = 0,

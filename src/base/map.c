@@ -120,6 +120,13 @@ static struct tr_map_entry *find_entry(const struct tr_map *m, uint64_t key)
     return e->value != NULL ? e : probe_old(m, key);
 }
 
+void tr_map_soon(const struct tr_map *m, uint64_t key)
+{
+    if (m->now.room != 0) {
+        __builtin_prefetch(&m->now.entries[hash(key) & m->now.mask]);
+    }
+}
+
 /* Gives back the end of old that has been moved, or all of it after the last entry. */
 static void trim_old(struct tr_map *m)
 {

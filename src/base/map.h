@@ -44,6 +44,9 @@ TR_MUST_USE int tr_map_put(struct tr_map *m, uint64_t key, void *value);
 
 void *tr_map_find(const struct tr_map *m, uint64_t key);
 
+/* The key will be looked for soon: its home is brought into the cache. */
+void tr_map_soon(const struct tr_map *m, uint64_t key);
+
 /* Removes and gives the value, or NULL. Never needs memory. */
 void *tr_map_take(struct tr_map *m, uint64_t key);
 

@@ -21,6 +21,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -91,6 +92,14 @@ struct bench {
 static uint64_t now_us(void)
 {
     return tr_clock_linux_now().boot_us;
+}
+
+static volatile sig_atomic_t interrupted; /* once: the end of pushing; again: of all */
+
+static void on_signal(int number)
+{
+    (void)number;
+    interrupted = 1;
 }
 
 /* ---- requests ---- */
@@ -237,7 +246,7 @@ static void go_on(struct bench *b, struct conn *c, struct sent was, const struct
     if (was.kind != RESERVE && r->fine) {
         note(b, now - was.at_us);
     }
-    if (!b->taking && now - b->begun_us >= b->seconds * 1000000) {
+    if (!b->taking && (interrupted || now - b->begun_us >= b->seconds * 1000000)) {
         b->over = true;
     }
     if (!b->over && !r->empty && b->failed < 100) {
@@ -384,9 +393,9 @@ static void tell(struct bench *b, struct tr_table *t, const char *what)
     if (b->cli->json) {
         printf("%s{\"what\":\"%s\",\"done\":%" PRIu64 ",\"failed\":%" PRIu64 ",\"us\":%" PRIu64
                ",\"per_s\":%" PRIu64 ",\"p50_us\":%" PRIu64 ",\"p99_us\":%" PRIu64
-               ",\"max_us\":%" PRIu64 "}%s\n",
-               b->taking ? "," : "[", what, b->done, b->failed, us, rate, percentile(b, 500),
-               percentile(b, 990), percentile(b, 1000), b->taking ? "]" : "");
+               ",\"max_us\":%" PRIu64 "}\n",
+               b->taking ? "," : "", what, b->done, b->failed, us, rate, percentile(b, 500),
+               percentile(b, 990), percentile(b, 1000));
         return;
     }
     tr_table_cell(t, TR_PLAIN, "%s", what);
@@ -460,20 +469,46 @@ static int run(struct bench *b)
     if (!fine) {
         return TR_CLI_FAILED;
     }
-    if (!b->cli->json) {
+    if (b->cli->json) {
+        puts("[");
+    } else {
         tr_table_init(&t, columns, 6);
     }
     fine = run_row(b, false);
     tell(b, &t, "push");
-    fine = fine && run_row(b, true);
-    tell(b, &t, b->http ? "reserve + ack" : "reserve + delete");
-    if (!b->cli->json) {
+    if (fine) {
+        fine = run_row(b, true);
+        tell(b, &t, b->http ? "reserve + ack" : "reserve + delete");
+    }
+    if (b->cli->json) {
+        puts("]");
+    } else {
         tr_table_end(&t);
     }
     if (b->failed > 0) {
         fprintf(stderr, "tarry: %" PRIu64 " requests were refused.\n", b->failed);
     }
     return fine && b->failed == 0 ? TR_CLI_FINE : TR_CLI_FAILED;
+}
+
+/* The topic, and with it what is left of its jobs. On the beanstalk port it goes when it is empty.
+ */
+static void clear(const struct bench *b)
+{
+    struct tr_cli_server server = b->cli->server;
+    struct tr_cli_request r = {.method = "DELETE"};
+    struct tr_cli_answer a = {0};
+    char target[128];
+
+    if (b->http) {
+        tr_text(target, sizeof target, "/v1/topics/%s?force=true", b->topic);
+        server.url = b->cli->count > 0 ? b->cli->args[0] : server.url;
+        server.curl = NULL;
+        r.target = target;
+        (void)!tr_cli_send_quietly(&server, &r, &a);
+        tr_cli_answer_fini(&a);
+        tr_cli_server_fini(&server);
+    }
 }
 
 /* Where to: a word, or the usual server. */
@@ -484,7 +519,7 @@ static bool find(struct bench *b)
 
     tr_text(url, sizeof url, "%s%s", strstr(to, "://") == NULL ? "http://" : "", to);
     b->http = strncmp(url, "http://", 7) == 0;
-    return b->http ? tr_wire_address(&b->address, url, "http", "11301")
+    return b->http ? tr_wire_address(&b->address, url, "http", "80")
                    : tr_wire_address(&b->address, url, "beanstalk", "11300") ||
                          tr_wire_address(&b->address, url, "beanstalkd", "11300");
 }
@@ -492,6 +527,7 @@ static bool find(struct bench *b)
 static int bench(struct tr_cli *c)
 {
     struct bench b = {.cli = c, .connections = 16, .deep = 1, .body_len = 100, .seconds = 3};
+    struct sigaction act = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
     int how = tr_cli_read_number(c, "-c", CONNECTIONS_MAX, &b.connections);
 
     how = how == TR_CLI_FINE ? tr_cli_read_number(c, "-p", DEEP_MAX, &b.deep) : how;
@@ -501,7 +537,8 @@ static int bench(struct tr_cli *c)
         return how;
     }
     if (!find(&b)) {
-        return tr_cli_usage("bench", "bench takes http://HOST:PORT or beanstalk://HOST:PORT.");
+        return tr_cli_usage("bench", "bench takes http://HOST:PORT or beanstalk://HOST:PORT: it "
+                                     "knows no TLS, so no https.");
     }
     tr_wire_host(&b.address, b.host, sizeof b.host);
     tr_text(b.topic, sizeof b.topic, "tarry-bench-%d", (int)getpid());
@@ -511,8 +548,15 @@ static int bench(struct tr_cli *c)
     b.conns = tr_cli_memory(NULL, b.connections * sizeof *b.conns);
     memset(b.conns, 0, b.connections * sizeof *b.conns);
     b.poller = epoll_create1(EPOLL_CLOEXEC);
+    (void)sigaction(SIGINT, &act, NULL);
+    (void)sigaction(SIGTERM, &act, NULL);
     how = b.poller >= 0 ? run(&b) : TR_CLI_FAILED;
+    if (interrupted) {
+        fputs("tarry: interrupted: no more was pushed, and all of it was taken.\n", stderr);
+        how = TR_CLI_FAILED;
+    }
     close_all(&b);
+    clear(&b);
     return how;
 }
 
@@ -530,7 +574,7 @@ const struct tr_cli_command tr_cli_command_bench = {
                 {.name = "--seconds", .value = "N", .about = "how long to push; default 3"}},
     .examples = "tarry bench -c 64 -p 16\n"
                 "tarry bench beanstalk://127.0.0.1:11300 --seconds 10",
-    .exits = "0 fine; 1 no server, or requests were refused; 2 wrong usage",
+    .exits = "0 fine; 1 no server, interrupted, or requests were refused; 2 wrong usage",
     .args_max = 1,
     .run = bench,
 };

@@ -108,12 +108,17 @@ void tr_cli_print_raw(const struct tr_cli_answer *a)
     printf("%s\n", a->body != NULL ? a->body : "");
 }
 
+bool tr_cli_asks(const struct tr_cli *c)
+{
+    return isatty(STDIN_FILENO) == 1 && isatty(STDERR_FILENO) == 1 && !tr_cli_given(c, "--yes");
+}
+
 bool tr_cli_sure(const struct tr_cli *c, const char *format, ...)
 {
     char answer[16] = "";
     va_list args;
 
-    if (isatty(STDIN_FILENO) != 1 || isatty(STDERR_FILENO) != 1 || tr_cli_given(c, "--yes")) {
+    if (!tr_cli_asks(c)) {
         return true;
     }
     va_start(args, format);

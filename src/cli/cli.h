@@ -117,6 +117,7 @@ void tr_cli_print_raw(const struct tr_cli_answer *a);
  */
 bool tr_cli_sure(const struct tr_cli *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+bool tr_cli_asks(const struct tr_cli *c); /* would it ask? */
 
 /* All of a file, or of stdin (-), to be freed; NULL: stderr says why. */
 char *tr_cli_read_file(const char *path, size_t *len);

@@ -402,14 +402,29 @@ static int by_size(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-static int tell_end(struct demo *d)
+static void tell_lateness(const struct demo *d)
 {
     char p50[TR_HUMAN_TEXT];
     char most[TR_HUMAN_TEXT];
 
+    if (d->early > 0) {
+        printf(" %" PRIu64 " of them EARLY.", d->early);
+    }
+    if (d->closed == 0) {
+        puts("");
+    } else if (d->late_ms[d->closed - 1] == 0) {
+        puts(d->early == 0 ? " None early, none late." : " None late.");
+    } else {
+        printf("%s half of them %s, the last %s.\n",
+               d->early == 0 ? " None early," : " Of the rest",
+               tr_human_late(d->late_ms[d->closed / 2], p50),
+               tr_human_late(d->late_ms[d->closed - 1], most));
+    }
+}
+
+static int tell_end(struct demo *d)
+{
     qsort(d->late_ms, d->closed, sizeof d->late_ms[0], by_size);
-    (void)tr_human_late(d->closed > 0 ? d->late_ms[d->closed / 2] : 0, p50);
-    (void)tr_human_late(d->closed > 0 ? d->late_ms[d->closed - 1] : 0, most);
     if (d->cli->json) {
         printf("{\"placed\":%" PRIu64 ",\"paid\":%" PRIu64 ",\"closed\":%" PRIu64
                ",\"early\":%" PRIu64 ",\"late_p50_ms\":%" PRIu64 ",\"late_max_ms\":%" PRIu64 "}\n",
@@ -417,9 +432,9 @@ static int tell_end(struct demo *d)
                d->closed > 0 ? d->late_ms[d->closed / 2] : 0,
                d->closed > 0 ? d->late_ms[d->closed - 1] : 0);
     } else {
-        printf("\n%" PRIu64 " orders: %" PRIu64 " were paid in time, %" PRIu64
-               " closed. None early, half of them %s, the last %s.\n",
-               d->count, d->paid, d->closed, p50, most);
+        printf("\n%" PRIu64 " orders: %" PRIu64 " were paid in time, %" PRIu64 " closed.", d->count,
+               d->paid, d->closed);
+        tell_lateness(d);
     }
     return d->early == 0 && d->paid + d->closed == d->count ? TR_CLI_FINE : TR_CLI_FAILED;
 }

@@ -180,7 +180,7 @@ static void check_durability(struct doctor *d)
             "store.sync = %s: a power cut can take back the last moments", sync);
     }
     if (p99 == 0) {
-        say(d, WELL, "disk sync", "", "no commit was measured yet");
+        say(d, WELL, "disk sync", "", "there were too few commits to tell how long one takes");
     } else {
         enum verdict is = p99 > COMMIT_BAD_US ? BAD : p99 > COMMIT_SLOW_US ? NOTE : WELL;
 
@@ -303,11 +303,14 @@ static void check_loop(struct doctor *d)
     }
 }
 
+/* As the server reads it: a port alone is one of the loopback. */
 static bool is_loopback(const char *address)
 {
-    return address[0] == '\0' || strcmp(address, "off") == 0 || strncmp(address, "127.", 4) == 0 ||
-           strncmp(address, "[::1]", 5) == 0 || strncmp(address, "unix:", 5) == 0 ||
-           strncmp(address, "localhost", 9) == 0 || strchr(address, '.') == NULL;
+    const char *port = address + (address[0] == ':');
+
+    return strcmp(address, "off") == 0 || strncmp(address, "127.", 4) == 0 ||
+           strncmp(address, "[::1]:", 6) == 0 || strncmp(address, "unix:", 5) == 0 ||
+           strncmp(address, "localhost:", 10) == 0 || port[strspn(port, "0123456789")] == '\0';
 }
 
 static void check_doors(struct doctor *d)

@@ -30,6 +30,7 @@ struct live {
     bool tried;          /* to open it */
     struct tr_wire_address address;
     char host[540];
+    char *asks; /* requests */
     char *body; /* of an answer on the wire */
     size_t room;
     char ids[PAGE][ID_TEXT]; /* of a page */
@@ -101,6 +102,8 @@ static void got(void *ctx, const struct tr_cli_answer *a, const char *why)
         l->how = tr_cli_judge(a);
         if (l->how == TR_CLI_FINE && tr_cli_read(a, &job)) {
             print_job(l, &job);
+        } else {
+            l->how = TR_CLI_FAILED;
         }
     }
 }
@@ -132,16 +135,26 @@ static bool read_answer(struct live *l, struct tr_cli_answer *a)
     return true;
 }
 
-static bool send_request(struct live *l, const char *id)
+/* Asks for some jobs, all in one piece: so the server has many at once to do, too. */
+static bool send_requests(struct live *l, size_t from, size_t to)
 {
     const char *token = l->cli->server.token;
+    size_t most = sizeof l->host + ID_TEXT + 80 + (token != NULL ? strlen(token) : 0);
+    size_t len = 0;
 
-    return tr_wire_say(&l->wire, "GET /v1/jobs/%s HTTP/1.1\r\nHost: %s\r\n%s%s%s\r\n", id, l->host,
-                       token != NULL ? "Authorization: Bearer " : "", token != NULL ? token : "",
-                       token != NULL ? "\r\n" : "");
+    if (l->asks == NULL) {
+        l->asks = tr_cli_memory(NULL, AHEAD * most);
+    }
+    for (size_t i = from; i < to; i++) {
+        tr_text(l->asks + len, most, "GET /v1/jobs/%s HTTP/1.1\r\nHost: %s\r\n%s%s%s\r\n",
+                l->ids[i], l->host, token != NULL ? "Authorization: Bearer " : "",
+                token != NULL ? token : "", token != NULL ? "\r\n" : "");
+        len += strlen(l->asks + len);
+    }
+    return tr_wire_send(&l->wire, l->asks, len);
 }
 
-/* Requests go out ahead of the answers. */
+/* Requests go out ahead of the answers, when half of those before are answered. */
 static void fetch_by_wire(struct live *l, size_t count)
 {
     struct tr_cli_answer a;
@@ -150,8 +163,11 @@ static void fetch_by_wire(struct live *l, size_t count)
     for (size_t i = 0; i < count && l->how == TR_CLI_FINE; i++) {
         bool fine = true;
 
-        while (fine && sent < count && sent < i + AHEAD) {
-            fine = send_request(l, l->ids[sent++]);
+        if (sent < count && sent <= i + AHEAD / 2) {
+            size_t to = i + AHEAD < count ? i + AHEAD : count;
+
+            fine = send_requests(l, sent, to);
+            sent = to;
         }
         if (fine && read_answer(l, &a)) {
             got(l, &a, NULL);
@@ -376,6 +392,7 @@ int tr_cli_export_live(struct tr_cli *c)
         tr_wire_close(&l->wire);
         tr_cli_calls_close(l->calls);
     }
+    free(l->asks);
     free(l->body);
     free(l);
     return how;

@@ -2,8 +2,9 @@
  * One request, one answer, on libcurl: it knows TLS, and what names mean. Debian has it, so does
  * nearly everybody; where it was not there at the build, commands that need a server say so.
  *
- * Nothing has a time-out but the connecting: a copy of a large store takes its time, and whoever
- * waits can always stop it. The connection is kept for the next request.
+ * A request has a time-out only if it says so, besides the connecting: a copy of a large store
+ * takes its time, and whoever waits can always stop it. But a server whose machine is gone is
+ * noticed by keepalive. The connection is kept for the next request.
  */
 
 #include "cli/http.h"
@@ -97,7 +98,7 @@ void tr_cli_target_fini(struct tr_cli_target *t)
 #ifdef TR_CURL
 #include "cli/http_inner.h"
 
-enum { CONNECT_S = 10, ANSWER_MAX = 1 << 28 };
+enum { CONNECT_S = 10, ALIVE_S = 15, ANSWER_MAX = 1 << 28 };
 
 /* ---- what is wrong with the flags ---- */
 
@@ -216,6 +217,10 @@ bool tr_cli_transfer_begin(struct tr_cli_transfer *t, CURL *curl, const struct t
     (void)curl_easy_setopt(curl, CURLOPT_NOPROXY, "localhost,127.0.0.1,::1");
     (void)curl_easy_setopt(curl, CURLOPT_USERAGENT, "tarry/" TARRY_VERSION);
     (void)curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
+    (void)curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)r->most_ms);
+    (void)curl_easy_setopt(curl, CURLOPT_TCP_KEEPALIVE, 1L);
+    (void)curl_easy_setopt(curl, CURLOPT_TCP_KEEPIDLE, (long)ALIVE_S);
+    (void)curl_easy_setopt(curl, CURLOPT_TCP_KEEPINTVL, (long)ALIVE_S);
     (void)curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
     (void)curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take);
     (void)curl_easy_setopt(curl, CURLOPT_WRITEDATA, t->answer);

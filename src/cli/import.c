@@ -10,8 +10,7 @@
  * So nothing is taken from anywhere before it is safe here. What was cut short is begun again with
  * the same words: at most one batch comes twice, and of that, jobs with keys do not.
  *
- * A dead job is pushed with a due time in a hundred years, then reserved by its id and buried, on
- * the beanstalk port, where a delayed job can be reserved: no consumer can get it in between.
+ * How dead jobs come in is a page of its own, import_dead.c.
  */
 
 #include "cli/import.h"
@@ -20,7 +19,6 @@
 #include "cli/convert.h"
 #include "cli/human.h"
 #include "cli/json.h"
-#include "cli/wire.h"
 #include "os/replace_linux.h"
 #include "proto/json_in.h"
 
@@ -32,8 +30,6 @@
 #include <unistd.h>
 
 enum { TOLD_MAX = 10 };
-
-static const char LATER[] = "36500d"; /* of a dead job, until it is buried */
 
 /* ---- the batch ---- */
 
@@ -66,7 +62,7 @@ void tr_import_add(struct tr_import *im, const struct tr_import_job *job)
     begin_row(im, job->place, job->dead);
     text(j, "topic", job->topic);
     if (job->dead) {
-        text(j, "delay", LATER);
+        text(j, "delay", tr_import_later);
     } else if (job->due_ms != 0) {
         tr_json_name(j, "at");
         tr_json_number(j, job->due_ms);
@@ -82,11 +78,16 @@ void tr_import_add(struct tr_import *im, const struct tr_import_job *job)
         tr_text(span, sizeof span, "%" PRIu64 "ms", job->ttr_ms);
         text(j, "ttr", span);
     }
+    if (job->endless) {
+        tr_json_name(j, "retries");
+        tr_json_signed(j, -1);
+        text(j, "backoff", "0s");
+    }
     tr_json_body(j, (const uint8_t *)job->body, job->len);
     end_row(im);
 }
 
-void tr_import_line(struct tr_import *im, const struct tr_json_value *line, uint64_t place)
+bool tr_import_line(struct tr_import *im, const struct tr_json_value *line, uint64_t place)
 {
     static const char *const dead_names[] = {"topic", "key",         "tag",     "priority",
                                              "ttr",   "ttl",         "retries", "backoff",
@@ -94,15 +95,22 @@ void tr_import_line(struct tr_import *im, const struct tr_json_value *line, uint
     struct tr_json_value v;
     bool dead = tr_cli_member(line, "state", &v) && tr_json_says(&v, "dead");
 
+    if (dead && !tr_import_takes_dead(im)) {
+        bool skips = tr_cli_given(im->cli, "--skip-dead");
+
+        im->not_buried += skips; /* else it is tried again by the next run */
+        return skips;
+    }
     begin_row(im, place, dead);
     tr_convert(&im->j, line, dead ? dead_names : tr_convert_job);
     if (dead) {
-        text(&im->j, "delay", LATER);
+        text(&im->j, "delay", tr_import_later);
     }
     if (tr_cli_member(line, "key", &v)) {
         text(&im->j, "on_conflict", im->conflict);
     }
     end_row(im);
+    return true;
 }
 
 bool tr_import_full(const struct tr_import *im)
@@ -110,96 +118,7 @@ bool tr_import_full(const struct tr_import *im)
     return im->count == TR_IMPORT_BATCH || tr_output_len(&im->bytes) >= TR_IMPORT_BYTES;
 }
 
-/* ---- the dead ---- */
-
-/* Where the server's beanstalk port is: --beanstalk, or what its config says. */
-static bool find_port(struct tr_import *im, struct tr_wire_address *a)
-{
-    const char *given = tr_cli_value(im->cli, "--beanstalk");
-    struct tr_cli_request r = {.method = "GET", .target = "/v1/config"};
-    struct tr_cli_answer answer = {0};
-    struct tr_json_value v;
-    char url[256] = "";
-    char value[200];
-
-    if (given != NULL) {
-        tr_text(url, sizeof url, "beanstalk://%s", given);
-    } else if (tr_cli_send_quietly(&im->cli->server, &r, &answer) && answer.status == 200 &&
-               tr_cli_read(&answer, &v) && tr_cli_member(&v, "settings", &v) &&
-               tr_cli_member(&v, "listen.beanstalk", &v)) {
-        (void)tr_cli_string(&v, "value", value, sizeof value);
-        tr_text(url, sizeof url, "beanstalk://%s%s",
-                strchr(value, ':') == NULL || value[0] == ':' ? "127.0.0.1" : "",
-                strchr(value, ':') == NULL ? ":" : "");
-        tr_text(url + strlen(url), sizeof url - strlen(url), "%s", value);
-    }
-    tr_cli_answer_fini(&answer);
-    return tr_wire_address(a, url, "beanstalk", "11300") && strcmp(a->port, "0") != 0;
-}
-
-/* Reserves one by its id, and buries it. */
-static bool bury(struct tr_wire *w, uint64_t id)
-{
-    char line[TR_WIRE_LINE];
-    size_t len = 0;
-    bool fine;
-
-    if (!tr_wire_say(w, "reserve-job %" PRIu64 "\r\n", id) || !tr_wire_line(w, line) ||
-        sscanf(line, "RESERVED %*u %zu", &len) != 1) {
-        return false;
-    }
-    char *body = tr_cli_memory(NULL, len + 2);
-
-    fine = tr_wire_bytes(w, body, len + 2) && tr_wire_say(w, "bury %" PRIu64 " 1024\r\n", id) &&
-           tr_wire_line(w, line) && strcmp(line, "BURIED") == 0;
-    free(body);
-    return fine;
-}
-
-static bool open_port(struct tr_import *im, struct tr_wire *w)
-{
-    struct tr_wire_address a = {.port = NULL};
-    char line[TR_WIRE_LINE];
-    const char *token = im->cli->server.token;
-
-    if (!find_port(im, &a)) {
-        fputs("tarry: dead jobs need the server's beanstalk port: --beanstalk HOST:PORT\n", stderr);
-        return false;
-    }
-    if (!tr_wire_open(w, a.host, a.port, "the beanstalk port")) {
-        return false;
-    }
-    return token == NULL || (tr_wire_say(w, "auth %s\r\n", token) && tr_wire_line(w, line) &&
-                             strcmp(line, "AUTHENTICATED") == 0);
-}
-
-static void bury_dead(struct tr_import *im, unsigned count)
-{
-    struct tr_wire w = {.fd = -1};
-    bool open = false;
-    bool tried = false;
-
-    for (unsigned i = 0; i < count; i++) {
-        if (!im->dead[i] || im->ids[i] == 0) {
-            continue;
-        }
-        if (!tried) {
-            tried = true;
-            open = open_port(im, &w);
-        }
-        if (open && bury(&w, im->ids[i])) {
-            im->buried++;
-        } else {
-            im->not_buried++;
-            im->pushed -= im->pushed > 0;
-            tr_import_undo(im, im->ids[i]);
-            im->ids[i] = 0;
-        }
-    }
-    if (tried) {
-        tr_wire_close(&w);
-    }
-}
+/* ---- taking back ---- */
 
 void tr_import_undo(struct tr_import *im, uint64_t id)
 {
@@ -249,7 +168,10 @@ static int take_results(struct tr_import *im, const struct tr_cli_answer *a)
             tr_cli_member(&result, "created", &created) && created.kind == TR_JSON_FALSE_KIND;
 
         im->ids[i] = strtoull(tr_cli_string(&result, "id", id, sizeof id), NULL, 10);
-        im->dead[i] = im->dead[i] && !old; /* one that is there is left as it is */
+        im->fresh[i] = !old;
+        /* one that is there is left as it is, unless we made it so, now or before we were cut off
+         */
+        im->dead[i] = im->dead[i] && (!old || tr_import_waits_for_burial(&result));
         im->pushed += im->ids[i] != 0 && !old;
         im->kept += im->ids[i] != 0 && old;
         if (im->ids[i] == 0) {
@@ -277,7 +199,7 @@ int tr_import_flush(struct tr_import *im)
     if (count > 0 && !im->dry) {
         how = tr_cli_send(&im->cli->server, &r, &a);
         how = how == TR_CLI_FINE ? tr_cli_judge(&a) : how;
-        how = how == TR_CLI_FINE ? take_results(im, &a) : how;
+        how = how == TR_CLI_FINE ? take_results(im, &a) : TR_CLI_FAILED;
     } else if (count > 0) {
         im->pushed += count;
         memset(im->ids, 0, count * sizeof im->ids[0]);
@@ -286,63 +208,116 @@ int tr_import_flush(struct tr_import *im)
     tr_output_drop(&im->bytes, r.len);
     im->count = 0;
     if (how == TR_CLI_FINE && !im->dry) {
-        bury_dead(im, count);
+        tr_import_bury(im, count);
     }
     return how;
 }
 
 /* ---- policies and schedules ---- */
 
-static int put(struct tr_import *im, const struct tr_json_value *v, const char *const *names,
-               const char *target)
+/* Sends what stands in the batch's bytes, which has no job. What the server does not want is told
+ * and counted: the next line may be fine. */
+static int send_other(struct tr_import *im, const char *method, const char *target, uint64_t place)
 {
-    struct tr_cli_request r = {.method = "PUT", .target = target, .type = "application/json"};
+    struct tr_cli_request r = {.method = method, .target = target, .type = "application/json"};
     struct tr_cli_answer a = {0};
+    struct tr_json_value v;
     const uint8_t *bytes = NULL;
-    int how;
+    int how = TR_CLI_FINE;
 
-    tr_json_init(&im->j, &im->bytes);
-    tr_json_open(&im->j, '{');
-    tr_convert(&im->j, v, names);
-    tr_json_close(&im->j, '}');
     r.len = tr_output_ready(&im->bytes, UINT64_MAX, &bytes);
     r.body = bytes;
-    how = im->dry ? TR_CLI_FINE : tr_cli_send(&im->cli->server, &r, &a);
-    how = how == TR_CLI_FINE && !im->dry ? tr_cli_judge(&a) : how;
+    if (!im->dry) {
+        how = tr_cli_send(&im->cli->server, &r, &a);
+    }
+    if (how == TR_CLI_FINE && a.status >= 400 && a.status < 500 && a.status != 401 &&
+        a.status != 403 && a.status != 429 && tr_cli_read(&a, &v)) {
+        tell_refusal(im, &v, place);
+    } else if (how == TR_CLI_FINE && !im->dry) {
+        how = tr_cli_judge(&a);
+    }
     tr_cli_answer_fini(&a);
     tr_output_drop(&im->bytes, r.len);
     return how;
 }
 
-/* {"topic":…,"policy":{…}} or {"schedule":{"name":…}}; what was pushed before goes first. */
-static int import_other(struct tr_import *im, const struct tr_json_value *line,
-                        const struct tr_json_value *v, bool is_policy)
+/* Fields that the line does not have stay as they are: an outlet, a pause, a limit of the topic
+ * that is there is not taken away. */
+static int import_policy(struct tr_import *im, const struct tr_json_value *policy,
+                         const char *topic, uint64_t place)
 {
     struct tr_cli_target t = {0};
-    struct tr_cli_answer a = {0};
-    size_t len;
-    char *name = is_policy ? tr_cli_bytes(line, "topic", &len) : tr_cli_bytes(v, "name", &len);
-    int how = tr_import_flush(im);
+    int how;
 
-    if (how == TR_CLI_FINE && name == NULL) {
-        fputs("tarry: a policy without a topic, or a schedule without a name.\n", stderr);
-        how = TR_CLI_FAILED;
+    tr_json_init(&im->j, &im->bytes);
+    tr_json_open(&im->j, '{');
+    tr_convert(&im->j, policy, tr_convert_policy);
+    tr_convert_paused(&im->j, policy);
+    if (!tr_convert_deliver(&im->j, policy)) {
+        tr_bar_end(&im->bar);
+        fprintf(stderr,
+                "tarry: %" PRIu64 ": the outlet of %s has secrets, which are told to nobody: set "
+                "its deliver by hand.\n",
+                place, topic);
+        im->outlets_left++;
     }
-    if (how == TR_CLI_FINE) {
-        tr_cli_target_add(&t, is_policy ? "/v1/topics" : "/v1/schedules");
-        tr_cli_target_part(&t, name);
-        how = put(im, v, is_policy ? tr_convert_policy : tr_convert_schedule, t.text);
-        im->policies += is_policy;
-        im->schedules += !is_policy;
-    }
-    if (how == TR_CLI_FINE && !is_policy && tr_cli_is_true(v, "paused") && !im->dry) {
+    tr_json_close(&im->j, '}');
+    tr_cli_target_add(&t, "/v1/topics");
+    tr_cli_target_part(&t, topic);
+    how = send_other(im, "PATCH", t.text, place);
+    tr_cli_target_fini(&t);
+    return how;
+}
+
+static int import_schedule(struct tr_import *im, const struct tr_json_value *schedule,
+                           const char *name, uint64_t place)
+{
+    uint64_t refused = im->refused;
+    struct tr_cli_target t = {0};
+    struct tr_cli_answer a = {0};
+    int how;
+
+    tr_json_init(&im->j, &im->bytes);
+    tr_json_open(&im->j, '{');
+    tr_convert(&im->j, schedule, tr_convert_schedule);
+    tr_json_close(&im->j, '}');
+    tr_cli_target_add(&t, "/v1/schedules");
+    tr_cli_target_part(&t, name);
+    how = send_other(im, "PUT", t.text, place);
+    if (how == TR_CLI_FINE && im->refused == refused && tr_cli_is_true(schedule, "paused") &&
+        !im->dry) {
         tr_cli_target_add(&t, "/pause");
         how = tr_cli_ask(&im->cli->server, "POST", t.text, &a);
         tr_cli_answer_fini(&a);
     }
     tr_cli_target_fini(&t);
-    free(name);
     return how;
+}
+
+/* {"topic":…,"policy":{…}} or {"schedule":{"name":…}}; the batch is empty. */
+static int import_other(struct tr_import *im, const struct tr_json_value *line,
+                        const struct tr_json_value *v, uint64_t place)
+{
+    struct tr_json_value policy;
+    bool is_policy = tr_cli_member(line, "policy", &policy) && policy.text == v->text;
+    uint64_t refused = im->refused;
+    size_t len;
+    char *name = is_policy ? tr_cli_bytes(line, "topic", &len) : tr_cli_bytes(v, "name", &len);
+    int how = TR_CLI_FINE;
+
+    if (name == NULL) {
+        tr_bar_end(&im->bar);
+        fprintf(stderr, "tarry: %" PRIu64 ": refused: it has no name.\n", place);
+        im->refused++;
+    } else {
+        how = is_policy ? import_policy(im, v, name, place) : import_schedule(im, v, name, place);
+    }
+    if (how == TR_CLI_FINE && im->refused == refused) {
+        im->policies += is_policy;
+        im->schedules += !is_policy;
+    }
+    free(name);
+    return how == TR_CLI_FINE ? TR_CLI_FINE : TR_CLI_FAILED;
 }
 
 /* ---- a file ---- */
@@ -371,6 +346,51 @@ static bool is_json(const char *line, size_t len)
     return tr_json_in_end(&in) != TR_JSON_BAD;
 }
 
+/* How much was left out that was to come, by this run and earlier ones. */
+static uint64_t lacks(const struct tr_import *im)
+{
+    return im->lacked + im->refused + im->outlets_left +
+           (tr_cli_given(im->cli, "--skip-dead") ? 0 : im->not_buried);
+}
+
+/* How far it has come is noted only when all up to there is safe. */
+static int note(const struct tr_import *im, uint64_t number)
+{
+    const char *path = tr_cli_value(im->cli, "--state");
+    char said[96];
+    FILE *made;
+
+    if (path == NULL || im->dry) {
+        return TR_CLI_FINE;
+    }
+    made = fopen(path, "a"); /* only what is there can be replaced */
+    if (made != NULL) {
+        (void)fclose(made);
+    }
+    tr_text(said, sizeof said, "lines %" PRIu64 "\n", number);
+    if (lacks(im) > 0) {
+        tr_text(said + strlen(said), sizeof said - strlen(said), "missing %" PRIu64 "\n",
+                lacks(im));
+    }
+    if (tr_replace_linux_write(path, said, strlen(said)) != 0) {
+        fprintf(stderr, "tarry: %s cannot be written: %s\n", path, strerror(errno));
+        return TR_CLI_FAILED;
+    }
+    return TR_CLI_FINE;
+}
+
+/* Policies and schedules come one at a time: what was pushed before goes first, and is noted, so
+ * that it does not come again whatever becomes of them. */
+static int take_other(struct tr_import *im, const struct tr_json_value *line,
+                      const struct tr_json_value *v, uint64_t number)
+{
+    bool some = im->count > 0;
+    int how = tr_import_flush(im);
+
+    how = how == TR_CLI_FINE && some ? note(im, number - 1) : how;
+    return how == TR_CLI_FINE ? import_other(im, line, v, number) : how;
+}
+
 static int take_line(struct tr_import *im, struct lines *l, size_t len)
 {
     struct tr_json_value line;
@@ -392,48 +412,25 @@ static int take_line(struct tr_import *im, struct lines *l, size_t len)
     }
     line = tr_json_value_of(l->line, len);
     if (tr_cli_member(&line, "policy", &v) && v.kind == TR_JSON_OBJECT_KIND) {
-        return import_other(im, &line, &v, true);
+        return take_other(im, &line, &v, l->number);
     }
     if (tr_cli_member(&line, "schedule", &v) && v.kind == TR_JSON_OBJECT_KIND) {
-        return import_other(im, &line, &v, false);
+        return take_other(im, &line, &v, l->number);
     }
-    tr_import_line(im, &line, l->number);
-    return TR_CLI_FINE;
-}
-
-/* How far it has come is noted only when all up to there is safe. */
-static int note(const struct tr_import *im, uint64_t number)
-{
-    const char *path = tr_cli_value(im->cli, "--state");
-    char said[64];
-    FILE *made;
-
-    if (path == NULL || im->dry) {
-        return TR_CLI_FINE;
-    }
-    made = fopen(path, "a"); /* only what is there can be replaced */
-    if (made != NULL) {
-        (void)fclose(made);
-    }
-    tr_text(said, sizeof said, "lines %" PRIu64 "\n", number);
-    if (tr_replace_linux_write(path, said, strlen(said)) != 0) {
-        fprintf(stderr, "tarry: %s cannot be written: %s\n", path, strerror(errno));
-        return TR_CLI_FAILED;
-    }
-    return TR_CLI_FINE;
+    return tr_import_line(im, &line, l->number) ? TR_CLI_FINE : TR_CLI_FAILED;
 }
 
 /* How many lines an earlier run has done. */
-static int read_note(const struct tr_import *im, struct lines *l)
+static int read_note(struct tr_import *im, struct lines *l)
 {
     const char *path = tr_cli_value(im->cli, "--state");
     FILE *in = path != NULL ? fopen(path, "r") : NULL;
     int how = TR_CLI_FINE;
 
     if (in != NULL) {
-        int read = fscanf(in, "lines %" SCNu64, &l->done);
+        int read = fscanf(in, "lines %" SCNu64 " missing %" SCNu64, &l->done, &im->lacked);
 
-        if (read != 1 && read != EOF) {
+        if (read < 1 && read != EOF) {
             fprintf(stderr, "tarry: %s is not what an import noted: take another file.\n", path);
             how = TR_CLI_USAGE;
         }
@@ -448,6 +445,22 @@ static int flush_and_note(struct tr_import *im, const struct lines *l)
 
     tr_bar_show(&im->bar, l->read_bytes, l->all_bytes);
     return how == TR_CLI_FINE ? note(im, l->number) : how;
+}
+
+/* It is through. If it lacks something it may be run again, and must not push all the others twice.
+ */
+static void end_notes(const struct tr_import *im)
+{
+    const char *path = tr_cli_value(im->cli, "--state");
+
+    if (lacks(im) > 0) {
+        fprintf(stderr,
+                "tarry: %" PRIu64 " lines are missing. %s stays, so that no other comes twice: "
+                "import them from a file of their own, without it.\n",
+                lacks(im), path);
+    } else {
+        (void)unlink(path);
+    }
 }
 
 static int from_lines(struct tr_import *im, struct lines *l)
@@ -475,7 +488,7 @@ static int from_lines(struct tr_import *im, struct lines *l)
     }
     tr_bar_end(&im->bar);
     if (how == TR_CLI_FINE && tr_cli_given(im->cli, "--state") && !im->dry) {
-        (void)unlink(tr_cli_value(im->cli, "--state"));
+        end_notes(im);
     }
     free(l->line);
     return how;
@@ -574,7 +587,7 @@ static int import(struct tr_cli *c)
     if (how != TR_CLI_USAGE) {
         tell(im);
     }
-    if (how == TR_CLI_FINE && (im->refused > 0 || im->not_buried > 0)) {
+    if (how == TR_CLI_FINE && lacks(im) > 0) {
         how = TR_CLI_FAILED;
     }
     how = how == TR_CLI_FINE ? im->how : how;
@@ -591,7 +604,8 @@ const struct tr_cli_command tr_cli_command_import = {
              "--from beanstalkd://HOST:PORT [FLAGS]\n"
              "--from redis-zset://HOST:PORT/KEY --topic TOPIC [FLAGS]",
     .text = "Pushes all jobs of a file that `tarry export` wrote (or of stdin), and sets its\n"
-            "policies and schedules. Due times stay; jobs get new IDs.\n"
+            "policies and schedules. Due times stay; jobs get new IDs; what a policy does not\n"
+            "name stays as it is there. What is refused is told, and the rest goes on.\n"
             "\n"
             "From a beanstalkd: takes all ready, delayed (what is left of their delay) and buried\n"
             "jobs of all its tubes, and deletes there what is safe here. From Redis: takes the\n"
@@ -609,9 +623,7 @@ const struct tr_cli_command tr_cli_command_import = {
                  .value = "KEY",
                  .about = "Redis: members are fields of this hash, which has the bodies"},
                 {.name = "--keep", .about = "leave everything in the other queue, too"},
-                {.name = "--beanstalk",
-                 .value = "ADDR",
-                 .about = "the server's beanstalk port, for dead jobs; default: what it says"}},
+                {.name = "--skip-dead", .about = "leave dead jobs out"}},
     .examples = "tarry export --server http://old:11301 | tarry import\n"
                 "tarry import --from beanstalkd://127.0.0.1:11300 --dry-run",
     .exits = "0 all is in; 1 it was cut short, or jobs were refused; 2 wrong usage",

@@ -23,7 +23,10 @@ struct tr_import {
     unsigned count;                   /* of the batch */
     uint64_t ids[TR_IMPORT_BATCH];    /* of the last batch: 0, it was refused */
     bool dead[TR_IMPORT_BATCH];       /* of the batch: to be buried */
+    bool fresh[TR_IMPORT_BATCH];      /* of the last batch: they were made by it */
     uint64_t places[TR_IMPORT_BATCH]; /* of the batch: the line or number, for messages */
+    bool asked;                       /* whether */
+    bool may_bury;
     struct tr_bar bar;
     uint64_t pushed;
     uint64_t kept; /* the key was there */
@@ -32,6 +35,8 @@ struct tr_import {
     uint64_t not_buried; /* dead ones that could not be imported */
     uint64_t policies;
     uint64_t schedules;
+    uint64_t outlets_left; /* they have secrets */
+    uint64_t lacked;       /* what earlier runs could not bring in */
     int how;
 };
 
@@ -45,14 +50,17 @@ struct tr_import_job {
     uint64_t priority;
     uint64_t ttr_ms; /* 0: the topic's */
     bool has_priority;
+    bool endless; /* as on the beanstalk port: no end of retries, and all of them at once */
     bool dead;
     uint64_t place;
 };
 
 /* One more for the batch, which is not full. */
 void tr_import_add(struct tr_import *im, const struct tr_import_job *job);
-/* The same from a line of `tarry export`. */
-void tr_import_line(struct tr_import *im, const struct tr_json_value *line, uint64_t place);
+/* The same from a line of `tarry export`. False: it is a dead one, which may not be buried; stderr
+ * says why. */
+TR_MUST_USE bool tr_import_line(struct tr_import *im, const struct tr_json_value *line,
+                                uint64_t place);
 
 /* Is the batch full? */
 bool tr_import_full(const struct tr_import *im);
@@ -60,6 +68,14 @@ bool tr_import_full(const struct tr_import *im);
 /* Pushes the batch: ids has what became of each. 0, or how the process ends: then none of them was
  * pushed, as far as is known. */
 TR_MUST_USE int tr_import_flush(struct tr_import *im);
+
+/* Can dead jobs come in? If not stderr says why, once, unless it was said that they are skipped. */
+bool tr_import_takes_dead(struct tr_import *im);
+/* Buries those of the last batch that are to be. */
+void tr_import_bury(struct tr_import *im, unsigned count);
+/* Is it one that was pushed to be buried? */
+bool tr_import_waits_for_burial(const struct tr_json_value *job);
+extern const char tr_import_later[]; /* the delay of a dead job, until it is buried */
 
 /* Takes a job back that was pushed a moment ago. */
 void tr_import_undo(struct tr_import *im, uint64_t id);

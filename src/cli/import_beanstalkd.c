@@ -6,8 +6,12 @@
  *     delayed,  one at a time: looked at, pushed, then deleted. They are never reserved: beanstalkd
  *     buried    would make them ready when the connection ends, which is too early
  *
- * If a delayed job became due and was taken by a consumer in between, the delete fails: then the
- * job that was pushed is taken back. Jobs that consumers have are theirs.
+ * The ready jobs of a paused tube cannot be reserved: they are taken one at a time, too. If a job
+ * was taken by a consumer in between, the delete fails: then the job that was pushed is taken back.
+ * Jobs that consumers have are theirs.
+ *
+ * Meanwhile delayed jobs become ready and producers put more, so a tube is gone through until
+ * nothing is left, or nothing more can be had; what is left is told.
  */
 
 #include "cli/human.h"
@@ -18,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HELD = 500 };
+enum { HELD = 500, PASSES = 20 };
 
 struct source {
     struct tr_import *im;
@@ -26,6 +30,13 @@ struct source {
     char *body;
     size_t room;
     uint64_t reserved; /* jobs that consumers have */
+    uint64_t left;     /* others that are still there */
+};
+
+/* How many jobs a tube has. */
+struct tube {
+    uint64_t states[4]; /* ready, delayed, buried, reserved */
+    bool paused;
 };
 
 /* What beanstalkd says of a job. */
@@ -125,6 +136,7 @@ static void add(struct source *s, const char *tube, const struct facts *f, bool 
                                 .delay_ms = delayed ? (f->left_s + 1) * 1000 : 0,
                                 .priority = f->priority,
                                 .has_priority = true,
+                                .endless = true,
                                 .ttr_ms = f->ttr_s * 1000,
                                 .dead = dead,
                                 .place = f->id};
@@ -134,6 +146,12 @@ static void add(struct source *s, const char *tube, const struct facts *f, bool 
 
 /* ---- ready ---- */
 
+static void take_back(struct source *s, uint64_t id)
+{
+    tr_import_undo(s->im, id);
+    s->im->pushed--;
+}
+
 /* Those that were pushed are deleted, the others given back. */
 static int settle(struct source *s, const struct facts *held, unsigned count)
 {
@@ -141,8 +159,13 @@ static int settle(struct source *s, const struct facts *held, unsigned count)
         char line[TR_WIRE_LINE];
 
         if (s->im->ids[i] != 0) {
-            if (delete_job(s, held[i].id) < 0) {
+            int gone = delete_job(s, held[i].id);
+
+            if (gone < 0) {
                 return TR_CLI_FAILED;
+            }
+            if (gone == 0) { /* its time ran out while we held it, and another has it */
+                take_back(s, s->im->ids[i]);
             }
         } else if (!tr_wire_say(&s->wire, "release %" PRIu64 " %" PRIu64 " 0\r\n", held[i].id,
                                 held[i].priority) ||
@@ -192,12 +215,17 @@ static int ready(struct source *s, const char *tube)
     return how;
 }
 
-/* ---- delayed and buried ---- */
+/* ---- one at a time ---- */
 
-static int one_by_one(struct source *s, const char *tube, const char *command, bool dead)
+static int one_by_one(struct source *s, const char *tube, const char *command)
 {
+    bool dead = strcmp(command, "peek-buried") == 0;
+    bool delayed = strcmp(command, "peek-delayed") == 0;
     struct facts f;
 
+    if (dead && !tr_import_takes_dead(s->im)) {
+        return TR_CLI_FINE; /* they stay, and are told with what is left */
+    }
     while (ask_job(s, command, "FOUND ", &f)) {
         uint64_t undone = s->im->not_buried + s->im->refused;
         char *body = s->body;
@@ -214,7 +242,7 @@ static int one_by_one(struct source *s, const char *tube, const char *command, b
         if (!known) {
             continue; /* it went meanwhile */
         }
-        add(s, tube, &f, !dead, dead);
+        add(s, tube, &f, delayed, dead);
         how = tr_import_flush(s->im);
         if (how != TR_CLI_FINE) {
             return how;
@@ -224,8 +252,7 @@ static int one_by_one(struct source *s, const char *tube, const char *command, b
         }
         gone = delete_job(s, f.id);
         if (gone == 0) {
-            tr_import_undo(s->im, s->im->ids[0]);
-            s->im->pushed--;
+            take_back(s, s->im->ids[0]);
         }
         if (gone < 0) {
             break;
@@ -244,44 +271,84 @@ static bool expect(struct source *s, const char *word, const char *tube, const c
            strncmp(line, answer, strlen(answer)) == 0;
 }
 
-static int count_tube(struct source *s, const char *tube, struct tr_table *t)
+/* Counts the jobs of a tube; all 0: there is none any more. */
+static int count_tube(struct source *s, const char *name, struct tube *is)
 {
     static const char *const names[] = {"\ncurrent-jobs-ready: ", "\ncurrent-jobs-delayed: ",
                                         "\ncurrent-jobs-buried: ", "\ncurrent-jobs-reserved: "};
     char command[300];
     char *yaml;
 
-    (void)snprintf(command, sizeof command, "stats-tube %s", tube);
+    *is = (struct tube){0};
+    (void)snprintf(command, sizeof command, "stats-tube %s", name);
     yaml = ask_yaml(s, command);
     if (yaml == NULL) {
         return s->wire.broken ? TR_CLI_FAILED : TR_CLI_FINE;
     }
-    s->reserved += number_of(yaml, names[3]);
-    if (t != NULL) {
-        char text[TR_HUMAN_TEXT];
-
-        tr_table_cell(t, TR_PLAIN, "%s", tube);
-        for (unsigned i = 0; i < 4; i++) {
-            tr_table_cell(t, TR_PLAIN, "%s", tr_human_count(number_of(yaml, names[i]), text));
-            s->im->pushed += i < 3 ? number_of(yaml, names[i]) : 0;
-        }
+    for (unsigned i = 0; i < 4; i++) {
+        is->states[i] = number_of(yaml, names[i]);
     }
+    is->paused = number_of(yaml, "\npause-time-left: ") > 0;
     free(yaml);
     return TR_CLI_FINE;
 }
 
+static uint64_t movable(const struct tube *is)
+{
+    return is->states[0] + is->states[1] + is->states[2];
+}
+
+static int tell_tube(struct source *s, const char *name, struct tr_table *t)
+{
+    char text[TR_HUMAN_TEXT];
+    struct tube is;
+    int how = count_tube(s, name, &is);
+
+    s->im->pushed += movable(&is);
+    s->reserved += is.states[3];
+    if (t != NULL) {
+        tr_table_cell(t, TR_PLAIN, "%s", name);
+        for (unsigned i = 0; i < 4; i++) {
+            tr_table_cell(t, TR_PLAIN, "%s", tr_human_count(is.states[i], text));
+        }
+    }
+    return how;
+}
+
+static int pass(struct source *s, const char *tube, const struct tube *is)
+{
+    int how = is->paused ? one_by_one(s, tube, "peek-ready") : ready(s, tube);
+
+    how = how == TR_CLI_FINE ? one_by_one(s, tube, "peek-delayed") : how;
+    return how == TR_CLI_FINE && is->states[2] > 0 ? one_by_one(s, tube, "peek-buried") : how;
+}
+
 static int drain_tube(struct source *s, const char *tube, char before[256])
 {
+    struct tube is = {0};
     int how = TR_CLI_FAILED;
 
     if (expect(s, "use", tube, "USING") && expect(s, "watch", tube, "WATCHING") &&
         (strcmp(before, tube) == 0 || expect(s, "ignore", before, "WATCHING"))) {
         (void)snprintf(before, 256, "%s", tube);
-        how = ready(s, tube);
+        how = count_tube(s, tube, &is);
     }
-    how = how == TR_CLI_FINE ? one_by_one(s, tube, "peek-delayed", false) : how;
-    how = how == TR_CLI_FINE ? one_by_one(s, tube, "peek-buried", true) : how;
-    return how == TR_CLI_FINE ? count_tube(s, tube, NULL) : how;
+    for (unsigned i = 0; i < PASSES && how == TR_CLI_FINE && movable(&is) > 0; i++) {
+        uint64_t pushed = s->im->pushed;
+
+        how = pass(s, tube, &is);
+        how = how == TR_CLI_FINE ? count_tube(s, tube, &is) : how;
+        if (s->im->pushed == pushed) {
+            break;
+        }
+    }
+    if (tr_cli_given(s->im->cli, "--skip-dead")) {
+        s->im->not_buried += is.states[2];
+        is.states[2] = 0;
+    }
+    s->left += movable(&is);
+    s->reserved += is.states[3];
+    return how;
 }
 
 /* Each line of the list is `- name`. */
@@ -303,7 +370,7 @@ static int each_tube(struct source *s, char *tubes)
         if (strncmp(line, "- ", 2) != 0) {
             continue;
         }
-        how = s->im->dry ? count_tube(s, line + 2, table ? &t : NULL)
+        how = s->im->dry ? tell_tube(s, line + 2, table ? &t : NULL)
                          : drain_tube(s, line + 2, before);
     }
     if (table) {
@@ -338,6 +405,10 @@ int tr_import_from_beanstalkd(struct tr_import *im, const char *url)
                 "tarry: consumers have %" PRIu64 " jobs there, which are not taken. Stop them, and "
                 "run it again.\n",
                 s.reserved);
+    }
+    if (s.left > 0) {
+        fprintf(stderr, "tarry: %" PRIu64 " jobs are left there. Run it again.\n", s.left);
+        how = TR_CLI_FAILED;
     }
     free(tubes);
     free(s.body);

@@ -9,6 +9,7 @@
 
 #include "cli/human.h"
 #include "cli/import.h"
+#include "cli/json.h"
 #include "cli/wire.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGE = 500, WORDS = PAGE + 3 };
+enum { PAGE = 500, WORDS = PAGE + 3, TOLD_MAX = 10 };
 
 struct word {
     const char *bytes;
@@ -39,6 +40,8 @@ struct source {
     size_t count;
     struct item bodies[PAGE];
     struct word words[WORDS];
+    size_t rows[PAGE]; /* which member each row of the batch is */
+    bool safe[PAGE];   /* members that were pushed */
 };
 
 /* ---- RESP ---- */
@@ -70,7 +73,10 @@ static bool read_head(struct source *s, char line[TR_WIRE_LINE])
         return false;
     }
     if (line[0] == '-') {
-        fprintf(stderr, "tarry: Redis says: %s.\n", line + 1);
+        char text[TR_WIRE_LINE];
+
+        fprintf(stderr, "tarry: Redis says: %s.\n",
+                tr_cli_printable(line + 1, strlen(line + 1), text, sizeof text));
         s->wire.broken = true;
         return false;
     }
@@ -185,7 +191,7 @@ static bool read_page(struct source *s, uint64_t from)
 static size_t member_words(struct source *s, size_t at, bool safe_only)
 {
     for (size_t i = 0; i < s->count; i += 2) {
-        if (!safe_only || s->im->ids[i / 2] != 0) {
+        if (!safe_only || s->safe[i / 2]) {
             s->words[at++] = (struct word){s->items[i].bytes, s->items[i].len};
         }
     }
@@ -213,29 +219,54 @@ static bool remove_page(struct source *s, const char *command, const char *key)
     return count == 2 || (send_words(s, count) && read_integer(s, &n));
 }
 
+/* Pushes what was gathered; those that are safe may go there. */
+static int flush(struct source *s)
+{
+    unsigned count = s->im->count;
+    int how = tr_import_flush(s->im);
+
+    for (unsigned i = 0; i < count; i++) {
+        s->safe[s->rows[i]] = how == TR_CLI_FINE && s->im->ids[i] != 0;
+    }
+    return how;
+}
+
+/* One that is no job stays where it is; the others come. */
+static void refuse(struct source *s, size_t i, const char *why)
+{
+    char member[200];
+
+    if (s->im->refused++ < TOLD_MAX) {
+        tr_bar_end(&s->im->bar);
+        fprintf(stderr, "tarry: refused: %s: %s.\n",
+                tr_cli_printable(s->items[2 * i].bytes, s->items[2 * i].len, member, sizeof member),
+                why);
+    }
+}
+
 /* Pushes the page. Gives how many were refused, by us or the server. */
 static int push_page(struct source *s, uint64_t from, uint64_t *refused)
 {
     uint64_t before = s->im->refused;
+    int how = TR_CLI_FINE;
 
-    for (size_t i = 0; i < s->count / 2; i++) {
+    memset(s->safe, 0, sizeof s->safe);
+    for (size_t i = 0; i < s->count / 2 && how == TR_CLI_FINE; i++) {
         const struct item *body = s->hash != NULL ? &s->bodies[i] : &s->items[2 * i];
         struct tr_import_job job = {
             .topic = s->topic, .body = body->bytes, .len = body->len, .place = from + i + 1};
 
         if (!due_of(s->items[2 * i + 1].bytes, &job.due_ms)) {
-            fprintf(stderr, "tarry: the score %s is no due time.\n", s->items[2 * i + 1].bytes);
-            return TR_CLI_FAILED;
+            refuse(s, i, "its score is no due time");
+        } else if (body->bytes == NULL) {
+            refuse(s, i, "the hash has no field of that name");
+        } else {
+            s->rows[s->im->count] = i;
+            tr_import_add(s->im, &job);
+            how = tr_import_full(s->im) ? flush(s) : TR_CLI_FINE;
         }
-        if (body->bytes == NULL) {
-            fprintf(stderr, "tarry: the hash %s has no field %s.\n", s->hash,
-                    s->items[2 * i].bytes);
-            return TR_CLI_FAILED;
-        }
-        tr_import_add(s->im, &job);
     }
-    int how = tr_import_flush(s->im);
-
+    how = how == TR_CLI_FINE ? flush(s) : how;
     *refused = s->im->refused - before;
     return how;
 }
@@ -244,14 +275,14 @@ static int take_page(struct source *s, uint64_t *from)
 {
     bool keeps = tr_cli_given(s->im->cli, "--keep") || s->im->dry;
     uint64_t refused = 0;
-    int how = TR_CLI_FAILED;
+    int how;
 
-    if (read_page(s, *from) && (s->hash == NULL || s->count == 0 || read_bodies(s))) {
-        how = push_page(s, *from, &refused);
+    if (!read_page(s, *from) || (s->hash != NULL && s->count > 0 && !read_bodies(s))) {
+        return TR_CLI_FAILED;
     }
-    if (how == TR_CLI_FINE && !keeps &&
-        (!remove_page(s, "ZREM", s->key) ||
-         (s->hash != NULL && !remove_page(s, "HDEL", s->hash)))) {
+    how = push_page(s, *from, &refused);
+    if (!keeps && (!remove_page(s, "ZREM", s->key) ||
+                   (s->hash != NULL && !remove_page(s, "HDEL", s->hash)))) {
         how = TR_CLI_FAILED;
     }
     *from += keeps ? s->count / 2 : refused;
@@ -262,17 +293,19 @@ static int take_page(struct source *s, uint64_t *from)
 
 static bool log_in(struct source *s, const struct tr_wire_address *a)
 {
+    const char *kept = getenv("REDISCLI_AUTH"); /* unlike the URL, ps does not show it */
+    const char *password = *a->password != '\0' || kept == NULL ? a->password : kept;
     char line[TR_WIRE_LINE];
     size_t count = 0;
 
-    if (*a->password == '\0') {
+    if (*password == '\0') {
         return true;
     }
     set_word(s, count++, "AUTH");
     if (*a->user != '\0') {
         set_word(s, count++, a->user);
     }
-    set_word(s, count++, a->password);
+    set_word(s, count++, password);
     return send_words(s, count) && read_head(s, line);
 }
 

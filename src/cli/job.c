@@ -132,11 +132,13 @@ char *tr_cli_object(const struct tr_cli *c, const char *more)
 
 /* ---- many ---- */
 
+static const char *const filters[] = {"--topic", "--state", "--tag", "--due-from", "--due-to"};
+
+enum { FILTERS = sizeof filters / sizeof filters[0] };
+
 bool tr_cli_is_bulk(const struct tr_cli *c)
 {
-    static const char *const filters[] = {"--topic", "--state", "--tag", "--due-from", "--due-to"};
-
-    for (size_t i = 0; i < sizeof filters / sizeof filters[0]; i++) {
+    for (size_t i = 0; i < FILTERS; i++) {
         if (tr_cli_given(c, filters[i])) {
             return c->count == 0 && !tr_cli_given(c, "--key");
         }
@@ -147,27 +149,26 @@ bool tr_cli_is_bulk(const struct tr_cli *c)
 struct sums {
     uint64_t matched;
     uint64_t done;
+    uint64_t would; /* what would be done: of those that match some may be in another state */
     bool more;
     char cursor[256];
 };
 
-/* One call: as many as the server takes at once. */
-static int some(struct tr_cli *c, const char *target, struct sums *s)
+/* One call: as many as the server takes at once. The target is used up. */
+static int some(struct tr_cli *c, struct tr_cli_target *t, struct sums *s)
 {
-    struct tr_cli_target t = {0};
     struct tr_cli_answer a;
     struct tr_json_value v;
     int how;
 
-    tr_cli_target_add(&t, target);
-    tr_cli_query(c, &t);
+    tr_cli_query(c, t);
     if (tr_cli_given(c, "--topic")) {
-        tr_cli_target_arg(&t, "topic", tr_cli_value(c, "--topic"));
+        tr_cli_target_arg(t, "topic", tr_cli_value(c, "--topic"));
     }
     if (s->cursor[0] != '\0') {
-        tr_cli_target_arg(&t, "cursor", s->cursor);
+        tr_cli_target_arg(t, "cursor", s->cursor);
     }
-    how = tr_cli_ask(&c->server, "POST", t.text, &a);
+    how = tr_cli_ask(&c->server, "POST", t->text, &a);
     if (how == TR_CLI_FINE && !tr_cli_read(&a, &v)) {
         how = TR_CLI_FAILED;
     }
@@ -178,41 +179,139 @@ static int some(struct tr_cli *c, const char *target, struct sums *s)
         (void)tr_cli_string(&v, "cursor", s->cursor, sizeof s->cursor);
     }
     tr_cli_answer_fini(&a);
-    tr_cli_target_fini(&t);
+    tr_cli_target_fini(t);
     return how;
 }
 
-int tr_cli_bulk(struct tr_cli *c, const char *target, const char *done)
+/* How many in one state match. */
+static int count_state(struct tr_cli *c, const struct tr_cli_bulk *b, const char *state,
+                       struct sums *s)
 {
-    bool once = tr_cli_given(c, "--limit") || tr_cli_given(c, "--dry-run");
+    const char *given = tr_cli_value(c, "--state");
+    struct tr_cli_target t = {0};
+    struct sums one = {0};
+    int how;
+
+    if (given != NULL && strcmp(given, state) != 0) {
+        return TR_CLI_FINE;
+    }
+    tr_cli_target_add(&t, b->target);
+    if (given == NULL) {
+        tr_cli_target_arg(&t, "state", state);
+    }
+    if (!tr_cli_given(c, "--dry-run")) {
+        tr_cli_target_arg(&t, "dry_run", "true");
+    }
+    how = some(c, &t, &one);
+    s->would += one.matched;
+    s->more |= one.more;
+    return how;
+}
+
+/* Asks the server how many would be done, and changes nothing. */
+static int count_all(struct tr_cli *c, const struct tr_cli_bulk *b, struct sums *s)
+{
+    uint64_t most = UINT64_MAX;
+    int how = tr_cli_read_number(c, "--limit", UINT64_MAX, &most);
+
+    for (const char *const *state = b->states; *state != NULL && how == TR_CLI_FINE; state++) {
+        how = count_state(c, b, *state, s);
+    }
+    s->would = s->would < most ? s->would : most;
+    return how;
+}
+
+static int dry_run(struct tr_cli *c, const struct tr_cli_bulk *b)
+{
+    struct tr_cli_target t = {0};
+    struct sums s = {0};
+    char count[TR_HUMAN_TEXT];
+    int how;
+
+    tr_cli_target_add(&t, b->target);
+    how = some(c, &t, &s);
+    how = how == TR_CLI_FINE ? count_all(c, b, &s) : how;
+    if (how != TR_CLI_FINE) {
+        return how;
+    }
+    if (c->json) {
+        printf("{\"matched\":%" PRIu64 ",\"done\":0,\"would\":%" PRIu64 ",\"more\":%s}\n",
+               s.matched, s.would, s.more ? "true" : "false");
+    } else {
+        printf("%s%s would be %s.\n", tr_human_count(s.would, count), s.more ? " or more" : "",
+               b->done);
+    }
+    return TR_CLI_FINE;
+}
+
+/* Whoever is asked hears how many, and which. */
+static int ask_first(struct tr_cli *c, const struct tr_cli_bulk *b)
+{
+    struct tr_cli_target which = {0};
+    struct sums s = {0};
+    char count[TR_HUMAN_TEXT];
+    int how = count_all(c, b, &s);
+
+    for (size_t i = 0; i < FILTERS; i++) {
+        if (tr_cli_given(c, filters[i])) {
+            tr_cli_target_add(&which, " ");
+            tr_cli_target_add(&which, filters[i]);
+            tr_cli_target_add(&which, " ");
+            tr_cli_target_add(&which, tr_cli_value(c, filters[i]));
+        }
+    }
+    if (how == TR_CLI_FINE &&
+        !tr_cli_sure(c, "%s%s jobs would be %s:%s. Go on?", tr_human_count(s.would, count),
+                     s.more ? " or more" : "", b->done, which.text)) {
+        how = TR_CLI_FAILED;
+    }
+    tr_cli_target_fini(&which);
+    return how;
+}
+
+/* As many calls as it takes. */
+static int do_all(struct tr_cli *c, const struct tr_cli_bulk *b, struct sums *s)
+{
+    int how;
+
+    do {
+        struct tr_cli_target t = {0};
+        uint64_t before = s->done;
+
+        tr_cli_target_add(&t, b->target);
+        how = some(c, &t, s);
+        if (s->done == before) { /* what is left cannot be done: it is reserved */
+            break;
+        }
+    } while (how == TR_CLI_FINE && s->more && !tr_cli_given(c, "--limit"));
+    if (how != TR_CLI_FINE && s->done > 0) {
+        fprintf(stderr, "tarry: %" PRIu64 " were %s before.\n", s->done, b->done);
+    }
+    return how;
+}
+
+int tr_cli_bulk(struct tr_cli *c, const struct tr_cli_bulk *b)
+{
     struct sums s = {0};
     char matched[TR_HUMAN_TEXT];
     char count[TR_HUMAN_TEXT];
     int how;
 
-    do {
-        uint64_t before = s.done;
-
-        how = some(c, target, &s);
-        if (s.done == before) { /* what is left cannot be done: it is reserved */
-            break;
-        }
-    } while (how == TR_CLI_FINE && s.more && !once);
+    if (tr_cli_given(c, "--dry-run")) {
+        return dry_run(c, b);
+    }
+    how = tr_cli_asks(c) ? ask_first(c, b) : TR_CLI_FINE;
+    how = how == TR_CLI_FINE ? do_all(c, b, &s) : how;
     if (how != TR_CLI_FINE) {
-        if (s.done > 0) {
-            fprintf(stderr, "tarry: %" PRIu64 " were %s before.\n", s.done, done);
-        }
         return how;
     }
     if (c->json) {
         printf("{\"matched\":%" PRIu64 ",\"done\":%" PRIu64 ",\"more\":%s}\n", s.matched, s.done,
                s.more ? "true" : "false");
-    } else if (tr_cli_given(c, "--dry-run")) {
-        printf("%s%s would be %s.\n", tr_human_count(s.matched, matched), s.more ? " or more" : "",
-               done);
     } else {
         printf("%s matched, %s %s.%s\n", tr_human_count(s.matched, matched),
-               tr_human_count(s.done, count), done, s.more ? " There are more: run it again." : "");
+               tr_human_count(s.done, count), b->done,
+               s.more ? " There are more: run it again." : "");
     }
     return TR_CLI_FINE;
 }

@@ -42,9 +42,15 @@ TR_MUST_USE int tr_cli_job_do(struct tr_cli *c, const char *method, const char *
 /* The sent options as a JSON object, to be freed; `more` is JSON that is added, or NULL. */
 char *tr_cli_object(const struct tr_cli *c, const char *more);
 
-/* A bulk: the filters and its own arguments, again and again until all that match had it. `done` is
- * the word for it. */
-TR_MUST_USE int tr_cli_bulk(struct tr_cli *c, const char *target, const char *done);
+/* Something that is done to all jobs that match. */
+struct tr_cli_bulk {
+    const char *target;
+    const char *done;          /* the word for it */
+    const char *const *states; /* jobs that it is done to: others match and stay; NULL at the end */
+};
+
+/* Does it, again and again until all that match had it. A terminal is asked first. */
+TR_MUST_USE int tr_cli_bulk(struct tr_cli *c, const struct tr_cli_bulk *b);
 
 /* Is there a filter, and no job? */
 bool tr_cli_is_bulk(const struct tr_cli *c);

@@ -517,6 +517,9 @@ static int cancel_one(struct tr_cli *c)
 
 static int cancel(struct tr_cli *c)
 {
+    static const char *const states[] = {"delayed", "ready", "dead", NULL};
+    static const struct tr_cli_bulk b = {"/v1/jobs/cancel", "cancelled", states};
+
     if (!tr_cli_is_bulk(c)) {
         if (tr_cli_given(c, "--state") || tr_cli_given(c, "--tag") ||
             tr_cli_given(c, "--due-from") || tr_cli_given(c, "--due-to") ||
@@ -528,16 +531,14 @@ static int cancel(struct tr_cli *c)
     if (tr_cli_given(c, "--force")) {
         return tr_cli_usage("cancel", "--force is for one job.");
     }
-    if (!tr_cli_given(c, "--dry-run") && !tr_cli_sure(c, "Cancel all jobs that match?")) {
-        return TR_CLI_FAILED;
-    }
-    return tr_cli_bulk(c, "/v1/jobs/cancel", "cancelled");
+    return tr_cli_bulk(c, &b);
 }
 
 #define BULK_OPTIONS                                                                               \
     {.name = "--limit", .value = "N", .about = "so many at most", .sent = true},                   \
+        {.name = "--dry-run", .about = "only count", .sent = true},                                \
     {                                                                                              \
-        .name = "--dry-run", .about = "only count", .sent = true                                   \
+        .name = "--yes", .about = "do not ask"                                                     \
     }
 
 const struct tr_cli_command tr_cli_command_cancel = {
@@ -554,8 +555,7 @@ const struct tr_cli_command tr_cli_command_cancel = {
                 {.name = "--key", .value = "KEY", .about = "the job with this key"},
                 TR_CLI_FILTER_OPTIONS,
                 BULK_OPTIONS,
-                {.name = "--force", .about = "also if a consumer has it"},
-                {.name = "--yes", .about = "do not ask"}},
+                {.name = "--force", .about = "also if a consumer has it"}},
     .examples = "tarry cancel orders order-42\n"
                 "tarry cancel --topic orders --tag spring-sale --dry-run",
     .exits = JOB_EXITS,
@@ -586,8 +586,10 @@ const struct tr_cli_command tr_cli_command_fire = {
 
 static int kick(struct tr_cli *c)
 {
-    return tr_cli_is_bulk(c) ? tr_cli_bulk(c, "/v1/jobs/kick", "brought back")
-                             : tr_cli_job_do(c, "POST", "/kick");
+    static const char *const states[] = {"dead", NULL};
+    static const struct tr_cli_bulk b = {"/v1/jobs/kick", "brought back", states};
+
+    return tr_cli_is_bulk(c) ? tr_cli_bulk(c, &b) : tr_cli_job_do(c, "POST", "/kick");
 }
 
 const struct tr_cli_command tr_cli_command_kick = {
@@ -596,7 +598,7 @@ const struct tr_cli_command tr_cli_command_kick = {
     .about = "bring a dead job back, or all that match",
     .usage = "ID | TOPIC KEY\n--topic TOPIC [FLAGS]",
     .text = "Brings a dead job back: due now, with all its attempts before it. With filters\n"
-            "instead of a job, all dead ones that match.\n",
+            "instead of a job, all dead ones that match; a terminal is asked first.\n",
     .options = {{.name = "--topic",
                  .value = "TOPIC",
                  .about = "all dead jobs of this topic; or of --key"},
@@ -612,13 +614,16 @@ const struct tr_cli_command tr_cli_command_kick = {
 
 static int shift(struct tr_cli *c)
 {
+    static const char *const states[] = {"delayed", "ready", NULL};
+    static const struct tr_cli_bulk b = {"/v1/jobs/shift", "shifted", states};
+
     if (tr_cli_given(c, "--by") == tr_cli_given(c, "--to")) {
         return tr_cli_usage("shift", "say how far with --by, or where with --to.");
     }
     if (!tr_cli_is_bulk(c)) {
         return tr_cli_usage("shift", "say which jobs: --topic, --tag, --due-from or --due-to.");
     }
-    return tr_cli_bulk(c, "/v1/jobs/shift", "shifted");
+    return tr_cli_bulk(c, &b);
 }
 
 const struct tr_cli_command tr_cli_command_shift = {
@@ -627,7 +632,7 @@ const struct tr_cli_command tr_cli_command_shift = {
     .about = "move the due times of all jobs that match",
     .usage = "--topic TOPIC --by D [FLAGS]",
     .text = "Moves the due times of all jobs that match, by so much or to one moment. The jobs\n"
-            "are those that were there at the beginning.\n",
+            "are those that were there at the beginning; a terminal is asked first.\n",
     .options = {{"--by", "D", "how far: 30m later, or -30m earlier", true},
                 {"--to", "TIME", "the moment at which all are due", true},
                 {.name = "--topic", .value = "TOPIC", .about = "jobs of this topic"},

@@ -1,6 +1,6 @@
 /*
- * Commands of the scale-out engine, which this version does not have: they say so, and what to do
- * instead, rather than that there is no such command. They are not in the list.
+ * Commands of --engine redis that this version does not have: they say so, and what to do instead,
+ * rather than that there is no such command. They are not in the list.
  */
 
 #include "cli/later.h"
@@ -33,8 +33,7 @@ int tr_cli_later(const char *name)
 {
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         if (strcmp(commands[i].name, name) == 0) {
-            fprintf(stderr, "tarry: %s, the scale-out engine, which this version does not have.\n",
-                    commands[i].text);
+            fprintf(stderr, "tarry: %s: this version does not have that yet.\n", commands[i].text);
         }
     }
     if (strcmp(name, "restore") == 0) {

@@ -124,14 +124,18 @@ static int lease_target(const struct tr_cli *c, const char *verb, struct tr_cli_
     const char *id = c->count > 0 ? c->args[0] : getenv("TARRY_ID");
     const char *lease = c->count > 1 ? c->args[1] : tr_cli_value(c, "--lease");
     const char *known = getenv("TARRY_ID");
+    bool force = strcmp(verb, "bury") == 0 && tr_cli_given(c, "--force");
 
+    if (force && lease != NULL) {
+        return tr_cli_usage(verb, "--force is for a job that nobody has: it takes no lease.");
+    }
     if (c->count > 1 && tr_cli_given(c, "--lease")) {
         return tr_cli_usage(verb, "the lease is given twice.");
     }
-    if (lease == NULL && id != NULL && known != NULL && strcmp(id, known) == 0) {
+    if (lease == NULL && !force && id != NULL && known != NULL && strcmp(id, known) == 0) {
         lease = getenv("TARRY_LEASE");
     }
-    if (id == NULL || lease == NULL || *lease == '\0') {
+    if (id == NULL || (!force && (lease == NULL || *lease == '\0'))) {
         return tr_cli_usage(
             verb, "%s needs the ID of a job and its LEASE, as reserve printed them.", verb);
     }
@@ -141,7 +145,9 @@ static int lease_target(const struct tr_cli *c, const char *verb, struct tr_cli_
     tr_cli_target_add(t, "/v1/jobs");
     tr_cli_target_part(t, id);
     tr_cli_target_part(t, verb);
-    tr_cli_target_arg(t, "lease", lease);
+    if (!force) {
+        tr_cli_target_arg(t, "lease", lease);
+    }
     tr_cli_query(c, t);
     return TR_CLI_FINE;
 }
@@ -214,12 +220,16 @@ const struct tr_cli_command tr_cli_command_bury = {
     .name = "bury",
     .group = TR_CLI_WORKING,
     .about = "put a job among the dead",
-    .usage = "ID LEASE [FLAGS]",
+    .usage = "ID LEASE [FLAGS]\n"
+             "ID --force [FLAGS]",
     .text = "Puts a job among the dead: it is kept, and not handed out before `tarry "
             "kick`.\n" LEASE_TEXT,
-    .options = {LEASE_OPTION},
+    .options = {{.name = "--force",
+                 .about = "a job that nobody has, without a lease",
+                 .sent = true},
+                LEASE_OPTION},
     .examples = "tarry bury 17 $LEASE\n"
-                "tarry list orders --state dead",
+                "tarry bury 17 --force",
     .exits = LEASE_EXITS,
     .args_max = 2,
     .run = with_lease,

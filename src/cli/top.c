@@ -24,11 +24,15 @@
 #include <unistd.h>
 
 enum { COLUMNS = 80, ROWS = 24, MINUTES = 60, SAMPLES = 10, ASK_MS = 1000, BAR_ROWS = 4 };
+enum { SORTS = 4, TOPICS_MAX = 100, NAME_LEAST = 13, NAME_MOST = 60 };
+
+/* What makes a topic busy. The first of each are asked for, and no others: there may be 10,000. */
+static const char *const sorts[SORTS] = {"handed", "pushed", "ready", "delayed"};
 
 struct top {
     struct tr_cli *cli;
     struct tr_cli_answer stats;
-    struct tr_cli_answer topics;
+    struct tr_cli_answer topics[SORTS];
     struct tr_cli_answer forecast;
     uint64_t ready[SAMPLES]; /* of the last rounds, for the drain */
     unsigned samples;
@@ -137,10 +141,11 @@ static void draw_head(struct top *t, const struct tr_json_value *s)
          tr_cli_string(s, "pushed_per_s", in, sizeof in),
          tr_cli_string(s, "handed_per_s", out, sizeof out), drain(t, a));
     (void)tr_cli_member(s, "store", &store);
-    line(t, TR_PLAIN, "store  %s on disk  %s alive  commit p99 %" PRIu64 " us  memory %s",
+    tr_text(in, sizeof in, "%" PRIu64 " us", tr_cli_number_or(&store, "commit_p99_us", 0));
+    line(t, TR_PLAIN, "store  %s on disk  %s alive  commit p99 %s  memory %s",
          tr_human_bytes(tr_cli_number_or(&store, "disk_bytes", 0), a),
          tr_human_bytes(tr_cli_number_or(&store, "live_bytes", 0), b),
-         tr_cli_number_or(&store, "commit_p99_us", 0),
+         in[0] != '0' ? in : "...", /* it takes some to tell */
          tr_human_bytes(tr_cli_number_or(s, "resident_bytes", 0), c));
 }
 
@@ -166,21 +171,43 @@ static uint64_t rate(const struct tr_json_value *topic, const char *name)
     return strtoull(tr_cli_string(topic, name, text, sizeof text), NULL, 10);
 }
 
-static size_t read_rows(const struct tr_json_value *topics, struct row **rows)
+/* The busiest topics of all answers, each once. */
+struct rows {
+    struct row *row;
+    size_t count;
+    size_t room;
+    uint64_t matched; /* topics that there are */
+};
+
+static bool has_row(const struct rows *rows, const struct tr_json_value *topic)
+{
+    char name[256];
+    char other[256];
+
+    (void)tr_cli_string(topic, "name", name, sizeof name);
+    for (size_t i = 0; i < rows->count; i++) {
+        if (strcmp(tr_cli_string(&rows->row[i].topic, "name", other, sizeof other), name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void read_rows(struct rows *rows, const struct tr_json_value *topics)
 {
     struct tr_json_walk walk;
     struct tr_json_value topic;
-    size_t count = 0;
-    size_t room = 0;
 
-    *rows = NULL;
     tr_json_walk_init(&walk, topics);
     while (tr_json_walk_element(&walk, &topic)) {
-        if (count == room) {
-            room = 2 * room + 16;
-            *rows = tr_cli_memory(*rows, room * sizeof **rows);
+        if (has_row(rows, &topic)) {
+            continue;
         }
-        (*rows)[count++] = (struct row){
+        if (rows->count == rows->room) {
+            rows->room = 2 * rows->room + 16;
+            rows->row = tr_cli_memory(rows->row, rows->room * sizeof *rows->row);
+        }
+        rows->row[rows->count++] = (struct row){
             .topic = topic,
             .weight = (rate(&topic, "pushed_per_s") + rate(&topic, "handed_per_s")) * 1000 +
                       tr_cli_number_or(&topic, "ready", 0) +
@@ -188,15 +215,52 @@ static size_t read_rows(const struct tr_json_value *topics, struct row **rows)
                       (tr_cli_number_or(&topic, "delayed", 0) > 0) +
                       (tr_cli_number_or(&topic, "dead", 0) > 0)};
     }
-    if (count > 1) {
-        qsort(*rows, count, sizeof **rows, busier);
+}
+
+static void collect_rows(const struct top *t, struct rows *rows)
+{
+    for (unsigned i = 0; i < SORTS; i++) {
+        struct tr_json_value all;
+        struct tr_json_value list;
+
+        if (t->topics[i].status == 200 && tr_cli_read(&t->topics[i], &all) &&
+            tr_cli_member(&all, "topics", &list) && list.kind == TR_JSON_ARRAY_KIND) {
+            rows->matched = tr_cli_number_or(&all, "matched", 0);
+            read_rows(rows, &list);
+        }
     }
-    return count;
+    if (rows->count > 1) {
+        qsort(rows->row, rows->count, sizeof *rows->row, busier);
+    }
+}
+
+/* A name has what 80 columns leave it, and all that there is beyond them. */
+static int name_width(const struct top *t)
+{
+    unsigned width = t->columns > COLUMNS ? t->columns - COLUMNS + NAME_LEAST : NAME_LEAST;
+
+    return (int)(width < NAME_MOST ? width : NAME_MOST);
+}
+
+/* In at most five characters, so that columns stay what they are. */
+static const char *brief(const struct tr_json_value *v, const char *name, char out[TR_HUMAN_TEXT])
+{
+    uint64_t n = tr_cli_number_or(v, name, 0);
+
+    if (n < 100000) {
+        tr_text(out, TR_HUMAN_TEXT, "%" PRIu64, n);
+    } else if (n < 1000000) {
+        tr_text(out, TR_HUMAN_TEXT, "%" PRIu64 "k", n / 1000);
+    } else {
+        tr_text(out, TR_HUMAN_TEXT, "%" PRIu64 ".%" PRIu64 "M", n / 1000000, n / 100000 % 10);
+    }
+    return out;
 }
 
 static void draw_topic(struct top *t, const struct tr_json_value *v)
 {
-    char name[64];
+    char name[256];
+    char counts[4][TR_HUMAN_TEXT];
     char next[TR_HUMAN_TEXT] = "";
     char p50[TR_HUMAN_TEXT];
     char p99[TR_HUMAN_TEXT];
@@ -207,11 +271,10 @@ static void draw_topic(struct top *t, const struct tr_json_value *v)
     if (tr_cli_number(v, "next_due_ms", &ms)) {
         (void)tr_human_when(t->cli, ms, next);
     }
-    line(t, TR_PLAIN,
-         "%-16.16s %8" PRIu64 " %7" PRIu64 " %6" PRIu64 " %5" PRIu64 " %6.6s %6.6s %7.7s %7.7s  %s",
-         tr_cli_string(v, "name", name, sizeof name), tr_cli_number_or(v, "delayed", 0),
-         tr_cli_number_or(v, "ready", 0), tr_cli_number_or(v, "reserved", 0),
-         tr_cli_number_or(v, "dead", 0), tr_cli_string(v, "pushed_per_s", in, sizeof in),
+    line(t, TR_PLAIN, "%-*.*s %7s %6s %5s %5s %6.6s %6.6s %6.6s %6.6s  %s", name_width(t),
+         name_width(t), tr_cli_string(v, "name", name, sizeof name), brief(v, "delayed", counts[0]),
+         brief(v, "ready", counts[1]), brief(v, "reserved", counts[2]), brief(v, "dead", counts[3]),
+         tr_cli_string(v, "pushed_per_s", in, sizeof in),
          tr_cli_string(v, "handed_per_s", out, sizeof out),
          tr_human_span(tr_cli_number_or(v, "late_p50_ms", 0), p50),
          tr_human_span(tr_cli_number_or(v, "late_p99_ms", 0), p99), next);
@@ -219,24 +282,19 @@ static void draw_topic(struct top *t, const struct tr_json_value *v)
 
 static void draw_topics(struct top *t, unsigned most)
 {
-    struct tr_json_value v;
-    struct row *rows = NULL;
-    size_t count = 0;
+    struct rows rows = {0};
 
     line(t, TR_PLAIN, "%s", "");
-    line(t, TR_BOLD, "%-16s %8s %7s %6s %5s %6s %6s %7s %7s  %s", "TOPIC", "DELAYED", "READY",
-         "HELD", "DEAD", "IN/S", "OUT/S", "P50", "P99", "NEXT");
-    if (t->topics.status == 200 && tr_cli_read(&t->topics, &v) && tr_cli_member(&v, "topics", &v) &&
-        v.kind == TR_JSON_ARRAY_KIND) {
-        count = read_rows(&v, &rows);
+    line(t, TR_BOLD, "%-*s %7s %6s %5s %5s %6s %6s %6s %6s  %s", name_width(t), "TOPIC", "DELAYED",
+         "READY", "HELD", "DEAD", "IN/S", "OUT/S", "P50", "P99", "NEXT");
+    collect_rows(t, &rows);
+    for (size_t i = 0; i < rows.count && i < most; i++) {
+        draw_topic(t, &rows.row[i].topic);
     }
-    for (size_t i = 0; i < count && i < most; i++) {
-        draw_topic(t, &rows[i].topic);
+    if (rows.matched > most) {
+        line(t, TR_DIM, "and %" PRIu64 " more", rows.matched - most);
     }
-    if (count > most) {
-        line(t, TR_DIM, "and %zu more", count - most);
-    }
-    free(rows);
+    free(rows.row);
 }
 
 /* Bars of the next hour, a minute each. */
@@ -293,9 +351,17 @@ static void draw_forecast(struct top *t)
     line(t, TR_DIM, "  now            +15m           +30m           +45m            +1h");
 }
 
-static void draw(struct top *t)
+/* How many topics there is room for. */
+static unsigned topic_rows(const struct top *t)
 {
     unsigned fixed = 4 + 2 + 1 + 2 + BAR_ROWS + 1 + 1; /* lines that are not topics */
+    unsigned rows = t->rows > fixed ? t->rows - fixed : 1;
+
+    return rows < TOPICS_MAX ? rows : TOPICS_MAX;
+}
+
+static void draw(struct top *t)
+{
     struct tr_json_value s;
 
     t->used = 0;
@@ -306,7 +372,7 @@ static void draw(struct top *t)
     if (t->stats.status == 200 && tr_cli_read(&t->stats, &s)) {
         draw_head(t, &s);
     }
-    draw_topics(t, t->rows > fixed ? t->rows - fixed : 1);
+    draw_topics(t, topic_rows(t));
     draw_forecast(t);
     if (t->live) {
         while (t->used + 1 < t->rows) {
@@ -341,6 +407,18 @@ static int ask(struct top *t, const char *target, struct tr_cli_answer *kept)
     return how;
 }
 
+static void measure(struct top *t)
+{
+    struct winsize size = {0};
+
+    t->columns = COLUMNS;
+    t->rows = t->live ? ROWS : 1000;
+    if (t->live && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+        t->columns = size.ws_col;
+        t->rows = size.ws_row;
+    }
+}
+
 static int look(struct top *t)
 {
     struct tr_json_value s;
@@ -348,9 +426,13 @@ static int look(struct top *t)
     uint64_t now;
     int how;
 
+    measure(t);
     t->trouble = NULL;
     how = ask(t, "/v1/stats", &t->stats);
-    how = how == TR_CLI_FINE ? ask(t, "/v1/topics", &t->topics) : how;
+    for (unsigned i = 0; i < SORTS && how == TR_CLI_FINE; i++) {
+        tr_text(target, sizeof target, "/v1/topics?sort=%s&limit=%u", sorts[i], topic_rows(t));
+        how = ask(t, target, &t->topics[i]);
+    }
     if (how != TR_CLI_FINE || !tr_cli_read(&t->stats, &s)) {
         return how;
     }
@@ -365,26 +447,25 @@ static int look(struct top *t)
 
 /* ---- the terminal ---- */
 
-static void measure(struct top *t)
-{
-    struct winsize size = {0};
-
-    t->columns = COLUMNS;
-    t->rows = t->live ? ROWS : 1000;
-    if (t->live && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
-        t->columns = size.ws_col;
-        t->rows = size.ws_row;
-    }
-}
-
 /* Waits a second, or until a key or a signal comes. True: it was q. */
 static bool pause_for_key(void)
 {
     struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+    uint64_t end_ms = tr_clock_linux_now().boot_us / 1000 + ASK_MS;
+    uint64_t now_ms = end_ms - ASK_MS;
     char key;
 
-    if (poll(&in, 1, ASK_MS) == 1) {
-        return read(STDIN_FILENO, &key, 1) != 1 || key == 'q' || key == 'Q' || key == 3;
+    /* other keys do not make the second shorter: rates are by it */
+    for (; now_ms < end_ms; now_ms = tr_clock_linux_now().boot_us / 1000) {
+        int came = poll(&in, 1, (int)(end_ms - now_ms));
+
+        if (came < 0) {
+            break; /* a signal */
+        }
+        if (came == 1 &&
+            (read(STDIN_FILENO, &key, 1) != 1 || key == 'q' || key == 'Q' || key == 3)) {
+            return true;
+        }
     }
     return false;
 }
@@ -408,6 +489,7 @@ static int watch(struct top *t)
     if (keys) {
         raw = was;
         raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+        raw.c_cc[VSUSP] = _POSIX_VDISABLE; /* a stop would leave the terminal as it is now */
         (void)tcsetattr(STDIN_FILENO, TCSANOW, &raw);
     }
     fputs("\033[?1049h\033[?25l", stdout); /* the other screen, no cursor */
@@ -445,13 +527,14 @@ static int top(struct tr_cli *c)
         how = watch(&t);
     } else {
         how = look(&t);
-        measure(&t);
         if (how == TR_CLI_FINE) {
             draw(&t);
         }
     }
     tr_cli_answer_fini(&t.stats);
-    tr_cli_answer_fini(&t.topics);
+    for (unsigned i = 0; i < SORTS; i++) {
+        tr_cli_answer_fini(&t.topics[i]);
+    }
     tr_cli_answer_fini(&t.forecast);
     return how;
 }

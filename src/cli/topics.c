@@ -250,6 +250,9 @@ static int topic(struct tr_cli *c)
     } else if (c->count > 2 || (strcmp(what, "show") != 0 && strcmp(what, "delete") != 0)) {
         how = tr_cli_usage("topic", "topic %s takes show, set, replace or delete, not \"%s\".",
                            c->args[0], c->args[c->count > 2 ? 2 : 1]);
+    } else if (tr_cli_given(c, "--force") &&
+               !tr_cli_sure(c, "Delete %s and all its jobs?", c->args[0])) {
+        how = TR_CLI_FAILED;
     } else {
         if (strcmp(what, "delete") == 0) {
             r.method = "DELETE";
@@ -274,7 +277,8 @@ const struct tr_cli_command tr_cli_command_topic = {
             "whole policy; deletes the topic. Fields: ttr, retries, backoff, ttl, rate, burst,\n"
             "max_jobs, max_bytes, dead_keep, dead_max, in_flight, jitter, history, paused,\n"
             "deliver (as JSON).\n",
-    .options = {{.name = "--force", .about = "delete: its jobs, too", .sent = true}},
+    .options = {{.name = "--force", .about = "delete: its jobs, too", .sent = true},
+                {.name = "--yes", .about = "do not ask"}},
     .examples = "tarry topic orders\n"
                 "tarry topic notify set ttr=10s retries=7 backoff=4m,10m,10m,1h,2h,6h,15h",
     .args_min = 1,

@@ -8,7 +8,9 @@
  *
  * One thread waits for all of it: answers, the ends of children (a signalfd), the clock. At most
  * one reserve is under way, for as many jobs as there are free slots. What the server does not hear
- * of is told again until the lease is over; then the job comes back by itself.
+ * of is told again until the lease is over; then the job comes back by itself, and a command that
+ * still runs is ended. No answer is waited for without an end: a connection can be dead and not
+ * say.
  *
  * The first SIGTERM or SIGINT: no new jobs, those that run are finished, and so are their leases.
  * The second: they are ended, and their jobs given back.
@@ -34,7 +36,10 @@ enum {
     SLOTS_MAX = 1000,
     EXIT_AGAIN = 75,
     EXIT_BURY = 100,
-    POLL_S = 30,        /* how long a reserve waits */
+    POLL_S = 30,       /* how long a reserve waits */
+    SLACK_MS = 15000,  /* and how much later its answer may come */
+    ANSWER_MS = 10000, /* how long the answer about a lease may take, unless it ends sooner */
+    ANSWER_LEAST_MS = 1000,
     AGAIN_MS = 1000,    /* what the server did not hear is told again after this */
     GRACE_MS = 5000,    /* from SIGTERM to SIGKILL */
     LINE_MS = 250,      /* the progress line */
@@ -175,6 +180,34 @@ static void lose(struct slot *s, const char *why)
     leave(s);
 }
 
+/* How long the answer may take: the lease does not wait. */
+static uint64_t patience(const struct slot *s)
+{
+    uint64_t now = now_ms();
+    uint64_t left = s->until_ms > now ? s->until_ms - now : 0;
+
+    return left > ANSWER_MS ? ANSWER_MS : left < ANSWER_LEAST_MS ? ANSWER_LEAST_MS : left;
+}
+
+static bool is_forbidden(const struct tr_cli_answer *a)
+{
+    return a != NULL && (a->status == 401 || a->status == 403);
+}
+
+/* Why the server does not take what is told of a job. */
+static const char *refusal(const struct tr_cli_answer *a, char out[48])
+{
+    if (a->status == 404) {
+        return "the job is gone";
+    }
+    if (a->status == 409) {
+        return "its lease was lost";
+    }
+    tr_text(out, 48, is_forbidden(a) ? "the token may not (%ld)" : "the server says %ld",
+            a->status);
+    return out;
+}
+
 static void told(void *ctx, const struct tr_cli_answer *a, const char *why)
 {
     struct slot *s = ctx;
@@ -182,6 +215,7 @@ static void told(void *ctx, const struct tr_cli_answer *a, const char *why)
     bool acks = strcmp(s->verb, "ack") == 0;
     bool buries = strcmp(s->verb, "bury") == 0;
     uint64_t now = now_ms();
+    char text[48];
 
     s->call = NULL;
     if (a != NULL && a->status >= 200 && a->status < 300) {
@@ -191,7 +225,7 @@ static void told(void *ctx, const struct tr_cli_answer *a, const char *why)
         log_end(w, s, acks ? "done" : buries ? "buried" : "to be retried", acks);
         leave(s);
     } else if (a != NULL && a->status < 500 && a->status != 429) {
-        lose(s, a->status == 404 ? "the job is gone" : "its lease was lost");
+        lose(s, refusal(a, text));
     } else if (now >= s->until_ms) {
         lose(s, "the server could not be told in time");
     } else {
@@ -204,7 +238,7 @@ static void told(void *ctx, const struct tr_cli_answer *a, const char *why)
 static void tell(struct slot *s)
 {
     struct tr_cli_target t = {0};
-    struct tr_cli_request r = {.method = "POST"};
+    struct tr_cli_request r = {.method = "POST", .most_ms = patience(s)};
 
     tr_cli_target_add(&t, "/v1/jobs");
     tr_cli_target_part(&t, s->id);
@@ -214,6 +248,15 @@ static void tell(struct slot *s)
     s->tell_ms = UINT64_MAX;
     s->call = tr_cli_call(s->work->calls, &r, told, s);
     tr_cli_target_fini(&t);
+}
+
+/* The job is another's now, or soon is: the command is ended. */
+static void give_up(struct slot *s, const char *why)
+{
+    complain(s->work, s->id, why);
+    s->lost = true;
+    s->touch_ms = UINT64_MAX;
+    s->timeout_ms = 1; /* long ago */
 }
 
 static void touched(void *ctx, const struct tr_cli_answer *a, const char *why)
@@ -228,10 +271,11 @@ static void touched(void *ctx, const struct tr_cli_answer *a, const char *why)
         s->until_ms = now + s->lease_ms;
         s->touch_ms = now + s->lease_ms / 2;
     } else if (a != NULL && (a->status == 404 || a->status == 409)) {
-        complain(s->work, s->id, "its lease was lost: the command is ended");
-        s->lost = true;
-        s->touch_ms = UINT64_MAX;
-        s->timeout_ms = now;
+        give_up(s, "its lease was lost: the command is ended");
+    } else if (is_forbidden(a)) { /* it will say so again */
+        clear_line(s->work);
+        (void)!tr_cli_judge(a);
+        give_up(s, "its lease cannot be kept alive with this token: the command is ended");
     } else {
         complain(s->work, "a lease could not be kept alive, again in a second",
                  a != NULL ? "the server cannot do it now" : why);
@@ -242,7 +286,7 @@ static void touched(void *ctx, const struct tr_cli_answer *a, const char *why)
 static void touch(struct slot *s)
 {
     struct tr_cli_target t = {0};
-    struct tr_cli_request r = {.method = "POST"};
+    struct tr_cli_request r = {.method = "POST", .most_ms = patience(s)};
 
     tr_cli_target_add(&t, "/v1/jobs");
     tr_cli_target_part(&t, s->id);
@@ -395,8 +439,9 @@ static void reserve(struct work *w)
 {
     uint64_t most = w->count - w->busy < w->left ? w->count - w->busy : w->left;
     struct tr_cli_target names = {0};
+    int wait_s = w->drain || !w->spoke ? 0 : POLL_S;
     struct tr_cli_target t = {0};
-    struct tr_cli_request r = {.method = "POST"};
+    struct tr_cli_request r = {.method = "POST", .most_ms = (uint64_t)wait_s * 1000 + SLACK_MS};
     char text[32];
 
     for (int i = 0; i < w->cli->count; i++) {
@@ -408,7 +453,7 @@ static void reserve(struct work *w)
     tr_cli_query(w->cli, &t);
     tr_text(text, sizeof text, "%" PRIu64, most);
     tr_cli_target_arg(&t, "count", text);
-    tr_text(text, sizeof text, "%ds", w->drain || !w->spoke ? 0 : POLL_S);
+    tr_text(text, sizeof text, "%ds", wait_s);
     tr_cli_target_arg(&t, "wait", text);
     r.target = t.text;
     w->poll = tr_cli_call(w->calls, &r, came, w);
@@ -427,6 +472,12 @@ static void sooner(uint64_t *at, uint64_t other)
     *at = other < *at ? other : *at;
 }
 
+/* When the lease is over for sure: the answer to a touch that was in time may be on its way. */
+static uint64_t over_ms(const struct slot *s)
+{
+    return s->until_ms + ANSWER_LEAST_MS;
+}
+
 /* Does what is due for one slot, and says when the next thing is. */
 static void tend(struct slot *s, uint64_t now, uint64_t *next)
 {
@@ -434,6 +485,13 @@ static void tend(struct slot *s, uint64_t now, uint64_t *next)
         tell(s);
     }
     if (s->phase == RUNS) {
+        if (!s->lost && over_ms(s) <= now) {
+            if (s->call != NULL) {
+                tr_cli_call_drop(s->work->calls, s->call);
+                s->call = NULL;
+            }
+            give_up(s, "its lease ran out, the server does not answer: the command is ended");
+        }
         if (s->call == NULL && s->touch_ms <= now && !s->lost) {
             touch(s);
         }
@@ -446,6 +504,7 @@ static void tend(struct slot *s, uint64_t now, uint64_t *next)
             (void)kill(-s->pid, SIGKILL);
         }
         sooner(next, s->touch_ms);
+        sooner(next, s->lost ? UINT64_MAX : over_ms(s));
         sooner(next, s->kill_ms != 0      ? s->kill_ms
                      : s->timeout_ms != 0 ? s->timeout_ms
                                           : UINT64_MAX);

@@ -70,7 +70,7 @@ static char first_of(struct tr_span item)
 int tr_answer_pushed(struct tr_span item, struct tr_pushed *p)
 {
     *p = (struct tr_pushed){.what = first_of(item)};
-    if (p->what == 'P') {
+    if (p->what == 'P' || p->what == 'F') {
         return item.len == 1 ? TARRY_OK : TARRY_EDAMAGED;
     }
     if (item.len < 1 + TR_HEX_ID || !tr_hex_get(item.at + 1, TR_HEX_ID, &p->id)) {
@@ -80,13 +80,17 @@ int tr_answer_pushed(struct tr_span item, struct tr_pushed *p)
     item.len -= 1 + TR_HEX_ID;
     switch (p->what) {
     case 'N':
-    case 'R':
         return item.len == TR_HEX_ID && tr_hex_get(item.at, TR_HEX_ID, &p->due_us) ? TARRY_OK
                                                                                    : TARRY_EDAMAGED;
+    case 'R':
     case 'K':
     case 'E':
     case 'X':
-        return tr_header_read(item.at, item.len, &p->header);
+        if (tr_header_read(item.at, item.len, &p->header) != TARRY_OK) {
+            return TARRY_EDAMAGED;
+        }
+        p->due_us = p->header.due_us;
+        return TARRY_OK;
     default:
         return TARRY_EDAMAGED;
     }
@@ -133,4 +137,37 @@ int tr_answer_edited(struct tr_span item, struct tr_edited *e)
         return memchr("srpd", e->was, 4) != NULL ? TARRY_OK : TARRY_EDAMAGED;
     }
     return tr_header_read(item.at + 1, item.len - 1, &e->header);
+}
+
+int tr_answer_kicked(const struct tr_answer *a, struct tr_kicked *k)
+{
+    const struct tr_span *item = a->items;
+
+    if (a->count != 2 || item[0].len != 1 || memchr("ds", item[0].at[0], 2) == NULL ||
+        item[1].len != TR_HEX_ID || !tr_hex_get(item[1].at, TR_HEX_ID, &k->count)) {
+        return TARRY_EDAMAGED;
+    }
+    k->which = item[0].at[0];
+    return TARRY_OK;
+}
+
+int tr_answer_counted(struct tr_span item, struct tr_counted *n)
+{
+    uint64_t *const to[] = {&n->ready,           &n->urgent,       &n->delayed,
+                            &n->reserved,        &n->dead,         &n->next_due_us,
+                            &n->oldest_ready_us, &n->out_until_us, &n->hold_until_us,
+                            &n->hold_us,         &n->holds,        &n->best_priority,
+                            &n->best_due_us,     &n->best_id,      &n->first_delayed_id,
+                            &n->first_dead_id};
+    size_t at = 0;
+
+    for (unsigned i = 0; i < sizeof to / sizeof to[0]; i++) {
+        unsigned width = to[i] == &n->best_priority ? 8 : TR_HEX_ID;
+
+        if (item.len - at < width || !tr_hex_get(item.at + at, width, to[i])) {
+            return TARRY_EDAMAGED;
+        }
+        at += width;
+    }
+    return at == item.len ? TARRY_OK : TARRY_EDAMAGED;
 }

@@ -34,10 +34,11 @@ bool tr_answer_waiter(const struct tr_answer *a, unsigned i, unsigned *topic,
 
 /* What became of one pushed job. */
 struct tr_pushed {
-    char what; /* N: new, R: replaced, K: kept, E: exists, X: reserved, P: paused */
-    uint64_t id;
+    char what; /* N: new, R: replaced, K: kept, E: exists, X: reserved, P: paused, F: no more may be
+                */
+    uint64_t id;             /* all but P and F */
     uint64_t due_us;         /* N, R */
-    struct tr_header header; /* K, E, X */
+    struct tr_header header; /* R, K, E, X */
 };
 TR_MUST_USE int tr_answer_pushed(struct tr_span item, struct tr_pushed *p);
 
@@ -62,5 +63,26 @@ struct tr_edited {
     struct tr_header header; /* the rest but N */
 };
 TR_MUST_USE int tr_answer_edited(struct tr_span item, struct tr_edited *e);
+
+/* KICK: which it were, dead ones (d) or delayed ones (s), and how many. */
+struct tr_kicked {
+    char which;
+    uint64_t count;
+};
+TR_MUST_USE int tr_answer_kicked(const struct tr_answer *a, struct tr_kicked *k);
+
+/* COUNT: one topic of the call. Times and ids: 0 is none. */
+struct tr_counted {
+    uint64_t ready, urgent, delayed, reserved, dead;
+    uint64_t next_due_us;                         /* of the first delayed job */
+    uint64_t oldest_ready_us;                     /* its due time, as far as it is known */
+    uint64_t out_until_us;                        /* its settings say that it is paused so long, */
+    uint64_t hold_until_us;                       /* or the beanstalk port did, */
+    uint64_t hold_us;                             /* for so long, */
+    uint64_t holds;                               /* so many times */
+    uint64_t best_priority, best_due_us, best_id; /* what a take would hand out */
+    uint64_t first_delayed_id, first_dead_id;
+};
+TR_MUST_USE int tr_answer_counted(struct tr_span item, struct tr_counted *n);
 
 #endif

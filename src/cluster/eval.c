@@ -12,7 +12,15 @@
 
 #include <string.h>
 
-enum { EVALSHA = 0, SCRIPT = 1, WALL_BEHIND = 3, LINE = 128 };
+enum {
+    EVALSHA = 0,
+    SCRIPT = 1,
+    WALL_BEHIND = 3,
+    LINE = 128,
+    TIME = 7,
+    WHAT = 25,
+    KEPT_BYTES = 16384,
+};
 
 void tr_eval_init(struct tr_eval *c, struct tr_mem *mem)
 {
@@ -70,7 +78,9 @@ static void add_copy(struct tr_eval *c, const char *text, size_t len)
     }
     add(c, (struct tr_span){NULL, c->used});
     memcpy(c->bytes + c->used, &len, sizeof len);
-    memcpy(c->bytes + c->used + sizeof len, text, len);
+    if (len > 0) {
+        memcpy(c->bytes + c->used + sizeof len, text, len);
+    }
     c->used = need;
 }
 
@@ -125,6 +135,7 @@ void tr_eval_begin(struct tr_eval *c, enum tr_script_name script, const struct t
     add_lent(c, "", 0);
     add_number(c, a->topic_count);
     for (unsigned t = 0; t < a->topic_count; t++) {
+        c->topics[t] = a->topics[t].name;
         add_lent(c, a->topics[t].name, strlen(a->topics[t].name));
         add_number(c, a->topics[t].spread);
         add_copy(c, a->topics[t].order == TR_ORDER_DUE ? "due" : "id",
@@ -132,7 +143,41 @@ void tr_eval_begin(struct tr_eval *c, enum tr_script_name script, const struct t
     }
 }
 
-/* A line of numbers, one after the other. */
+void tr_eval_plain(struct tr_eval *c, const char *command)
+{
+    c->count = 0;
+    c->used = 0;
+    c->heavy = 0;
+    c->run_at = 0;
+    c->failed = false;
+    add_lent(c, command, strlen(command));
+}
+
+void tr_eval_meta(struct tr_eval *c, enum tr_script_name script, unsigned keys)
+{
+    tr_eval_plain(c, "EVALSHA");
+    add_lent(c, tr_scripts[script].sha, strlen(tr_scripts[script].sha));
+    add_number(c, keys);
+}
+
+void tr_eval_add(struct tr_eval *c, const char *text, size_t len)
+{
+    add_copy(c, text, len);
+}
+
+void tr_eval_add_number(struct tr_eval *c, uint64_t v)
+{
+    add_number(c, v);
+}
+
+void tr_eval_trim(struct tr_eval *c)
+{
+    if (c->size > KEPT_BYTES) {
+        tr_eval_fini(c);
+    }
+}
+
+/* A line of numbers, one after the other: in hex, or as bytes. */
 struct line {
     char text[LINE];
     size_t len;
@@ -150,17 +195,36 @@ static void put_hex(struct line *l, unsigned width, uint64_t v)
     l->len += width;
 }
 
-static void put_time(struct line *l, const struct tr_req *r, uint64_t age_us)
+static void put_bytes(struct line *l, unsigned width, uint64_t v)
 {
-    put_char(l, r->at_us != 0 ? 'a' : 'd');
-    put_hex(l, TR_HEX_ID, r->at_us != 0 ? r->at_us : r->delay_us);
-    put_hex(l, TR_HEX_ID, age_us);
+    TR_CHECK(l->len + width <= sizeof l->text);
+    for (unsigned i = width; i > 0; i--) {
+        l->text[l->len++] = (char)(unsigned char)(v >> 8 * (i - 1) & 255);
+    }
+}
+
+static uint64_t time_of(const struct tr_req *r)
+{
+    return r->at_us != 0 ? r->at_us : r->delay_us;
+}
+
+static char kind_of_time(const struct tr_req *r)
+{
+    return r->at_us != 0 ? 'a' : 'd';
 }
 
 void tr_eval_push_from(struct tr_eval *c, uint64_t seen, unsigned slot)
 {
     add_number(c, seen);
     add_number(c, slot);
+}
+
+static void add_bytes(struct tr_eval *c, unsigned width, uint64_t v)
+{
+    struct line l = {.len = 0};
+
+    put_bytes(&l, width, v);
+    add_copy(c, l.text, l.len);
 }
 
 static uint32_t retries_of(const struct tr_req *r)
@@ -174,36 +238,61 @@ static uint32_t retries_of(const struct tr_req *r)
     return (uint32_t)r->retries;
 }
 
+static struct tr_header header_of(const struct tr_req *r, const char *topic,
+                                  char backoff[TR_HEADER_BACKOFF])
+{
+    return (struct tr_header){
+        .flags =
+            (r->beanstalk ? TR_HEADER_BEANSTALK : 0U) | (r->ttl_us != 0 ? TR_HEADER_OWN_TTL : 0U),
+        .ttr_us = r->ttr_us,
+        .ttl_us = r->ttl_us,
+        .retries = retries_of(r),
+        .topic = topic,
+        .topic_len = strlen(topic),
+        .tag = r->tag,
+        .tag_len = r->tag_len,
+        .key = r->key,
+        .key_len = r->key_len,
+        .backoff = backoff,
+        .backoff_len = tr_header_put_backoff(backoff, r->backoff),
+    };
+}
+
 void tr_eval_push(struct tr_eval *c, unsigned topic, const struct tr_req *r, uint64_t age_us)
 {
     static const char conflicts[TR_CONFLICT_COUNT] = {'r', 'k', 'e'};
-    struct line l = {.len = 0};
     char backoff[TR_HEADER_BACKOFF];
+    char what[WHAT + TR_HEADER_MAX];
+    struct tr_header h = header_of(r, c->topics[topic], backoff);
+    struct line l = {.len = 0};
+    size_t key_at;
+    size_t len = tr_header_write_end(what + WHAT, &h, &key_at);
 
-    put_hex(&l, 2, topic + 1);
+    put_bytes(&l, 1, topic + 1);
     put_char(&l, conflicts[r->conflict]);
-    put_time(&l, r, age_us);
-    put_hex(&l, 8, r->priority);
-    put_hex(&l, TR_HEX_ID, r->ttr_us);
-    put_hex(&l, TR_HEX_ID, r->ttl_us);
-    put_hex(&l, 8, retries_of(r));
-    put_hex(&l, 2, r->beanstalk ? TR_HEADER_BEANSTALK : 0);
-    add_copy(c, l.text, l.len);
-    add_lent(c, r->tag, r->tag_len);
-    add_lent(c, r->key, r->key_len);
-    add_copy(c, backoff, tr_header_put_backoff(backoff, r->backoff));
-    add_lent(c, (const char *)r->body, r->body_len);
+    put_char(&l, kind_of_time(r));
+    put_bytes(&l, TIME, time_of(r));
+    put_bytes(&l, TIME, age_us);
+    put_bytes(&l, 1, tr_header_flags(&h));
+    put_bytes(&l, 4, r->priority);
+    put_bytes(&l, 2, WHAT + key_at + 1);
+    put_bytes(&l, 1, r->key_len);
+    TR_CHECK(l.len == WHAT);
+    memcpy(what, l.text, WHAT);
+    add_copy(c, what, WHAT + len);
+    add_copy(c, (const char *)r->body, r->body_len);
     c->heavy += r->body_len;
 }
 
 void tr_eval_take(struct tr_eval *c, const struct tr_eval_take *t)
 {
     add_number(c, t->count);
-    add_hex(c, TR_HEX_LEASE, t->lease);
+    add_bytes(c, 8, t->lease);
     add_number(c, t->ttr_us);
-    add_lent(c, t->tag, t->tag_len);
+    add_copy(c, t->tag, t->tag_len);
     add_number(c, t->wait_until_us);
     add_number(c, t->held ? 1 : 0);
+    add_number(c, t->least_us);
 }
 
 static char kind_of(const struct tr_req *r)
@@ -216,9 +305,13 @@ static char kind_of(const struct tr_req *r)
     case TR_OP_RETURN:
         return 'G';
     case TR_OP_BURY:
-        return 'B';
+        return r->force && r->lease == 0 ? 'V' : 'B';
     case TR_OP_TOUCH:
         return 'T';
+    case TR_OP_CLOSE:
+        return 'D';
+    case TR_OP_RESERVE_JOB:
+        return 'H';
     case TR_OP_FIRE:
         return 'F';
     case TR_OP_KICK_JOB:
@@ -252,7 +345,9 @@ static void put_release(struct line *l, const struct tr_req *r)
 static void put_edit(struct line *l, const struct tr_req *r, uint64_t age_us)
 {
     put_hex(l, 2, r->edit);
-    put_time(l, r, age_us);
+    put_char(l, kind_of_time(r));
+    put_hex(l, TR_HEX_ID, time_of(r));
+    put_hex(l, TR_HEX_ID, age_us);
     put_hex(l, 8, r->priority);
     put_hex(l, TR_HEX_ID, r->ttr_us);
     put_hex(l, TR_HEX_ID, r->ttl_us);
@@ -264,17 +359,20 @@ void tr_eval_edit(struct tr_eval *c, unsigned topic, const struct tr_req *r, uin
     char kind = kind_of(r);
 
     put_char(&l, kind);
-    put_hex(&l, 2, topic + 1);
+    put_bytes(&l, 1, topic + 1);
     put_hex(&l, TR_HEX_ID, r->id);
-    put_hex(&l, TR_HEX_LEASE, r->lease);
+    put_bytes(&l, 8, r->lease);
     if (kind == 'C') {
         put_char(&l, r->force ? '1' : '0');
     } else if (kind == 'R') {
         put_release(&l, r);
-    } else if (kind == 'B') {
+    } else if (kind == 'B' || kind == 'V') {
         put_priority(&l, r);
     } else if (kind == 'T') {
         put_hex(&l, TR_HEX_ID, r->ttr_us);
+    } else if (kind == 'H') {
+        put_hex(&l, TR_HEX_ID, r->ttr_us);
+        put_char(&l, r->holder != 0 ? '1' : '0');
     } else if (kind == 'K') {
         put_char(&l, r->beanstalk ? '1' : '0');
     } else if (kind == 'E') {
@@ -282,8 +380,8 @@ void tr_eval_edit(struct tr_eval *c, unsigned topic, const struct tr_req *r, uin
     }
     add_copy(c, l.text, l.len);
     if (kind == 'E') {
-        add_lent(c, r->tag, r->tag_len);
-        add_lent(c, (const char *)r->body, r->body_len);
+        add_copy(c, r->tag, r->tag_len);
+        add_copy(c, (const char *)r->body, r->body_len);
         c->heavy += r->body_len;
     }
 }
@@ -293,10 +391,16 @@ void tr_eval_tend(struct tr_eval *c, unsigned most)
     add_number(c, most);
 }
 
-void tr_eval_kick(struct tr_eval *c, unsigned most, bool beanstalk)
+void tr_eval_kick(struct tr_eval *c, unsigned most, bool beanstalk, char only)
 {
     add_number(c, most);
     add_number(c, beanstalk ? 1 : 0);
+    add_copy(c, &only, only != '\0' ? 1 : 0);
+}
+
+void tr_eval_pause(struct tr_eval *c, uint64_t us)
+{
+    add_number(c, us);
 }
 
 void tr_eval_look(struct tr_eval *c, bool bodies)

@@ -5,8 +5,9 @@
  * A call of a script: its arguments on the way out. What the scripts expect is told at the top of
  * each file in lua/; answer.h reads what they say.
  *
- * Names, keys and bodies are borrowed until the call is answered for good, since it may have to be
- * sent again. Out of memory is noted, and told by tr_eval_end.
+ * All of a job is copied, since the call may have to be sent again when who asked is gone; names of
+ * topics, uuid and node are borrowed until it is answered for good. Out of memory is noted, and
+ * told by tr_eval_end.
  */
 
 #include "base/check.h"
@@ -40,6 +41,7 @@ struct tr_eval_about {
 
 struct tr_eval {
     struct tr_mem *mem;
+    const char *topics[TR_EVAL_TOPICS]; /* names, of the call that is made */
     struct tr_span *args; /* at NULL: at `len` bytes in the scratch, until tr_eval_end */
     unsigned count;
     unsigned room;
@@ -47,7 +49,8 @@ struct tr_eval {
     size_t used;
     size_t size;
     size_t heavy;    /* bytes of bodies */
-    unsigned run_at; /* where in args the server's run is, and three behind it the wall clock */
+    unsigned run_at; /* where in args the server's run is, and three behind it the wall clock; 0:
+                        it is no script of jobs */
     char wall[24];
     bool failed;
 };
@@ -57,6 +60,16 @@ void tr_eval_fini(struct tr_eval *c);
 
 /* Begins anew: EVALSHA, the script, keys, and what is in common. */
 void tr_eval_begin(struct tr_eval *c, enum tr_script_name script, const struct tr_eval_about *a);
+
+/* The same for what is no script of jobs: a command of Redis, or a script of other keys. Its
+ * arguments follow, one by one. */
+void tr_eval_plain(struct tr_eval *c, const char *command);
+void tr_eval_meta(struct tr_eval *c, enum tr_script_name script, unsigned keys);
+void tr_eval_add(struct tr_eval *c, const char *text, size_t len);
+void tr_eval_add_number(struct tr_eval *c, uint64_t v);
+
+/* It was answered: gives back what was needed for much. */
+void tr_eval_trim(struct tr_eval *c);
 
 /* PUSH: before the first job. seen: the highest sequence number that this node knows of. */
 void tr_eval_push_from(struct tr_eval *c, uint64_t seen, unsigned slot);
@@ -71,15 +84,20 @@ struct tr_eval_take {
     size_t tag_len;
     uint64_t wait_until_us; /* by the server's clock; 0: does not wait */
     bool held;              /* by a connection */
+    uint64_t least_us;      /* the lease is at least so long */
 };
 void tr_eval_take(struct tr_eval *c, const struct tr_eval_take *t);
 
 /* EDIT: what r asks of one job: DELETE (with a lease: ack), RELEASE, RETURN, BURY, TOUCH, KICK_JOB,
- * FIRE, EDIT. */
+ * FIRE, EDIT, CLOSE (its connection is gone), RESERVE_JOB (r.lease: the new one). BURY by
+ * force: without a lease. */
 void tr_eval_edit(struct tr_eval *c, unsigned topic, const struct tr_req *r, uint64_t age_us);
 
 void tr_eval_tend(struct tr_eval *c, unsigned most);
-void tr_eval_kick(struct tr_eval *c, unsigned most, bool beanstalk);
+/* only: d, s, or 0: delayed ones if there is no dead one. */
+void tr_eval_kick(struct tr_eval *c, unsigned most, bool beanstalk, char only);
+/* PAUSE of the beanstalk port; 0: it goes on. */
+void tr_eval_pause(struct tr_eval *c, uint64_t us);
 void tr_eval_look(struct tr_eval *c, bool bodies);
 void tr_eval_look_at(struct tr_eval *c, unsigned topic, uint64_t id);
 

@@ -1,88 +1,152 @@
 /*
- * A job's header: hex numbers of fixed width, so that a script cuts out what it needs, and then
- * four lengths and four texts.
+ * A job's header: bytes in the order of the network, so that a script reads what it needs in one
+ * go. What most jobs do not have is not there.
  *
- *     set ver prio due at lease attempts timeouts releases buries kicks why delay ttr ttl
- *      1   8   8   14  14  16      8        8        8      8      8    1   14    14  14
- *     retries flags created | topic tag key backoff: lengths | topic tag key backoff
- *        8      2      14   |     2   2   2       3          |
+ *     set flags ver prio due attempts | at lease      | created delay | ttr ttl retries
+ *      1    1    4   4    7     4     |  7   8 (p, d) |    7      7   |  7   7     4    (OWN)
+ *     timeouts releases buries kicks why | topic     | tag key backoff: lengths, then these
+ *        4        4       4      4    1  | 1, text   |  1   1     2             (NAMES)
+ *                                 (PAST)
  *
- * The key stands here, too, since whoever ends a job must take its key out of the table of keys.
+ * A job that waits and has nothing of its own takes 36 bytes and its topic's name. The key stands
+ * here, too, since whoever ends a job must take its key out of the table of keys. Flags of groups
+ * and TTL (it can expire) follow from the rest: only those of enum tr_header_flag are told outside.
  */
 
 #include "cluster/header.h"
 
 #include "base/err.h"
 #include "base/text.h"
-#include "cluster/hex.h"
 
 #include <string.h>
 
-enum { FIXED = 168, LENGTHS = 9, NUMBERS = 17 };
+enum {
+    OWN = 8,
+    PAST = 16,
+    NAMES = 32,
+    TTL = 64,
+    FLAGS_OUTSIDE = TR_HEADER_BEANSTALK | TR_HEADER_HELD | TR_HEADER_OWN_TTL,
+    TIME = 7, /* bytes of a time */
+    FRONT = 1 + 1 + 4 + 4 + TIME + 4,
+    HAND = TIME + 8,
+    MADE = TIME + TIME,
+    OWN_SIZE = TIME + TIME + 4,
+    PAST_SIZE = 4 * 4 + 1,
+};
 
-static const uint8_t widths[NUMBERS] = {8, 8, 14, 14, 16, 8, 8, 8, 8, 8, 1, 14, 14, 14, 8, 2, 14};
-
-static int read_numbers(const char *text, uint64_t v[NUMBERS])
+static char *put(char *at, unsigned width, uint64_t v)
 {
-    for (unsigned i = 0; i < NUMBERS; i++) {
-        if (!tr_hex_get(text, widths[i], &v[i])) {
-            return TARRY_EDAMAGED;
-        }
-        text += widths[i];
+    for (unsigned i = width; i > 0; i--) {
+        at[i - 1] = (char)(unsigned char)(v & 255);
+        v >>= 8;
     }
-    return TARRY_OK;
+    return at + width;
 }
 
-static int read_texts(const char *text, size_t len, struct tr_header *h)
+static uint64_t get(const char **at, unsigned width)
 {
-    uint64_t n[4];
-    const char *at = text + LENGTHS;
+    uint64_t v = 0;
 
-    if (!tr_hex_get(text, 2, &n[0]) || !tr_hex_get(text + 2, 2, &n[1]) ||
-        !tr_hex_get(text + 4, 2, &n[2]) || !tr_hex_get(text + 6, 3, &n[3]) ||
-        n[0] + n[1] + n[2] + n[3] != len - LENGTHS) {
+    for (unsigned i = 0; i < width; i++) {
+        v = v << 8 | (unsigned char)(*at)[i];
+    }
+    *at += width;
+    return v;
+}
+
+static bool is_out(char set)
+{
+    return set == 'p' || set == 'd';
+}
+
+/* The four texts at the end; TARRY_EDAMAGED: they are not as long as they say. */
+static int read_texts(const char *at, const char *end, bool names, struct tr_header *h)
+{
+    if (at == end) {
         return TARRY_EDAMAGED;
     }
+    h->topic_len = (size_t)get(&at, 1);
     h->topic = at;
-    h->topic_len = (size_t)n[0];
-    h->tag = h->topic + h->topic_len;
-    h->tag_len = (size_t)n[1];
+    if ((size_t)(end - at) < h->topic_len + (names ? 4 : 0)) {
+        return TARRY_EDAMAGED;
+    }
+    at += h->topic_len;
+    if (names) {
+        h->tag_len = (size_t)get(&at, 1);
+        h->key_len = (size_t)get(&at, 1);
+        h->backoff_len = (size_t)get(&at, 2);
+    }
+    h->tag = at;
     h->key = h->tag + h->tag_len;
-    h->key_len = (size_t)n[2];
     h->backoff = h->key + h->key_len;
-    h->backoff_len = (size_t)n[3];
-    return TARRY_OK;
+    return (size_t)(end - at) == h->tag_len + h->key_len + h->backoff_len ? TARRY_OK
+                                                                          : TARRY_EDAMAGED;
+}
+
+static void read_groups(const char **at, unsigned flags, struct tr_header *h)
+{
+    if (is_out(h->set)) {
+        h->at_us = get(at, TIME);
+        h->lease = get(at, 8);
+    }
+    h->created_us = get(at, TIME);
+    h->delay_us = get(at, TIME);
+    if ((flags & OWN) != 0) {
+        h->ttr_us = get(at, TIME);
+        h->ttl_us = get(at, TIME);
+        h->retries = (uint32_t)get(at, 4);
+    }
+    if ((flags & PAST) != 0) {
+        h->timeouts = (uint32_t)get(at, 4);
+        h->releases = (uint32_t)get(at, 4);
+        h->buries = (uint32_t)get(at, 4);
+        h->kicks = (uint32_t)get(at, 4);
+        h->why = (uint8_t)get(at, 1);
+    }
 }
 
 int tr_header_read(const char *text, size_t len, struct tr_header *h)
 {
-    uint64_t v[NUMBERS];
+    const char *at = text + 2;
+    unsigned flags = len > 1 ? (unsigned char)text[1] : 0;
+    size_t least = FRONT + MADE;
 
-    if (len < FIXED + LENGTHS || text[0] == '\0' || strchr("srpd", text[0]) == NULL ||
-        read_numbers(text + 1, v) != TARRY_OK) {
+    if (len < FRONT || text[0] == '\0' || strchr("srpd", text[0]) == NULL || flags >= 2 * TTL) {
+        return TARRY_EDAMAGED;
+    }
+    least += is_out(text[0]) ? HAND : 0;
+    least += (flags & OWN) != 0 ? OWN_SIZE : 0;
+    least += (flags & PAST) != 0 ? PAST_SIZE : 0;
+    if (len < least) {
         return TARRY_EDAMAGED;
     }
     *h = (struct tr_header){
-        .set = text[0],
-        .ver = (uint32_t)v[0],
-        .priority = (uint32_t)v[1],
-        .due_us = v[2],
-        .at_us = v[3],
-        .lease = v[4],
-        .attempts = (uint32_t)v[5],
-        .timeouts = (uint32_t)v[6],
-        .releases = (uint32_t)v[7],
-        .buries = (uint32_t)v[8],
-        .kicks = (uint32_t)v[9],
-        .why = (uint8_t)v[10],
-        .delay_us = v[11],
-        .ttr_us = v[12],
-        .ttl_us = v[13],
-        .retries = (uint32_t)v[14],
-        .flags = (unsigned)v[15],
-        .created_us = v[16],
-    };
-    return read_texts(text + FIXED, len - FIXED, h);
+        .set = text[0], .flags = flags & FLAGS_OUTSIDE, .retries = TR_RETRIES_TOPIC};
+    h->ver = (uint32_t)get(&at, 4);
+    h->priority = (uint32_t)get(&at, 4);
+    h->due_us = get(&at, TIME);
+    h->attempts = (uint32_t)get(&at, 4);
+    read_groups(&at, flags, h);
+    if ((h->ttl_us != 0) != ((flags & TTL) != 0)) {
+        return TARRY_EDAMAGED;
+    }
+    return read_texts(at, text + len, (flags & NAMES) != 0, h);
+}
+
+unsigned tr_header_flags(const struct tr_header *h)
+{
+    unsigned flags = h->flags & FLAGS_OUTSIDE;
+
+    if (h->ttr_us != 0 || h->ttl_us != 0 || h->retries != TR_RETRIES_TOPIC) {
+        flags |= OWN;
+    }
+    if (h->timeouts != 0 || h->releases != 0 || h->buries != 0 || h->kicks != 0 || h->why != 0) {
+        flags |= PAST;
+    }
+    if (h->tag_len != 0 || h->key_len != 0 || h->backoff_len != 0) {
+        flags |= NAMES;
+    }
+    return flags | (h->ttl_us != 0 ? TTL : 0);
 }
 
 static char *put_text(char *at, const char *text, size_t len)
@@ -93,28 +157,56 @@ static char *put_text(char *at, const char *text, size_t len)
     return at + len;
 }
 
-size_t tr_header_write(char *out, const struct tr_header *h)
+size_t tr_header_write_end(char *out, const struct tr_header *h, size_t *key_at)
 {
-    const uint64_t v[NUMBERS] = {h->ver,      h->priority,  h->due_us,   h->at_us,  h->lease,
-                                 h->attempts, h->timeouts,  h->releases, h->buries, h->kicks,
-                                 h->why,      h->delay_us,  h->ttr_us,   h->ttl_us, h->retries,
-                                 h->flags,    h->created_us};
+    unsigned flags = tr_header_flags(h);
     char *at = out;
 
-    *at++ = h->set;
-    for (unsigned i = 0; i < NUMBERS; i++) {
-        tr_hex_put(at, widths[i], v[i]);
-        at += widths[i];
+    if ((flags & OWN) != 0) {
+        at = put(at, TIME, h->ttr_us);
+        at = put(at, TIME, h->ttl_us);
+        at = put(at, 4, h->retries);
     }
-    tr_hex_put(at, 2, h->topic_len);
-    tr_hex_put(at + 2, 2, h->tag_len);
-    tr_hex_put(at + 4, 2, h->key_len);
-    tr_hex_put(at + 6, 3, h->backoff_len);
-    at = put_text(at + LENGTHS, h->topic, h->topic_len);
-    at = put_text(at, h->tag, h->tag_len);
-    at = put_text(at, h->key, h->key_len);
-    at = put_text(at, h->backoff, h->backoff_len);
+    if ((flags & PAST) != 0) {
+        at = put(at, 4, h->timeouts);
+        at = put(at, 4, h->releases);
+        at = put(at, 4, h->buries);
+        at = put(at, 4, h->kicks);
+        at = put(at, 1, h->why);
+    }
+    at = put(at, 1, h->topic_len);
+    at = put_text(at, h->topic, h->topic_len);
+    *key_at = 0;
+    if ((flags & NAMES) != 0) {
+        at = put(at, 1, h->tag_len);
+        at = put(at, 1, h->key_len);
+        at = put(at, 2, h->backoff_len);
+        at = put_text(at, h->tag, h->tag_len);
+        *key_at = (size_t)(at - out);
+        at = put_text(at, h->key, h->key_len);
+        at = put_text(at, h->backoff, h->backoff_len);
+    }
     return (size_t)(at - out);
+}
+
+size_t tr_header_write(char *out, const struct tr_header *h)
+{
+    char *at = out;
+    size_t key_at;
+
+    *at++ = h->set;
+    at = put(at, 1, tr_header_flags(h));
+    at = put(at, 4, h->ver);
+    at = put(at, 4, h->priority);
+    at = put(at, TIME, h->due_us);
+    at = put(at, 4, h->attempts);
+    if (is_out(h->set)) {
+        at = put(at, TIME, h->at_us);
+        at = put(at, 8, h->lease);
+    }
+    at = put(at, TIME, h->created_us);
+    at = put(at, TIME, h->delay_us);
+    return (size_t)(at - out) + tr_header_write_end(at, h, &key_at);
 }
 
 enum tr_job_state tr_header_state(const struct tr_header *h, uint64_t now_us)

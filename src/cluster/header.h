@@ -3,7 +3,7 @@
 
 /*
  * A job's header as it stands in Redis: all of it but the body. See header.c for the layout, and
- * parse() in lua/common.lua for the other reader.
+ * load() and open() in lua/common.lua for the other reader.
  */
 
 #include "base/check.h"
@@ -18,6 +18,7 @@ enum tr_header_flag {
     TR_HEADER_BEANSTALK = 1, /* made on that port */
     TR_HEADER_HELD = 2,      /* reserved by a connection: released when that or its node is gone */
     TR_HEADER_OWN_TTL = 4,   /* the ttl is the job's own, not its topic's */
+                             /* from 8 on: what the bytes have, see header.c */
 };
 
 #define TR_RETRIES_TOPIC UINT32_MAX /* as many as the topic says */
@@ -46,9 +47,16 @@ struct tr_header {
 /* TARRY_EDAMAGED: that is none. */
 TR_MUST_USE int tr_header_read(const char *text, size_t len, struct tr_header *h);
 
-enum { TR_HEADER_MAX = 168 + 9 + 255 * 3 + 4095 };
+enum { TR_HEADER_BACKOFF = 1024, TR_HEADER_MAX = 90 + 255 * 3 + TR_HEADER_BACKOFF };
 /* The same the other way; gives the length. out has room for TR_HEADER_MAX. */
 size_t tr_header_write(char *out, const struct tr_header *h);
+
+/*
+ * A new job's header is put together by the script that makes it: this is how it ends, behind the
+ * delay, and what its byte of flags is. *key_at: where in that the key is; 0: there is none.
+ */
+size_t tr_header_write_end(char *out, const struct tr_header *h, size_t *key_at);
+unsigned tr_header_flags(const struct tr_header *h);
 
 /* Which state others see: a stored job that is due is ready. */
 enum tr_job_state tr_header_state(const struct tr_header *h, uint64_t now_us);
@@ -59,7 +67,6 @@ void tr_header_view(const struct tr_header *h, uint64_t id, uint64_t now_us,
 
 /* A backoff as scripts read it: l<us>,<us>... or e<base>,<factor/100>,<max>,<jitter/1000>. Gives
  * the length, 0 for NULL. TARRY_EDAMAGED: that is none. */
-enum { TR_HEADER_BACKOFF = 1024 };
 size_t tr_header_put_backoff(char out[TR_HEADER_BACKOFF], const struct tr_backoff *b);
 TR_MUST_USE int tr_header_get_backoff(const char *text, size_t len, struct tr_backoff *b);
 

@@ -167,7 +167,8 @@ static struct tr_route_step on_error(struct tr_route *r, struct tr_span error, u
 static struct tr_route_step on_answer(struct tr_route *r, const struct tr_redis_reply *reply,
                                       uint64_t now_us)
 {
-    struct tr_span first = reply->count > 0 ? reply->items[0] : (struct tr_span){"", 0};
+    struct tr_span first =
+        reply->count > 0 && !r->plain ? reply->items[0] : (struct tr_span){"", 0};
 
     if (tr_span_begins(first, "CHECK") || tr_span_begins(first, "NOSLOT")) {
         r->asking = false;

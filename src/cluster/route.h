@@ -45,6 +45,7 @@ struct tr_route {
     bool asking;        /* the last time it was sent, */
     bool text;
     bool unknown; /* one that was sent may have been done: no refusal is an answer any more */
+    bool plain;   /* no script of jobs: the first word of its answer means nothing */
     bool repeats; /* a repeat is answered as the first time: it may be sent again after LOST */
 };
 

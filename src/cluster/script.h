@@ -9,16 +9,24 @@
 #include <stddef.h>
 
 enum tr_script_name {
-    TR_SCRIPT_PUSH,  /* new jobs */
-    TR_SCRIPT_TAKE,  /* hands out jobs of one topic */
-    TR_SCRIPT_EDIT,  /* ack, cancel, release, ...: by id */
-    TR_SCRIPT_TEND,  /* leases that ran out, jobs that expired, dead ones to drop */
-    TR_SCRIPT_KICK,  /* brings back so many of a topic */
-    TR_SCRIPT_LOOK,  /* jobs as they are */
-    TR_SCRIPT_CONF,  /* settings of a topic */
-    TR_SCRIPT_CHECK, /* before a slot is first used over a connection */
-    TR_SCRIPT_OWN,   /* who does a slot's housekeeping */
-    TR_SCRIPT_BEAT,  /* a node lives; layout and members */
+    TR_SCRIPT_PUSH,     /* new jobs */
+    TR_SCRIPT_TAKE,     /* hands out jobs of one topic */
+    TR_SCRIPT_EDIT,     /* ack, cancel, release, ...: by id */
+    TR_SCRIPT_TEND,     /* leases that ran out, jobs that expired, dead ones to drop */
+    TR_SCRIPT_KICK,     /* brings back so many of a topic */
+    TR_SCRIPT_LOOK,     /* jobs as they are */
+    TR_SCRIPT_COUNTS,   /* how many there are of each topic */
+    TR_SCRIPT_PAUSE,    /* the beanstalk port's pause */
+    TR_SCRIPT_CONF,     /* settings of a topic */
+    TR_SCRIPT_PURGE,    /* ends all jobs of a topic */
+    TR_SCRIPT_LIST,     /* jobs of a topic, a page at a time */
+    TR_SCRIPT_ORPHANS,  /* jobs that connections of a dead node held */
+    TR_SCRIPT_FORECAST, /* how many are due when */
+    TR_SCRIPT_SWEEP,    /* what dead nodes left in a slot's meta */
+    TR_SCRIPT_CHECK,    /* before a slot is first used over a connection */
+    TR_SCRIPT_OWN,      /* who does a slot's housekeeping */
+    TR_SCRIPT_BEAT,     /* a node lives; layout and members */
+    TR_SCRIPT_TOPIC,    /* a topic in the list of all, with its settings */
     TR_SCRIPT_COUNT
 };
 

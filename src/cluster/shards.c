@@ -50,6 +50,16 @@ int tr_shards_find(const struct tr_shards *s, unsigned hash_slot)
     return hash_slot < TR_HASH_SLOTS ? (int)s->server[hash_slot] - 1 : -1;
 }
 
+bool tr_shards_serves(const struct tr_shards *s, int server)
+{
+    for (unsigned i = 0; i < TR_HASH_SLOTS; i++) {
+        if (s->server[i] == server + 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void tr_shards_doubt(struct tr_shards *s)
 {
     s->wanted = true;

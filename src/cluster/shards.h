@@ -40,6 +40,9 @@ TR_MUST_USE int tr_shards_set(struct tr_shards *s, unsigned first, unsigned last
 /* The server of a hash slot, or -1. */
 int tr_shards_find(const struct tr_shards *s, unsigned hash_slot);
 
+/* Has this server any? */
+bool tr_shards_serves(const struct tr_shards *s, int server);
+
 /* Somebody was sent elsewhere. */
 void tr_shards_doubt(struct tr_shards *s);
 

@@ -18,6 +18,7 @@
 #include "cluster/vigil.h"
 
 #include "base/err.h"
+#include "cluster/mutant.h"
 
 #include <stddef.h>
 
@@ -33,6 +34,9 @@ static uint64_t guard_at(const struct tr_vigil *g, const struct tr_watch *w, uin
 {
     if (g->deaf) {
         return now_us + DEAF_US;
+    }
+    if (TR_CL_MUTANT(NO_GUARD)) {
+        return UINT64_MAX;
     }
     return now_us + MINUTE_US - w->salt % (MINUTE_US / 4);
 }
@@ -106,7 +110,7 @@ void tr_vigil_woken(struct tr_vigil *g, struct tr_watch *w, uint64_t known_us, u
         return;
     }
     if (w->asking) {
-        w->again = true;
+        w->again = !TR_CL_MUTANT(WAKE_OVERHEARD);
         return;
     }
     known_us = known_us > now_us ? known_us : now_us;

@@ -86,6 +86,9 @@ void tr_change_drop_topic(struct tr_engine *e, struct tr_topic *t)
         tr_limit_stop(e, t);
         tr_drop_stop(e, t);
         tr_park_end(e, t);
+        if (e->config.dropped != NULL && !t->purged) {
+            e->config.dropped(e->config.ctx, t->handle);
+        }
         tr_state_remove_topic(&e->state, t);
     }
 }
@@ -727,14 +730,19 @@ static enum tr_verdict release(struct tr_engine *e, struct tr_req *r)
     return end(e, r, err);
 }
 
+/* By who holds it; by force one that nobody holds. */
 static enum tr_verdict bury(struct tr_engine *e, struct tr_req *r)
 {
     struct tr_record rec = {.mask = TR_FIELD(PRIORITY) | TR_FIELD(COUNTERS) | TR_FIELD(LEASE)};
     struct tr_job *job;
-    enum tr_verdict found = find(e, r, true, &job);
+    enum tr_verdict found = find(e, r, !r->force, &job);
 
     if (job == NULL) {
         return found;
+    }
+    if (job->state == TR_DEAD && !TR_MUTANT(BURIED_TWICE)) {
+        tr_view_fill(e, job, &r->out.job);
+        return tr_engine_finish(e, r, TARRY_ESTATE);
     }
     rec.counters = job->counters;
     rec.priority = r->keep_priority ? job->priority : r->priority;

@@ -265,6 +265,7 @@ void tr_engine_submit(struct tr_engine *e, struct tr_req *r, struct tr_now now)
     r->busy = true;
     r->stalled = false;
     r->out.status = TARRY_OK;
+    r->out.why = NULL;
     r->out.gate = 0;
     r->out.number = 0;
     r->out.jobs = NULL;

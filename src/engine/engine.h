@@ -14,6 +14,7 @@
 #include "engine/finding.h"
 #include "port/clock.h"
 #include "port/disk.h"
+#include "port/engine.h"
 #include "port/meter.h"
 #include "port/request.h"
 #include "port/zones.h"
@@ -22,12 +23,6 @@
 #include <stdint.h>
 
 struct tr_engine;
-
-enum tr_sync { TR_SYNC_ALWAYS, TR_SYNC_INTERVAL, TR_SYNC_NEVER };
-
-/* Things an operator should hear of. `text` is a whole sentence, valid during the call. */
-enum tr_notice { TR_NOTE_INFO, TR_NOTE_WARNING, TR_NOTE_DAMAGE, TR_NOTE_FATAL };
-typedef void tr_notice_fn(void *ctx, enum tr_notice kind, const char *text);
 
 struct tr_engine_config {
     struct tr_mem *mem;
@@ -78,6 +73,8 @@ struct tr_engine_config {
                                      happened. UINT64_MAX: none. Or NULL */
     void (*outlet)(void *ctx, uint32_t topic); /* the policy of this topic (as requests name it) was
                                                   changed, and it delivers, or did. Or NULL */
+    void (*dropped)(void *ctx, uint32_t topic); /* nobody needs this topic any more: it is about to
+                                                   be forgotten. Or NULL */
     void (*idle)(void *ctx); /* nothing was logged for a while; again after tidying up */
     void *ctx;
     void (*durable)(void *ctx, uint64_t batch); /* all replies gated by up to this one may go */

@@ -186,6 +186,21 @@ struct tr_far_entry *tr_far_find(const struct tr_far *f, uint64_t rid)
     return page != NULL && (page->bits & bit) != 0 ? &page->entries[place_of(page, bit)] : NULL;
 }
 
+void tr_far_soon(const struct tr_far *f, uint64_t rid, unsigned step)
+{
+    const struct tr_far_page *page;
+
+    if (step == 0) {
+        tr_map_soon(&f->pages, rid / TR_FAR_PAGE);
+        return;
+    }
+    page = find_page(f, rid);
+    if (page != NULL) {
+        __builtin_prefetch(step == 1 ? (const void *)page
+                                     : &page->entries[place_of(page, bit_of(rid))]);
+    }
+}
+
 /* Takes the entry out of its page. */
 static bool take_entry(struct tr_far *f, uint64_t rid, struct tr_far_entry *entry)
 {

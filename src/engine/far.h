@@ -80,6 +80,11 @@ TR_MUST_USE int tr_far_put(struct tr_far *f, uint64_t rid, uint64_t id,
 /* Valid until the next put or take; or NULL. */
 struct tr_far_entry *tr_far_find(const struct tr_far *f, uint64_t rid);
 
+/* It will be looked for soon: brings the next part of the way to it into the cache, in
+ * TR_FAR_STEPS calls some time apart, step 0 first. */
+enum { TR_FAR_STEPS = 3 };
+void tr_far_soon(const struct tr_far *f, uint64_t rid, unsigned step);
+
 /* Removes it. False: there is none. */
 bool tr_far_take(struct tr_far *f, uint64_t rid, struct tr_far_entry *entry);
 

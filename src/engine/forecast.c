@@ -76,6 +76,7 @@ static void scan_from(struct tr_engine *e, uint64_t from_us)
     f->step = TR_SCAN_MEMORY;
     f->at = 0;
     f->done_count = 0;
+    f->group_no = 0; /* the last one may have ended in the middle of a group */
 }
 
 /* Is the table ready for due times up to `until_us`? If not, and it is not lost, it will be. */

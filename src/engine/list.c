@@ -283,12 +283,36 @@ void tr_listing_purged(struct tr_engine *e, struct tr_topic *t, const struct tr_
 
 /* ---- finding ---- */
 
+/* Are all that are due then, or later, behind what the page has? */
+static bool is_behind(const struct tr_listing *l, uint64_t due_us)
+{
+    return l->count == l->limit && !key_at(l, 0)->dead && due_us > key_at(l, 0)->at;
+}
+
+/* Is it clear by its due time alone that a far job is not for this page? Most are not, and to look
+ * up their topics and ids costs much more. */
+static bool is_elsewhere(struct tr_engine *e, const struct tr_far_entry *entry)
+{
+    struct tr_listing *l = &e->listing;
+    uint64_t due_us = entry->due_us;
+
+    if (is_behind(l, due_us)) {
+        l->dropped =
+            l->dropped || (wants_far(e, due_us) && due_fits(l, due_us) && about(e, entry->topic));
+        return true;
+    }
+    return due_us < l->req->cursor.at;
+}
+
 static void find_in_page(struct tr_engine *e, const struct tr_far_page *page)
 {
+    if (e->listing.dropped && is_behind(&e->listing, page->due_us)) {
+        return;
+    }
     for (unsigned i = 0; i < page->count; i++) {
         const struct tr_far_entry *entry = &page->entries[i];
 
-        if (!entry->located && about(e, entry->topic)) {
+        if (!entry->located && !is_elsewhere(e, entry) && about(e, entry->topic)) {
             uint64_t rid = tr_far_page_rid(page, i);
             struct tr_listed found = {
                 .key = {.at = entry->due_us, .id = tr_far_id(&e->state.jobs.far, rid)},

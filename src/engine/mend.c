@@ -30,8 +30,9 @@ enum { PAGE_UNITS = 32, RECORD_UNITS = 2, NO_ROOM_US = 10000 };
 bool tr_mend_add(struct tr_engine *e, const struct tr_group *g, unsigned run, uint32_t block)
 {
     struct tr_mend *m = &e->mend;
+    unsigned first = m->step == TR_MEND_RECORDS; /* it may be past one that left memory since */
 
-    for (unsigned i = 0; i < m->count; i++) {
+    for (unsigned i = first; i < m->count; i++) {
         if (m->blocks[i].group_no == g->is.no && m->blocks[i].run == run &&
             m->blocks[i].block == block) {
             return true;
@@ -285,14 +286,13 @@ static bool settle(struct tr_engine *e, const struct tr_side_job *job, bool good
     struct tr_far_entry entry = tr_fetch_entry(m->group, job);
     struct tr_far_entry *is;
 
-    if (job->dead_seq == 0 && tr_far_find(&e->state.jobs.far, job->rid) == NULL) {
-        if (tr_state_locate(&e->state, job->rid, &entry) != TARRY_OK) {
-            m->retry_at = e->now.boot_us + NO_ROOM_US;
-            return false;
-        }
-        if (job->due_us < e->load.next_us) {
-            e->load.next_us = job->due_us;
-        }
+    if (job->dead_seq == 0 && tr_far_find(&e->state.jobs.far, job->rid) == NULL &&
+        tr_state_locate(&e->state, job->rid, &entry) != TARRY_OK) {
+        m->retry_at = e->now.boot_us + NO_ROOM_US;
+        return false;
+    }
+    if (job->dead_seq == 0 && job->due_us < e->load.next_us) {
+        e->load.next_us = job->due_us; /* also if somebody else had looked it up before */
     }
     is = tr_far_find(&e->state.jobs.far, job->rid);
     if (!good) {

@@ -32,7 +32,7 @@
 
 #include <string.h>
 
-enum { RETRY_US = 1000000, FAILURES_MAX = 6, PAUSE_US = 200000, SYNC_BYTES = 4 << 20 };
+enum { RETRY_US = 1000000, FAILURES_MAX = 6, PAUSE_US = 200000, SYNC_BYTES = 4 << 20, AHEAD = 6 };
 
 /* ---- memory ---- */
 
@@ -561,6 +561,20 @@ static bool switch_one(struct tr_engine *e, const struct tr_chosen *c)
     return true;
 }
 
+/* They come by due time, so each look-up by rid would wait for memory. */
+static void look_ahead(const struct tr_engine *e)
+{
+    const struct tr_promote *p = &e->promote;
+
+    for (unsigned step = 0; step < TR_FAR_STEPS; step++) {
+        size_t at = p->next + (size_t)(TR_FAR_STEPS - step) * AHEAD;
+
+        if (at < p->count) {
+            tr_far_soon(&e->state.jobs.far, p->chosen[at].rid, step);
+        }
+    }
+}
+
 static void switch_some(struct tr_engine *e)
 {
     struct tr_promote *p = &e->promote;
@@ -572,6 +586,7 @@ static void switch_some(struct tr_engine *e)
         if (!tr_engine_charge(e, 1)) {
             return;
         }
+        look_ahead(e);
         p->waits = !switch_one(e, &p->chosen[p->next]);
         if (p->waits) {
             return;

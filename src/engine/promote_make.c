@@ -10,6 +10,8 @@
 #include "base/mutant.h"
 #include "engine/extra.h"
 
+enum { AHEAD = 8, LINE = 64 };
+
 static bool comes_first(const struct tr_chosen *a, const struct tr_chosen *b)
 {
     if (a->dead != b->dead) {
@@ -119,6 +121,17 @@ void tr_promote_note(struct tr_promote *p, const struct tr_record *rec, uint64_t
     p->keyed_count += job->keyed;
 }
 
+/* The record that will be read some records later: they come by due time, so each of them would be
+ * waited for. */
+static const uint8_t *soon(const struct tr_promote *p)
+{
+    const struct tr_chosen *c =
+        &p->chosen[p->run_end - p->next > AHEAD ? p->next + AHEAD : p->next];
+    bool good = c->slot < p->slot_count && (uint64_t)c->off + c->len <= p->slot_bytes;
+
+    return good ? p->bytes[c->slot] + c->off : p->buf;
+}
+
 /* Fills the buffer with blocks; at the end of the run its footer is the buffer's content. */
 void tr_promote_fill(void *ctx)
 {
@@ -130,7 +143,11 @@ void tr_promote_fill(void *ctx)
     tr_run_buffer(&p->writer, p->buf, p->buf_room);
     while (p->next < p->run_end && err == TARRY_OK) {
         struct tr_chosen *c = &p->chosen[p->next];
+        const uint8_t *next = soon(p);
 
+        __builtin_prefetch(next);
+        __builtin_prefetch(next + LINE);
+        __builtin_prefetch(next + 2 * LINE);
         c->bad = (p->next > 0 && c->rid == p->chosen[p->next - 1].rid) || /* it is there twice */
                  read_chosen(p, c, &rec) != TARRY_OK;
         if (!c->bad) {

@@ -65,17 +65,20 @@ static void check_blocks(struct tr_scrub *s)
     }
 }
 
+/* The head and the pages of the fence behind it. */
 static void check_head(struct tr_scrub *s)
 {
     const struct tr_sidecar *is = &s->group->side;
     struct tr_sidecar side;
 
-    if (tr_sidecar_head(&side, &is->of, s->buf) != TARRY_OK || side.salt != is->salt) {
-        add_bad(s, 0);
-    }
-    for (uint32_t i = 0; i < is->fence_pages; i++) {
-        if (!tr_sidecar_fence_ok(is, i, s->buf + (size_t)(1 + i) * TR_SIDE_PAGE)) {
-            add_bad(s, 1 + i);
+    for (uint32_t i = s->at; i < s->at + s->count; i++) {
+        const uint8_t *bytes = s->buf + (size_t)(i - s->at) * TR_SIDE_PAGE;
+        bool good =
+            i == 0 ? tr_sidecar_head(&side, &is->of, bytes) == TARRY_OK && side.salt == is->salt
+                   : tr_sidecar_fence_ok(is, i - 1, bytes);
+
+        if (!good) {
+            add_bad(s, i);
         }
     }
 }
@@ -150,9 +153,6 @@ static uint64_t piece(struct tr_scrub *s, uint64_t *len)
         from = footer->stat.bytes;
         *len = g->is.bytes[s->file] - from;
         s->count = 1;
-    } else if (s->part == TR_SCRUB_HEAD && s->at == 0) {
-        *len = (uint64_t)(1 + g->side.fence_pages) * TR_SIDE_PAGE;
-        s->count = 1;
     } else if (s->part == TR_SCRUB_BLOCKS && s->at < footer->block_count) {
         from = tr_run_footer_block(footer, s->at).off;
         while (s->at + s->count < footer->block_count) {
@@ -164,10 +164,11 @@ static uint64_t piece(struct tr_scrub *s, uint64_t *len)
             *len += more;
             s->count++;
         }
-    } else if (s->part == TR_SCRUB_PAGES && s->at < g->side.page_count) {
+    } else if (s->part == TR_SCRUB_HEAD || s->part == TR_SCRUB_PAGES) {
+        uint32_t end = s->part == TR_SCRUB_HEAD ? 1 + g->side.fence_pages : g->side.page_count;
         uint32_t most = s->alone ? 1 : TR_SCRUB_BYTES / TR_SIDE_PAGE;
 
-        s->count = g->side.page_count - s->at < most ? g->side.page_count - s->at : most;
+        s->count = end - s->at < most ? end - s->at : most;
         from = (uint64_t)s->at * TR_SIDE_PAGE;
         *len = (uint64_t)s->count * TR_SIDE_PAGE;
     }

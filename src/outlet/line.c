@@ -133,6 +133,7 @@ static void step(struct tr_line *l)
     expire(l, now_ms);
     if (!l->up && l->waiting.first != NULL && now_ms >= l->retry_ms) {
         connect_or_fail(l);
+        expire(l, tr_post_now_ms()); /* that took a while: what is late already is not sent */
         if (l->up && !l->ops->pump(l)) {
             lose(l);
         }

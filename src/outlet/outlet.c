@@ -11,8 +11,9 @@
  *
  * A job is sent when its hand-out could have been told to a client, and acked when the other side
  * has confirmed it. Its lease is that of a connection: a crash ends it, and the job is sent again
- * at once, with the same id. While a send is under way the lease is renewed; if it is lost all the
- * same, or the job was cancelled by force, the send is cancelled and its end means nothing.
+ * at once, with the same id. The lease is renewed as long as we have the job, also while the disk
+ * or the queue keeps it waiting; if it is lost all the same, or the job was cancelled by force, the
+ * send is cancelled and its end means nothing.
  *
  * Jobs of the beanstalk port have no backoff unless somebody gives one: a receiver that is down
  * would be asked thousands of times a second. Here they wait as those of HTTP do.
@@ -121,11 +122,10 @@ static void count(struct tr_face *f, const char *code)
         i++;
     }
     if (i == TR_OUTLET_CODES) {
-        i = TR_OUTLET_CODES - 1; /* the last place is for all others */
-        tr_text(f->counts[i].code, TR_OUTLET_CODE, "other");
+        i--; /* the last place is for all others: a series never goes away */
     } else if (i == f->count_count) {
         f->count_count++;
-        tr_text(f->counts[i].code, TR_OUTLET_CODE, "%s", code);
+        tr_text(f->counts[i].code, TR_OUTLET_CODE, "%s", i + 1 < TR_OUTLET_CODES ? code : "other");
     }
     f->counts[i].count++;
 }
@@ -146,6 +146,8 @@ static void give_up_fetch(struct tr_outlet *out)
 static void unreachable(struct tr_outlet *out)
 {
     if (tr_breaker_failed(&out->breaker, tick(out->all))) {
+        out->era++;
+        out->recent = 0;
         give_up_fetch(out);
         say_open(out);
         if (!out->all->config.test_clock) {
@@ -161,9 +163,13 @@ static void answered(struct tr_outlet *out)
     }
 }
 
-/* A send has ended: figures, logs and breaker. */
-static void note(struct tr_outlet *out, const struct tr_send *s)
+/*
+ * A send has ended: figures, logs and breaker. That one fails which was under way when the breaker
+ * opened is no news, be it half-open or closed by now; that it is answered is.
+ */
+static void note(struct tr_outlet *out, const struct tr_parcel *p)
 {
+    const struct tr_send *s = &p->send;
     struct tr_face *f = out->face;
 
     if (s->outcome == TR_SEND_BACK) {
@@ -180,10 +186,10 @@ static void note(struct tr_outlet *out, const struct tr_send *s)
     f->failed += s->outcome != TR_SEND_REFUSED;
     f->refused += s->outcome == TR_SEND_REFUSED;
     say_failed(out, s);
-    if (s->outcome == TR_SEND_UNREACHABLE) {
-        unreachable(out);
-    } else {
+    if (s->outcome != TR_SEND_UNREACHABLE) {
         answered(out);
+    } else if (p->era == out->era) {
+        unreachable(out);
     }
 }
 
@@ -207,11 +213,26 @@ void tr_parcel_free(struct tr_parcel *p)
     struct tr_outlet *out = p->outlet;
 
     tr_list_remove(&p->link);
+    tr_list_remove(&p->touch);
     out->busy--;
+    out->recent -= p->era == out->era;
+    out->job_bytes -= p->size;
     out->all->parcels--;
     out->all->job_bytes -= p->size;
     tr_outlet_mark(out);
     tr_mem_free(&out->all->mem, p, p->size);
+}
+
+/* The lease is not ours any more: it must not be sent, or as little as can be. */
+static void lose(struct tr_parcel *p)
+{
+    const struct tr_outlet *out = p->outlet;
+
+    if (p->stage == TR_STAGE_GATED || p->stage == TR_STAGE_READY) {
+        decide_back(p);
+    } else if (p->stage == TR_STAGE_SENDING && out->kind->cancel != NULL) {
+        out->kind->cancel(out->sender, &p->send);
+    }
 }
 
 /* The queue has answered. */
@@ -223,9 +244,8 @@ static void told(struct tr_req *r)
 
     p->asked = false;
     if (p->stage != TR_STAGE_TELLING) { /* that was a touch */
-        if (p->stage == TR_STAGE_SENDING && (err == TARRY_ESTATE || err == TARRY_ENOTFOUND) &&
-            p->outlet->kind->cancel != NULL) {
-            p->outlet->kind->cancel(p->outlet->sender, &p->send);
+        if (err == TARRY_ESTATE || err == TARRY_ENOTFOUND) {
+            lose(p);
         }
         return;
     }
@@ -294,8 +314,8 @@ void tr_parcel_tell(struct tr_parcel *p)
 void tr_parcel_touch(struct tr_parcel *p, uint64_t now_us)
 {
     p->touched_us = now_us;
-    tr_list_remove(&p->link);
-    tr_list_append(&p->outlet->all->touch, &p->link);
+    tr_list_remove(&p->touch);
+    tr_list_append(&p->outlet->all->touch, &p->touch);
     if (!p->asked) {
         p->req = (struct tr_req){.lease_us = LEASE_US};
         ask(p, TR_OP_TOUCH);
@@ -340,21 +360,39 @@ static void fill(struct tr_parcel *p, const struct tr_job_view *job)
     p->bare = job->beanstalk && job->backoff == NULL && !p->outlet->backoff;
 }
 
+/*
+ * Is there room for one more? Nobody may have more than what is left for others: the first that
+ * hangs is stopped at a half, the second at a third, and there is always a rest. Who has nothing
+ * under way may always have one.
+ */
+static bool fits(const struct tr_outlet *out, size_t size)
+{
+    const struct tr_outlets *o = out->all;
+
+    return out->busy == 0 || o->job_bytes + out->job_bytes + size <= o->config.memory;
+}
+
 static struct tr_parcel *parcel_new(struct tr_outlet *out, const struct tr_job_view *job)
 {
     struct tr_outlets *o = out->all;
     size_t size = sizeof(struct tr_parcel) + (job->key != NULL ? job->key_len : 0) +
                   (job->tag != NULL ? job->tag_len : 0) + job->body_len + 1;
-    bool fits = o->parcels == 0 || o->job_bytes + size <= o->config.memory;
-    struct tr_parcel *p = fits ? tr_mem_alloc(&o->mem, size) : NULL;
+    bool room = fits(out, size);
+    struct tr_parcel *p = room ? tr_mem_alloc(&o->mem, size) : NULL;
 
+    out->short_of = room ? 0 : size;
     if (p != NULL) {
         p->outlet = out;
         p->size = size;
+        p->era = out->era;
         out->busy++;
+        out->recent++;
+        out->job_bytes += size;
         o->parcels++;
         o->job_bytes += size;
         tr_list_init(&p->link);
+        p->touched_us = tr_outlets_boot(o);
+        tr_list_append(&o->touch, &p->touch);
         fill(p, job);
     }
     return p;
@@ -366,7 +404,9 @@ static void given_back(struct tr_req *r)
     struct tr_outlet *out = r->ctx;
 
     out->backing = false;
-    tr_outlet_pause(out, PAUSE_US);
+    if (out->short_of == 0) {
+        tr_outlet_pause(out, PAUSE_US);
+    }
     tr_outlet_mark(out);
 }
 
@@ -405,11 +445,23 @@ static void fetched(struct tr_req *r)
     }
 }
 
+/* Is there still no room for the job that went back? Then nothing is asked for until there is. */
+static bool is_short(const struct tr_outlet *out)
+{
+    return out->short_of > 0 && !fits(out, out->short_of);
+}
+
+/* What hangs since before the breaker opened does not keep one from being tried. */
+static bool has_place(struct tr_outlet *out)
+{
+    return out->busy < out->window &&
+           out->recent < tr_breaker_allows(&out->breaker, out->window, tick(out->all));
+}
+
 static bool wants(struct tr_outlet *out)
 {
     return !out->retired && out->sender != NULL && !out->fetching && !out->backing &&
-           out->pause_us <= tr_outlets_boot(out->all) &&
-           out->busy < tr_breaker_allows(&out->breaker, out->window, tick(out->all));
+           !is_short(out) && out->pause_us <= tr_outlets_boot(out->all) && has_place(out);
 }
 
 static void fetch(struct tr_outlet *out)
@@ -432,8 +484,6 @@ static void fetch(struct tr_outlet *out)
 
 static void send_ready(struct tr_outlet *out)
 {
-    struct tr_outlets *o = out->all;
-
     while (!tr_list_empty(&out->ready)) {
         struct tr_parcel *p = TR_CONTAINER_OF(out->ready.next, struct tr_parcel, link);
 
@@ -443,8 +493,6 @@ static void send_ready(struct tr_outlet *out)
         }
         tr_list_remove(&p->link);
         p->stage = TR_STAGE_SENDING;
-        p->touched_us = tr_outlets_boot(o);
-        tr_list_append(&o->touch, &p->link);
         out->kind->send(out->sender, &p->send);
     }
 }
@@ -457,7 +505,7 @@ static void sent(void *ctx, struct tr_send *s)
 
     TR_CHECK(p->stage == TR_STAGE_SENDING);
     if (!out->all->aborted) {
-        note(out, s);
+        note(out, p);
     }
     decide(p);
 }
@@ -585,6 +633,9 @@ void tr_outlet_step(struct tr_outlet *out)
     }
     if (wants(out)) {
         tr_outlet_mark(out);
+    }
+    if (is_short(out)) { /* others may make room, too */
+        out->all->next_us = min(out->all->next_us, tr_outlets_boot(out->all) + PAUSE_US);
     }
     if (is_over(out)) {
         tr_outlet_free(out);

@@ -38,7 +38,7 @@ struct tr_outlets {
     struct tr_list decided;  /* whose end the queue is to be told, */
     struct tr_list telling;  /* and is being told, */
     struct tr_list later;    /* again, since it could not do it; the first of them first, */
-    struct tr_list touch;    /* and that are being sent, the longest untouched first */
+    struct tr_list touch;    /* all of these, the longest untouched first */
     uint64_t durable;
     uint64_t next_us; /* boot time at which an outlet that pauses has to be looked at */
     uint64_t holders; /* so many have been given a number */
@@ -95,7 +95,9 @@ struct tr_outlet {
     uint64_t gate; /* which has to be durable, */
     bool backoff;  /* and has a backoff of its own */
     unsigned window;
-    unsigned busy; /* parcels */
+    unsigned busy;      /* parcels, */
+    uint64_t job_bytes; /* that take so much */
+    uint64_t short_of;  /* the bytes of a job for which there was no room; 0: there was */
     uint64_t holder;
     struct tr_req fetch; /* the next job */
     bool fetching;
@@ -104,6 +106,8 @@ struct tr_outlet {
     bool back_due;        /* nor is it asked for */
     struct tr_list ready; /* parcels that may be sent */
     struct tr_breaker breaker;
+    uint64_t era;      /* times that it opened, */
+    unsigned recent;   /* and parcels since then */
     uint64_t pause_us; /* boot time before which nothing is tried; 0: none */
     bool retired;
     bool stopping; /* the sender was told to */
@@ -120,7 +124,8 @@ enum tr_stage {
 /* A job on its way. */
 struct tr_parcel {
     struct tr_send send;
-    struct tr_list link; /* of the list that its stage has */
+    struct tr_list link;  /* of the list that its stage has; none while it is being sent */
+    struct tr_list touch; /* of all */
     struct tr_outlet *outlet;
     enum tr_stage stage;
     struct tr_req req;
@@ -129,6 +134,7 @@ struct tr_parcel {
     uint64_t gate;
     uint64_t touched_us;
     uint64_t again_us;
+    uint64_t era; /* of its outlet, when it was fetched */
     bool bare; /* neither it nor its topic has a backoff, and it was made on the beanstalk port */
     size_t size;
     uint8_t bytes[]; /* key, tag, body */

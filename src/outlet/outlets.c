@@ -10,7 +10,8 @@
  * when its sender has stopped; so nothing waits for a thread that hangs in a library.
  *
  * Who delays whom. Nothing here waits: a slow or dead receiver holds at most `window` parcels of
- * its own topic. Work is done in rounds of limited time, each outlet in its turn.
+ * its own topic, and never more of the memory than it leaves to others. Work is done in rounds of
+ * limited time, each outlet in its turn.
  *
  * A test clock stands still while something is under way here (tr_outlets_event): so retries come
  * at their time and in their order, though a send takes real time. Breakers count by it, too.
@@ -111,6 +112,14 @@ void tr_outlets_look(struct tr_outlets *o, uint32_t topic)
     }
 }
 
+/* Its last outlet may have kept it alive until now, long after its policy went. */
+void tr_outlets_dropped(struct tr_outlets *o, uint32_t topic)
+{
+    if (o != NULL && !o->aborted && tr_map_find(&o->faces, topic) != NULL) {
+        tr_outlets_look(o, topic);
+    }
+}
+
 /* ---- looking at a policy ---- */
 
 static void retire(struct tr_face *f)
@@ -168,9 +177,11 @@ static void adopt(struct tr_face *f, const struct tr_req *r)
     const struct tr_policy *p = r->out.stat.policy;
     bool some = p != NULL && p->deliver_len > 0;
 
-    f->name_len = r->out.name_len < TR_OUTLET_NAME ? r->out.name_len : TR_OUTLET_NAME;
-    memcpy(f->name, r->out.name, f->name_len);
-    f->name[f->name_len] = '\0';
+    if (f->name_len == 0) { /* once: threads of senders read it */
+        f->name_len = r->out.name_len < TR_OUTLET_NAME ? r->out.name_len : TR_OUTLET_NAME;
+        memcpy(f->name, r->out.name, f->name_len);
+        f->name[f->name_len] = '\0';
+    }
     if (!some || !is_same(f, p)) {
         retire(f);
     }
@@ -268,7 +279,7 @@ static void end_pauses(struct tr_outlets *o, uint64_t now_us)
         }
         if (until_us > now_us) {
             o->next_us = min(o->next_us, until_us);
-        } else if (until_us != 0) {
+        } else if (until_us != 0 || out->short_of > 0) {
             out->pause_us = 0;
             tr_outlet_mark(out);
         }
@@ -289,8 +300,26 @@ static void look_at_breakers(struct tr_outlets *o)
     }
 }
 
+/* Renews leases, until end_us; gives when the next one's time comes. Those that hang began
+ * together: there may be tens of thousands. */
+static uint64_t touch_some(struct tr_outlets *o, uint64_t now_us, uint64_t end_us)
+{
+    while (!tr_list_empty(&o->touch)) {
+        struct tr_parcel *p = TR_CONTAINER_OF(o->touch.next, struct tr_parcel, touch);
+
+        if (p->touched_us + TOUCH_US > now_us) {
+            return p->touched_us + TOUCH_US;
+        }
+        tr_parcel_touch(p, now_us);
+        if (tr_outlets_boot(o) >= end_us) {
+            return 0;
+        }
+    }
+    return UINT64_MAX;
+}
+
 /* What the time has come for; gives when it comes next. */
-static uint64_t timers(struct tr_outlets *o)
+static uint64_t timers(struct tr_outlets *o, uint64_t end_us)
 {
     uint64_t now_us = tr_outlets_boot(o);
     uint64_t next_us;
@@ -316,31 +345,25 @@ static uint64_t timers(struct tr_outlets *o)
         tr_list_remove(&p->link);
         tr_list_append(&o->decided, &p->link);
     }
-    while (!tr_list_empty(&o->touch)) {
-        p = TR_CONTAINER_OF(o->touch.next, struct tr_parcel, link);
-        if (p->touched_us + TOUCH_US > now_us) {
-            return min(next_us, p->touched_us + TOUCH_US);
-        }
-        tr_parcel_touch(p, now_us);
-    }
-    return next_us;
+    return min(next_us, touch_some(o, now_us, end_us));
 }
 
-/* Tells the queue what was decided. */
-static void tell_decided(struct tr_outlets *o)
+/* Tells the queue what was decided, until end_us, but one at least. Nobody else takes a parcel off
+ * that list, so `next` stays. */
+static void tell_decided(struct tr_outlets *o, uint64_t end_us)
 {
-    struct tr_list rest;
+    struct tr_list *next;
 
-    tr_list_init(&rest);
-    tr_list_splice(&rest, &o->decided);
-    while (!tr_list_empty(&rest)) {
-        struct tr_parcel *p = TR_CONTAINER_OF(rest.next, struct tr_parcel, link);
+    for (struct tr_list *n = o->decided.next; n != &o->decided; n = next) {
+        struct tr_parcel *p = TR_CONTAINER_OF(n, struct tr_parcel, link);
 
-        tr_list_remove(&p->link);
-        if (p->asked) { /* a touch is under way */
-            tr_list_append(&o->decided, &p->link);
-        } else {
-            tr_parcel_tell(p);
+        next = n->next;
+        if (p->asked) {
+            continue; /* a touch is under way */
+        }
+        tr_parcel_tell(p);
+        if (tr_outlets_boot(o) >= end_us) {
+            return;
         }
     }
 }
@@ -364,22 +387,24 @@ uint64_t tr_outlets_work(struct tr_outlets *o, uint64_t most_us)
         return UINT64_MAX;
     }
     end_us = tr_outlets_boot(o) + most_us;
-    next_us = timers(o);
+    next_us = timers(o, end_us);
     while (!tr_list_empty(&o->dirty)) {
         look(TR_CONTAINER_OF(o->dirty.next, struct tr_face, dirty));
     }
-    tell_decided(o);
+    tell_decided(o, end_us);
     while (!tr_list_empty(&o->work)) {
         struct tr_outlet *out = TR_CONTAINER_OF(o->work.next, struct tr_outlet, work);
 
         tr_list_remove(&out->work);
         tr_outlet_step(out);
-        tell_decided(o);
+        tell_decided(o, end_us);
         if (tr_outlets_boot(o) >= end_us) {
             break;
         }
     }
-    return !tr_list_empty(&o->work) || !tr_list_empty(&o->dirty) || can_tell(o) ? 0 : next_us;
+    return !tr_list_empty(&o->work) || !tr_list_empty(&o->dirty) || can_tell(o)
+               ? 0
+               : min(next_us, o->next_us); /* somebody may have begun to pause */
 }
 
 bool tr_outlets_asked(struct tr_outlets *o)
@@ -405,8 +430,8 @@ uint64_t tr_outlets_event(const struct tr_outlets *o)
     for (const struct tr_list *n = o->outlets.next; n != &o->outlets; n = n->next) {
         const struct tr_outlet *out = TR_CONTAINER_OF(n, struct tr_outlet, link);
 
-        if (out->backing) {
-            return 0;
+        if (out->backing || (out->pause_us != 0 && !out->retired)) {
+            return 0; /* it goes on in a moment of real time, and may find a job that is due */
         }
         if (out->breaker.state == TR_BREAKER_OPEN && !out->retired) {
             at_us = min(at_us, out->breaker.until_us);
@@ -483,15 +508,6 @@ static void forget(struct tr_outlets *o, struct tr_req *r, bool *asked)
     }
 }
 
-static void forget_parcels(struct tr_outlets *o, struct tr_list *list)
-{
-    for (struct tr_list *n = list->next; n != list; n = n->next) {
-        struct tr_parcel *p = TR_CONTAINER_OF(n, struct tr_parcel, link);
-
-        forget(o, &p->req, &p->asked);
-    }
-}
-
 void tr_outlets_abort(struct tr_outlets *o)
 {
     if (o == NULL || o->aborted) {
@@ -511,10 +527,11 @@ void tr_outlets_abort(struct tr_outlets *o)
         forget(o, &out->back, &back);
         tr_outlet_stop(out);
     }
-    forget_parcels(o, &o->decided);
-    forget_parcels(o, &o->later);
-    forget_parcels(o, &o->touch);
-    forget_parcels(o, &o->telling);
+    for (struct tr_list *n = o->touch.next; n != &o->touch; n = n->next) {
+        struct tr_parcel *p = TR_CONTAINER_OF(n, struct tr_parcel, touch);
+
+        forget(o, &p->req, &p->asked);
+    }
 }
 
 static void free_parcels(struct tr_list *list)
@@ -618,17 +635,19 @@ static bool names_private(const struct tr_deliver *d)
 
 int tr_outlets_admit(const struct tr_deliver *d, bool allow_private, const char **why)
 {
+    const struct tr_sender_kind *kind = tr_sender_kind_of(d->type);
     struct tr_url url;
 
-    if (tr_sender_kind_of(d->type) == NULL) {
+    if (kind == NULL) {
         *why = "this server was built without the library that it takes";
         return TARRY_EUNSUPPORTED;
     }
+    *why = kind->fault != NULL ? kind->fault(d) : NULL;
     if (d->type == TR_DELIVER_AMQP || d->type == TR_DELIVER_REDIS) {
         *why = tr_url_of(d, &url);
-        if (*why != NULL) {
-            return TARRY_EINVAL;
-        }
+    }
+    if (*why != NULL) {
+        return TARRY_EINVAL;
     }
     if (!allow_private && names_private(d)) {
         *why = "is a private, loopback or link-local address: those are refused unless "

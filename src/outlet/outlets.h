@@ -25,7 +25,7 @@ struct tr_outlets_config {
     struct tr_queue queue;
     struct tr_poller poller;
     bool allow_private;
-    uint64_t memory; /* bytes for jobs that are being sent; at least one is always sent */
+    uint64_t memory; /* bytes for jobs that are being sent; one of each topic always may be */
     void *ctx;
     struct tr_now (*now)(void *ctx);
     uint64_t (*clock)(void *ctx); /* the engine's time */
@@ -48,6 +48,10 @@ TR_MUST_USE int tr_outlets_admit(const struct tr_deliver *d, bool allow_private,
 /* The `deliver` of this topic is, or may be, another one; also at the start, for each that has one.
  * May be called from inside the queue. */
 void tr_outlets_look(struct tr_outlets *o, uint32_t topic);
+
+/* This topic is about to go; most have never delivered. May be called from inside the queue. NULL
+ * is fine. */
+void tr_outlets_dropped(struct tr_outlets *o, uint32_t topic);
 
 /* All up to this batch is on disk. May be called from inside the queue. */
 void tr_outlets_durable(struct tr_outlets *o, uint64_t batch);

@@ -94,6 +94,11 @@ struct tr_sender_host {
 struct tr_sender_kind {
     enum tr_deliver_type type;
 
+    /* What is wrong with d that tr_deliver_check does not see, such as a url that the library
+     * cannot read: the end of a sentence that begins with the name of the field; NULL: nothing.
+     * NULL: it sees all. */
+    const char *(*fault)(const struct tr_deliver *d);
+
     /* d passed tr_deliver_check. TARRY_ENOMEM, TARRY_EFULL (threads, files): is tried again. */
     int (*open)(void **sender, const struct tr_deliver *d, const struct tr_sender_host *host);
 

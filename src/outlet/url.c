@@ -163,6 +163,9 @@ const char *tr_url_of(const struct tr_deliver *d, struct tr_url *url)
         return "has to be scheme://user:password@host:port/path, with %XX for special characters, "
                "and without a query";
     }
+    if (url->has_user && !url->has_password) {
+        return "has a user without a password: give both, user:password@, or none";
+    }
     if (d->type == TR_DELIVER_REDIS && url->path[0] != '\0' && !is_database(url->path)) {
         return "has to end with the number of a database, or without a path";
     }

@@ -9,9 +9,12 @@
  * alive, the cache of names and that of certificates. A call (an easy handle with the text of its
  * headers) is used again and again by its sender.
  *
- * Nothing blocks. Names are resolved by threads of libcurl; a transfer that ends while its name is
- * still being resolved must not wait for that thread (CURLOPT_QUICK_EXIT: the thread then tidies up
- * after itself). Transfers are begun a few at a time, as each takes some system calls.
+ * Nothing blocks. Names are resolved by threads of libcurl, one for each transfer that does not
+ * find its name in the cache; a transfer that ends while its name is still being resolved must not
+ * wait for that thread (CURLOPT_QUICK_EXIT: the thread then tidies up after itself). So of one
+ * webhook only a few may be without an address at a time, and the others wait: they will find it in
+ * the cache, or a connection that is there. Transfers are begun a few at a time, as each takes some
+ * system calls.
  *
  * Whom it talks to. Only http and https, no redirects, no proxy of the environment. The guard looks
  * at the very address that a socket is made for; a connection that is used again was looked at when
@@ -41,11 +44,13 @@
 
 enum {
     STARTS = 16,      /* at a time */
+    LOOKS = 8,        /* transfers of one webhook without an address */
     CONNECTIONS = 64, /* kept alive at least */
     ANSWER_MAX = 1 << 20,
     BUFFER = 16384,
     LINES = 10,
     LINES_TEXT = 2048,
+    RETRY_AFTER_MAX_S = 1000000000, /* of what is told: more than anybody waits */
 };
 
 /* What all webhooks share. */
@@ -56,7 +61,8 @@ struct hooks {
     struct tr_poll_timer *start; /* of the queue */
     struct tr_send *first;       /* that: what is to begin; `own` is its webhook */
     struct tr_send *last;
-    struct tr_list doomed; /* calls that are to be ended */
+    struct tr_send *dropped; /* what was to begin, and is not to any more */
+    struct tr_list doomed;   /* calls that are to be ended */
     unsigned users;
     long connections;
     void **place; /* where we are known from */
@@ -73,8 +79,11 @@ struct webhook {
     long timeout_ms;
     unsigned concurrency;
     unsigned busy;
-    struct tr_list idle;  /* calls, */
-    struct tr_list calls; /* and those that are under way */
+    unsigned looking;         /* calls without an address yet */
+    struct tr_send *held;     /* what waits until these are fewer */
+    struct tr_send *held_end; /* the last of it */
+    struct tr_list idle;      /* calls, */
+    struct tr_list calls;     /* and those that are under way */
 };
 
 struct call {
@@ -84,6 +93,7 @@ struct call {
     CURL *easy;
     struct tr_send *send;
     bool running;  /* with libcurl */
+    bool looking;  /* it has not got its address yet */
     bool guarded;  /* its address was refused */
     bool too_long; /* so was the rest of the answer */
     bool equal;    /* what came is what `success` begins with */
@@ -96,6 +106,15 @@ struct call {
 
 /* ---- headers ---- */
 
+/* libcurl takes a header without a value away, unless it ends with a semicolon. */
+static bool is_blank(const char *value, size_t len)
+{
+    while (len > 0 && value[len - 1] == ' ') {
+        len--;
+    }
+    return len == 0;
+}
+
 static void line(struct call *c, const char *name, const char *value, size_t len)
 {
     char *at = c->text + c->text_len;
@@ -104,7 +123,8 @@ static void line(struct call *c, const char *name, const char *value, size_t len
     if (c->node_count == LINES || c->text_len + need > sizeof c->text) {
         return; /* cannot be: names, keys and signatures have limits */
     }
-    tr_text(at, need, "%s: %.*s", name, (int)len, value);
+    len = is_blank(value, len) ? 0 : len;
+    tr_text(at, need, len > 0 ? "%s: %.*s" : "%s;%.*s", name, (int)len, value);
     c->nodes[c->node_count] = (struct curl_slist){.data = at};
     if (c->node_count > 0) {
         c->nodes[c->node_count - 1].next = &c->nodes[c->node_count];
@@ -170,11 +190,48 @@ static size_t take(char *bytes, size_t one, size_t len, void *ctx)
     return c->too_long ? 0 : len;
 }
 
+/* Behind all that is to begin. */
+static void line_up(struct hooks *h, struct tr_send *first, struct tr_send *last)
+{
+    last->next = NULL;
+    *(h->last != NULL ? &h->last->next : &h->first) = first;
+    h->last = last;
+    h->poller->timer_set(h->start, 0);
+}
+
+/* A call has its address, or will not have one. What waited for that goes back into the queue. */
+static void looked(struct call *c)
+{
+    struct webhook *w = c->hook;
+
+    if (c->looking) {
+        c->looking = false;
+        w->looking--;
+        if (w->held != NULL) {
+            line_up(w->hooks, w->held, w->held_end);
+            w->held = NULL;
+        }
+    }
+}
+
+/* Also where a connection is used again. */
+/* NOLINTNEXTLINE(readability-non-const-parameter): the type is libcurl's */
+static int before_request(void *ctx, char *to, char *from, int to_port, int from_port)
+{
+    (void)to;
+    (void)from;
+    (void)to_port;
+    (void)from_port;
+    looked(ctx);
+    return CURL_PREREQFUNC_OK;
+}
+
 static curl_socket_t open_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *address)
 {
     struct call *c = ctx;
 
     (void)purpose;
+    looked(c);
     if (!tr_guard_allows(&address->addr, address->addrlen, c->hook->host->allow_private)) {
         c->guarded = true;
         return CURL_SOCKET_BAD;
@@ -201,12 +258,32 @@ static void give(struct webhook *w, struct tr_send *s, struct end e)
     w->host->done(w->host->ctx, s);
 }
 
+/* There was no address for one: what waits for it goes back where it came from, so that a breaker
+ * that opens leaves nothing behind. */
+static void drop_held(struct webhook *w)
+{
+    struct hooks *h = w->hooks;
+
+    while (w->held != NULL) {
+        struct tr_send *s = w->held;
+
+        w->held = s->next;
+        s->next = h->dropped;
+        h->dropped = s;
+        h->poller->timer_set(h->start, 0);
+    }
+}
+
 static void end(struct call *c, enum tr_send_outcome outcome, const char *code, const char *why)
 {
     struct webhook *w = c->hook;
     struct tr_send *s = c->send;
 
     TR_CHECK(s != NULL);
+    if (c->looking && outcome == TR_SEND_UNREACHABLE) {
+        drop_held(w);
+    }
+    looked(c);
     if (c->running) {
         (void)curl_multi_remove_handle(w->hooks->multi, c->easy);
         c->running = false;
@@ -218,13 +295,47 @@ static void end(struct call *c, enum tr_send_outcome outcome, const char *code, 
     give(w, s, (struct end){.outcome = outcome, .code = code, .why = why});
 }
 
+/* A number of seconds, as long as it may be; false: that is none. */
+static bool read_seconds(const char *text, uint64_t *us)
+{
+    uint64_t s = 0;
+
+    for (size_t i = 0; text[i] != '\0'; i++) {
+        if (text[i] < '0' || text[i] > '9') {
+            return false;
+        }
+        s = s < RETRY_AFTER_MAX_S ? s * 10 + (uint64_t)(text[i] - '0') : s;
+    }
+    *us = s * 1000000;
+    return s > 0;
+}
+
+/* Seconds are read here, as libcurl takes too many for none and 1e3 for one; it reads dates. */
+static void read_retry_after(struct call *c)
+{
+    struct curl_header *h;
+    struct tr_send *s = c->send;
+    curl_off_t after_s = 0;
+
+    if (curl_easy_header(c->easy, "Retry-After", 0, CURLH_HEADER, -1, &h) != CURLHE_OK) {
+        return;
+    }
+    if (h->value[0] >= '0' && h->value[0] <= '9') {
+        s->has_retry_after = read_seconds(h->value, &s->retry_after_us);
+    } else if (curl_easy_getinfo(c->easy, CURLINFO_RETRY_AFTER, &after_s) == CURLE_OK &&
+               after_s > 0) {
+        s->has_retry_after = true;
+        s->retry_after_us =
+            (uint64_t)(after_s < RETRY_AFTER_MAX_S ? after_s : RETRY_AFTER_MAX_S) * 1000000;
+    }
+}
+
 /* There was an answer, of this status. */
 static void end_answered(struct call *c, long status)
 {
     struct webhook *w = c->hook;
     bool good = status >= 200 && status < 300;
     bool says = w->success == NULL || (c->equal && c->got == w->success_len);
-    curl_off_t after_s = 0;
     char code[TR_SEND_CODE];
     char why[TR_SEND_WHY];
 
@@ -237,10 +348,7 @@ static void end_answered(struct call *c, long status)
             good                            ? ", but not the text that success asks for"
             : status >= 300 && status < 400 ? ": redirects are not followed"
                                             : "");
-    if (curl_easy_getinfo(c->easy, CURLINFO_RETRY_AFTER, &after_s) == CURLE_OK && after_s > 0) {
-        c->send->has_retry_after = true;
-        c->send->retry_after_us = after_s < 1000000000 ? (uint64_t)after_s * 1000000 : UINT64_MAX;
-    }
+    read_retry_after(c);
     end(c, TR_SEND_FAILED, code, why);
 }
 
@@ -339,7 +447,11 @@ static int watch(CURL *easy, curl_socket_t fd, int what, void *ctx, void *poll_c
     }
     if (poll == NULL) {
         poll = h->poller->open(h->poller->ctx, fd, on_socket, h);
-        if (poll == NULL || curl_multi_assign(h->multi, fd, poll) != CURLM_OK) {
+        if (poll == NULL) {
+            return -1;
+        }
+        if (curl_multi_assign(h->multi, fd, poll) != CURLM_OK) {
+            h->poller->close(poll);
             return -1;
         }
     }
@@ -380,6 +492,8 @@ static void begin(struct call *c)
         return;
     }
     c->running = true;
+    c->looking = true;
+    c->hook->looking++;
 }
 
 /* ---- calls ---- */
@@ -399,6 +513,7 @@ static bool prepare(struct call *c)
 {
     CURL *e = c->easy;
     const struct webhook *w = c->hook;
+    const char *trusted = getenv("SSL_CERT_FILE"); /* as OpenSSL's own way has it for the others */
 
     return set_text(e, CURLOPT_URL, w->url) && set_text(e, CURLOPT_PROTOCOLS_STR, "http,https") &&
            set_text(e, CURLOPT_PROXY, "") && set_text(e, CURLOPT_USERAGENT, "tarry") &&
@@ -408,6 +523,7 @@ static bool prepare(struct call *c)
            set_number(e, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1) &&
            set_number(e, CURLOPT_TIMEOUT_MS, w->timeout_ms) &&
            set_number(e, CURLOPT_CONNECTTIMEOUT_MS, w->timeout_ms) &&
+           (trusted == NULL || set_text(e, CURLOPT_CAINFO, trusted)) &&
 #if LIBCURL_VERSION_NUM >= 0x075700
            set_number(e, CURLOPT_QUICK_EXIT, 1) &&
 #endif
@@ -415,7 +531,9 @@ static bool prepare(struct call *c)
            curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, take) == CURLE_OK &&
            curl_easy_setopt(e, CURLOPT_WRITEDATA, c) == CURLE_OK &&
            curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, open_socket) == CURLE_OK &&
-           curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, c) == CURLE_OK;
+           curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, c) == CURLE_OK &&
+           curl_easy_setopt(e, CURLOPT_PREREQFUNCTION, before_request) == CURLE_OK &&
+           curl_easy_setopt(e, CURLOPT_PREREQDATA, c) == CURLE_OK;
 }
 
 /* It is in no list, or these go, too. */
@@ -462,30 +580,54 @@ static struct call *call_for(struct webhook *w)
     return c;
 }
 
+/* Waits until fewer calls are without an address. */
+static void hold(struct webhook *w, struct tr_send *s)
+{
+    s->next = NULL;
+    *(w->held != NULL ? &w->held_end->next : &w->held) = s;
+    w->held_end = s;
+}
+
+static void begin_one(struct webhook *w, struct tr_send *s)
+{
+    struct call *c = NULL;
+
+    if (w->looking >= LOOKS) {
+        hold(w, s);
+        return;
+    }
+    c = call_for(w);
+    if (c == NULL) {
+        give(w, s,
+             (struct end){.outcome = TR_SEND_UNREACHABLE,
+                          .code = "error",
+                          .why = "there is no memory to send it"});
+        return;
+    }
+    c->send = s;
+    begin(c);
+}
+
 /* Ends what is to end, and begins some of what is to begin. */
 static void on_start(void *ctx)
 {
     struct hooks *h = ctx;
 
+    while (h->dropped != NULL) {
+        struct tr_send *s = h->dropped;
+
+        h->dropped = s->next;
+        give(s->own, s, (struct end){.outcome = TR_SEND_BACK, .code = "", .why = ""});
+    }
     while (!tr_list_empty(&h->doomed)) {
         end(TR_CONTAINER_OF(h->doomed.next, struct call, doom), TR_SEND_BACK, "", "");
     }
     for (unsigned i = 0; i < STARTS && h->first != NULL; i++) {
         struct tr_send *s = h->first;
-        struct webhook *w = s->own;
-        struct call *c = call_for(w);
 
         h->first = s->next;
         h->last = h->first != NULL ? h->last : NULL;
-        if (c == NULL) {
-            give(w, s,
-                 (struct end){.outcome = TR_SEND_UNREACHABLE,
-                              .code = "error",
-                              .why = "there is no memory to send it"});
-            continue;
-        }
-        c->send = s;
-        begin(c);
+        begin_one(s->own, s);
     }
     if (h->first != NULL) {
         h->poller->timer_set(h->start, 0);
@@ -583,10 +725,12 @@ static bool add_lines(struct webhook *w, const struct tr_deliver *d)
     for (unsigned i = 0; i < d->header_count && ok; i++) {
         const struct tr_deliver_header *h = &d->headers[i];
         char text[2048];
+        size_t len;
 
         typed |= is_type(h->name);
-        tr_text(text, sizeof text, h->value.len > 0 ? "%.*s: %.*s" : "%.*s;%.*s", (int)h->name.len,
-                h->name.at, (int)h->value.len, h->value.at);
+        len = is_blank(h->value.at, h->value.len) ? 0 : h->value.len;
+        tr_text(text, sizeof text, len > 0 ? "%.*s: %.*s" : "%.*s;%.*s", (int)h->name.len,
+                h->name.at, (int)len, h->value.at);
         ok = add_line(w, text);
     }
     return ok && (typed || add_line(w, "Content-Type: application/octet-stream"));
@@ -633,6 +777,24 @@ static int join(struct webhook *w)
     return TARRY_OK;
 }
 
+/* libcurl has to read the url as it will when it sends. */
+static const char *webhook_fault(const struct tr_deliver *d)
+{
+    char *url = copy(d->texts[TR_DELIVER_URL]);
+    CURLU *read = curl_url();
+    const char *why = NULL;
+
+    if (url == NULL || read == NULL) {
+        why = "cannot be looked at: out of memory";
+    } else if (curl_url_set(read, CURLUPART_URL, url, 0) != CURLUE_OK) {
+        why = "has to be scheme://user:password@host:port/path?query, with %XX for special "
+              "characters";
+    }
+    curl_url_cleanup(read);
+    free(url);
+    return why;
+}
+
 static int webhook_open(void **sender, const struct tr_deliver *d,
                         const struct tr_sender_host *host)
 {
@@ -677,21 +839,47 @@ static unsigned webhook_window(const void *sender)
 static void webhook_send(void *sender, struct tr_send *s)
 {
     struct webhook *w = sender;
-    struct hooks *h = w->hooks;
 
     w->busy++;
     s->own = w;
-    s->next = NULL;
-    *(h->last != NULL ? &h->last->next : &h->first) = s;
-    h->last = s;
-    h->poller->timer_set(h->start, 0);
+    line_up(w->hooks, s, s);
 }
 
-/* One that was not begun yet is: it does not take long. */
+/* Takes one off a list; false: it is not there. */
+static bool take_off(struct tr_send **first, struct tr_send **last, struct tr_send *s)
+{
+    struct tr_send *before = NULL;
+    struct tr_send *at = *first;
+
+    while (at != NULL && at != s) {
+        before = at;
+        at = at->next;
+    }
+    if (at == NULL) {
+        return false;
+    }
+    *(before != NULL ? &before->next : first) = s->next;
+    *last = *last == s ? before : *last;
+    return true;
+}
+
+/* One that was not begun yet is not any more. */
+static void drop(struct webhook *w, struct tr_send *s)
+{
+    struct hooks *h = w->hooks;
+
+    if (take_off(&h->first, &h->last, s) || take_off(&w->held, &w->held_end, s)) {
+        s->next = h->dropped;
+        h->dropped = s;
+        h->poller->timer_set(h->start, 0);
+    }
+}
+
 static void webhook_cancel(void *sender, struct tr_send *s)
 {
     struct webhook *w = sender;
 
+    drop(w, s);
     for (struct tr_list *n = w->calls.next; n != &w->calls; n = n->next) {
         struct call *c = TR_CONTAINER_OF(n, struct call, link);
 
@@ -722,6 +910,11 @@ static void webhook_stop(void *sender)
         }
         s = next;
     }
+    while (w->held != NULL) {
+        s = w->held;
+        w->held = s->next;
+        give(w, s, (struct end){.outcome = TR_SEND_BACK, .code = "", .why = ""});
+    }
     while (!tr_list_empty(&w->calls)) {
         end(TR_CONTAINER_OF(w->calls.next, struct call, link), TR_SEND_BACK, "", "");
     }
@@ -734,6 +927,7 @@ static bool webhook_stopped(const void *sender)
 
 const struct tr_sender_kind tr_webhook_kind = {
     .type = TR_DELIVER_WEBHOOK,
+    .fault = webhook_fault,
     .open = webhook_open,
     .window = webhook_window,
     .send = webhook_send,

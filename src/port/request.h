@@ -33,7 +33,7 @@ enum tr_op {
     TR_OP_DELETE,      /* id, holder or lease, force: ack or cancel -> job (state it had) */
     TR_OP_RELEASE,     /* id, holder or lease, priority, delay_us */
     TR_OP_RETURN,      /* id, holder or lease: as if it had never been handed out */
-    TR_OP_BURY,        /* id, holder or lease, priority */
+    TR_OP_BURY,        /* id, holder or lease, priority; force: one that nobody holds */
     TR_OP_TOUCH,       /* id, holder or lease */
     TR_OP_KICK,     /* topic, count: dead ones first, delayed ones if there was no dead -> number */
     TR_OP_KICK_JOB, /* id: dead or delayed */
@@ -343,8 +343,9 @@ struct tr_req {
 
     /* What is answered. */
     struct {
-        int status;    /* TARRY_OK, or why not */
-        uint64_t gate; /* tell it only when this batch is durable */
+        int status;      /* TARRY_OK, or why not */
+        const char *why; /* a sentence of the engine's own, which stays; NULL: the usual one */
+        uint64_t gate;   /* tell it only when this batch is durable */
         uint64_t number;
         uint32_t topic;
         const char *name;

@@ -129,7 +129,7 @@ void tr_bs_say_error(struct tr_bs_session *s, int status)
         {TARRY_EPAUSED, "DRAINING\r\n"},     {TARRY_EQUOTA, "OUT_OF_MEMORY\r\n"},
     };
 
-    if (status == TARRY_EREADONLY && s->req.op == TR_OP_PUSH) {
+    if ((status == TARRY_EREADONLY || status == TARRY_EAWAY) && s->req.op == TR_OP_PUSH) {
         status = TARRY_EDRAINING; /* so that the client tries another server */
     }
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {

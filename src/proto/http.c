@@ -231,7 +231,11 @@ static int judge_store(struct tr_hs *s)
     if (s->port->store != TR_HS_LATER || !lacks_store(s)) {
         return TARRY_OK;
     }
-    (void)refuse(s, 503, "loading", "the store is being opened: try again soon (GET /readyz)");
+    if (s->port->later.code != NULL) {
+        (void)refuse(s, 503, s->port->later.code, s->port->later.message);
+    } else {
+        (void)refuse(s, 503, "loading", "the store is being opened: try again soon (GET /readyz)");
+    }
     s->error.retry_s = 1;
     return TARRY_EINVAL;
 }

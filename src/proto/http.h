@@ -10,6 +10,7 @@
  */
 
 #include "base/siphash.h"
+#include "port/engine.h"
 #include "port/meter.h"
 #include "port/outlet.h"
 #include "port/queue.h"
@@ -38,7 +39,6 @@ enum {
     TR_HS_DATE = 30, /* bytes: Sun, 06 Nov 1994 08:49:37 GMT, and its NUL */
     TR_HS_PATH = 256,
     TR_HS_WITHIN = 4,     /* forecasts of /metrics */
-    TR_HS_REASONS = 8,    /* why it is not ready */
     TR_HS_FEW_TOPICS = 2, /* of a reserve */
     TR_HS_LINES = 5,      /* statuses from 200 on, of which the first lines are ready */
     TR_HS_STATUSES = 500, /* from 100 on */
@@ -51,12 +51,6 @@ struct tr_hs_metrics {
     /* Topics from this one on, at most TR_METER_VIEWS: gives how many. The last one is `other`. */
     unsigned (*topics)(void *ctx, unsigned from, bool with_due, struct tr_meter_view *views);
     void (*tell)(void *ctx, struct tr_prom *p); /* all that is not of a topic */
-};
-
-/* Why it is not ready. */
-struct tr_hs_reason {
-    const char *code;    /* for programs: draining */
-    const char *message; /* for people */
 };
 
 /* May what needs the store be asked for? */
@@ -92,15 +86,17 @@ struct tr_hs_port {
     int (*admit)(void *ctx, const struct tr_deliver *d, const char **why);
     bool (*outlet)(void *ctx, uint32_t topic, struct tr_outlet_view *v);
 
-    /* Why it is not ready: gives how many reasons there are, TR_HS_REASONS at most; 0: it is. */
-    unsigned (*unready)(void *ctx, struct tr_hs_reason *reasons);
+    /* Why it is not ready: gives how many reasons there are, TR_REASONS at most; 0: it is. */
+    unsigned (*unready)(void *ctx, struct tr_reason *reasons);
     const struct tr_http_file *files; /* the dashboard; NULL: there is none */
     const char *version;
     const char *hosts;      /* that we are called, besides addresses: with commas between them */
     bool classic;           /* the routes of the queues of old answer */
     bool stopping;          /* no connection is kept */
     enum tr_hs_store store; /* whoever changes it wakes the sessions */
+    struct tr_reason later; /* what is said with TR_HS_LATER; NULL: the store is being opened */
     bool test_clock;
+    unsigned slots; /* that the jobs are cut into: what `spread` of a policy may be; 0: one */
     const char *backup_root; /* a folder, below which copies of the store may be made; NULL: none */
     uint8_t lease_key[TR_SIPHASH_KEY];
 

@@ -47,6 +47,7 @@ static const uint64_t exclusive[] = {
     TR_ARG_BIT(BODY) | TR_ARG_BIT(BODY_BASE64),
     TR_ARG_BIT(BY) | TR_ARG_BIT(ADVANCE) | TR_ARG_BIT(TO),
     TR_ARG_BIT(CRON) | TR_ARG_BIT(EVERY) | TR_ARG_BIT(AFTER),
+    TR_ARG_BIT(LEASE) | TR_ARG_BIT(FORCE),
 };
 
 void tr_args_init(struct tr_args *a)

@@ -64,12 +64,14 @@ enum tr_arg_kind {
     X(MOST, "limit", NUMBER, 1, 1000000, NULL, "so many at most; default 1000000")                 \
     X(CURSOR, "cursor", LABEL, 1, 255, NULL, "from the answer before")                             \
     X(MATCH, "match", LABEL, 1, 200, NULL, "only names in which this stands")                      \
+    X(OUTLET, "outlet", BOOL, 0, 0, NULL, "only topics whose jobs are delivered")                  \
     X(SORT, "sort", CHOICE, 0, 0, "delayed|ready|reserved|dead|pushed|handed|late|oldest",         \
       "those with the most of it first")                                                           \
     X(BY, "by", MOVE, -TR_ARGS_LONG, TR_ARGS_LONG, NULL, "how far to move due times")              \
     X(TO, "to", MOMENT, TR_ARGS_PAST, TR_ARGS_EVER, NULL, "the moment to move to")                 \
     X(DRY_RUN, "dry_run", BOOL, 0, 0, NULL, "only count")                                          \
-    X(FORCE, "force", BOOL, 0, 0, NULL, "even if it is reserved, or not empty")                    \
+    X(FORCE, "force", BOOL, 0, 0, NULL,                                                            \
+      "though it is reserved, or not empty, or no lease is given")                                 \
     X(LEASE, "lease", LABEL, 1, 64, NULL, "from reserve: proves that the job is yours")            \
     X(WAIT, "wait", DURATION, 0, TR_ARGS_WAIT, NULL, "how long to wait for a job")                 \
     X(JOBS, "count", NUMBER, 1, 1000, NULL, "so many jobs at most; default 1")                     \

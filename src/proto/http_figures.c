@@ -231,7 +231,7 @@ void tr_hs_healthz(struct tr_hs *s)
     tr_hs_close(s, &r);
 }
 
-static void tell_reasons(struct tr_json *j, const struct tr_hs_reason *reasons, unsigned count)
+static void tell_reasons(struct tr_json *j, const struct tr_reason *reasons, unsigned count)
 {
     tr_json_name(j, "reasons");
     tr_json_open(j, '[');
@@ -249,7 +249,7 @@ static void tell_reasons(struct tr_json *j, const struct tr_hs_reason *reasons, 
 /* The first reason is the error, too, so that whoever knows our errors knows this one. */
 void tr_hs_readyz(struct tr_hs *s)
 {
-    struct tr_hs_reason reasons[TR_HS_REASONS];
+    struct tr_reason reasons[TR_REASONS];
     unsigned count = s->port->unready != NULL ? s->port->unready(s->port->ctx, reasons) : 0;
     struct tr_http_error e = {.status = 503, .code = "not_ready"};
     struct tr_hs_reply r;

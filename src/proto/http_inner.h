@@ -163,7 +163,8 @@ void tr_hs_tell_topic(struct tr_hs *s, struct tr_json *j); /* members of the one
 /* http_rank.c: GET /v1/topics with sort. */
 void tr_hs_rank_topics(struct tr_hs *s);
 void tr_hs_drop_ranks(struct tr_hs *s);
-bool tr_hs_topic_wanted(const struct tr_hs *s); /* is the one in s->req.out to be told of? */
+bool tr_hs_topic_wanted(const struct tr_hs *s);  /* is the one in s->req.out to be told of? */
+bool tr_hs_outlet_wanted(const struct tr_hs *s); /* the same by what STAT_TOPIC says */
 tr_hs_step_fn tr_hs_resume;
 
 /* http_policy.c: the arguments into s->policy and s->req.fields. False: they were refused. */

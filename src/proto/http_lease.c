@@ -31,6 +31,7 @@ static void fail(struct tr_hs *s)
 {
     struct tr_http_error e = tr_hs_lease_error(s->req.out.status, s->req.out.job.state);
 
+    tr_shape_explain(&e, &s->req);
     tr_hs_refuse(s, &e);
 }
 
@@ -90,10 +91,31 @@ void tr_hs_release(struct tr_hs *s)
     tr_hs_name_job(s, release);
 }
 
+/* By force it is a job that nobody has: what is wrong then is its state, not a lease. */
+static void buried(struct tr_hs *s)
+{
+    struct tr_http_error e = tr_shape_error(s->req.out.status, s->req.out.job.state);
+
+    if (s->req.out.status == TARRY_OK) {
+        tr_hs_job(s, 200, (struct tr_shape){0});
+    } else {
+        tr_hs_refuse(s, &e);
+    }
+}
+
 static void bury(struct tr_hs *s)
 {
+    struct tr_http_error e;
+
     s->req.keep_priority = true;
-    ask(s, TR_OP_BURY, changed);
+    s->req.force = tr_hs_number(s, TR_ARG_FORCE, 0) != 0;
+    if (s->req.force) {
+        tr_hs_ask(s, TR_OP_BURY, buried);
+    } else if (tr_args_check(&s->args, TR_ARGS_LEASE, &e) != TARRY_OK) {
+        tr_hs_refuse(s, &e);
+    } else {
+        ask(s, TR_OP_BURY, changed);
+    }
 }
 
 void tr_hs_bury(struct tr_hs *s)

@@ -178,6 +178,7 @@ static void acked(struct tr_hs *s)
     if (s->req.out.status != TARRY_OK) {
         struct tr_http_error e = tr_hs_lease_error(s->req.out.status, s->req.out.job.state);
 
+        tr_shape_explain(&e, &s->req);
         tell_error(s, s->req.id, &e);
         return;
     }

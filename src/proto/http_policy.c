@@ -149,7 +149,10 @@ static void set_field(struct tr_policy *p, enum tr_policy_field field, const str
     case TR_POLICY_HISTORY:
         p->history = (enum tr_history)n;
         break;
-    default: /* SPREAD is refused, DELIVER and PAUSED are read elsewhere */
+    case TR_POLICY_SPREAD:
+        p->spread = (uint32_t)n;
+        break;
+    default: /* DELIVER and PAUSED are read elsewhere */
         break;
     }
 }
@@ -163,12 +166,20 @@ static void refuse(struct tr_hs *s, const char *field, const char *message)
 /* What this engine cannot do. */
 static bool can_all(struct tr_hs *s)
 {
-    if (tr_hs_number(s, TR_ARG_SPREAD, 1) != 1) {
-        refuse(s, "spread", "the embedded engine has one slot: spread is for --engine redis");
-    } else {
+    uint64_t spread = tr_hs_number(s, TR_ARG_SPREAD, 1);
+
+    if (spread == 1) {
         return true;
     }
-    return false;
+    if (s->port->slots <= 1) {
+        refuse(s, "spread", "the embedded engine has one slot: spread is for --engine redis");
+        return false;
+    }
+    if ((spread & (spread - 1)) != 0 || spread > s->port->slots) {
+        tr_hs_bad(s, TR_ARG_SPREAD, "has to be a power of two, and no more than cluster.slots");
+        return false;
+    }
+    return true;
 }
 
 bool tr_hs_read_policy(struct tr_hs *s)

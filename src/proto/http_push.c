@@ -47,13 +47,16 @@ bool tr_hs_body_fits(struct tr_hs *s)
 
 struct tr_http_error tr_hs_push_error(struct tr_hs *s)
 {
+    struct tr_http_error e = tr_shape_error(s->req.out.status, s->req.out.job.state);
+
     if (s->req.out.status == TARRY_EINVAL) { /* all else was checked */
         return (struct tr_http_error){.status = 400,
                                       .code = "bad_request",
                                       .message = "at is more than 137 years ahead",
                                       .field = "at"};
     }
-    return tr_shape_error(s->req.out.status, s->req.out.job.state);
+    tr_shape_explain(&e, &s->req);
+    return e;
 }
 
 static void fill(struct tr_hs *s)

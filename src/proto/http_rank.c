@@ -39,6 +39,13 @@ bool tr_hs_topic_wanted(const struct tr_hs *s)
     return false;
 }
 
+bool tr_hs_outlet_wanted(const struct tr_hs *s)
+{
+    const struct tr_policy *p = s->req.out.stat.policy;
+
+    return tr_hs_number(s, TR_ARG_OUTLET, 0) == 0 || (p != NULL && p->deliver_len > 0);
+}
+
 /* ---- the heap ---- */
 
 /* Of two that are the same the one that was made first comes first. */
@@ -167,7 +174,7 @@ static uint64_t value_of(const struct tr_hs *s)
 
 static void looked(struct tr_hs *s)
 {
-    if (s->req.out.status == TARRY_OK) {
+    if (s->req.out.status == TARRY_OK && tr_hs_outlet_wanted(s)) {
         s->number++;
         offer(s, (struct tr_hs_rank){.value = value_of(s), .topic = s->req.topic});
     }

@@ -67,7 +67,8 @@ enum tr_route_status {
      TR_ARG_BIT(TTR) | TR_ARG_BIT(TTL) | TR_ARG_BIT(TAG) | TR_ARG_BIT(RETRIES) |                   \
      TR_ARG_BIT(BACKOFF) | TR_ARG_BIT(DRY_RUN))
 #define TR_ARGS_TOPICS                                                                             \
-    (TR_ARG_BIT(MATCH) | TR_ARG_BIT(SORT) | TR_ARG_BIT(PAGE) | TR_ARG_BIT(CURSOR))
+    (TR_ARG_BIT(MATCH) | TR_ARG_BIT(OUTLET) | TR_ARG_BIT(SORT) | TR_ARG_BIT(PAGE) |                \
+     TR_ARG_BIT(CURSOR))
 #define TR_ARGS_LEASE TR_ARG_BIT(LEASE)
 #define TR_ARGS_FORCE TR_ARG_BIT(FORCE)
 
@@ -86,8 +87,8 @@ enum tr_route_status {
     X(RELEASE, POST, "v1/jobs/{id}/release",                                                       \
       TR_ARGS_LEASE | TR_ARG_BIT(DELAY) | TR_ARG_BIT(PRIORITY), TR_ARGS_LEASE, CONSUME, NONE,      \
       S(200) | S(404) | S(409), "give a job back")                                                 \
-    X(BURY, POST, "v1/jobs/{id}/bury", TR_ARGS_LEASE, TR_ARGS_LEASE, CONSUME, NONE,                \
-      S(200) | S(404) | S(409), "put a job among the dead")                                        \
+    X(BURY, POST, "v1/jobs/{id}/bury", TR_ARGS_LEASE | TR_ARGS_FORCE, 0, CONSUME, NONE,            \
+      S(200) | S(404) | S(409), "put a job among the dead: by its lease, or one that nobody has")  \
     X(TOUCH, POST, "v1/jobs/{id}/touch", TR_ARGS_LEASE, TR_ARGS_LEASE, CONSUME, NONE,              \
       S(200) | S(404) | S(409), "begin the lease anew")                                            \
     X(ACK_MANY, POST, "v1/ack", 0, 0, CONSUME, MANY, S(200) | S(413), "finish jobs")               \

@@ -111,6 +111,7 @@ void tr_hs_fail(struct tr_hs *s)
 {
     struct tr_http_error e = tr_shape_error(s->req.out.status, s->req.out.job.state);
 
+    tr_shape_explain(&e, &s->req);
     tr_hs_refuse(s, &e);
 }
 
@@ -121,6 +122,7 @@ void tr_hs_no_topic(struct tr_hs *s)
     if (s->req.out.status == TARRY_ENOTFOUND) {
         e.message = "there is no such topic";
     }
+    tr_shape_explain(&e, &s->req);
     tr_hs_refuse(s, &e);
 }
 

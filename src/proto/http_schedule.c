@@ -157,6 +157,7 @@ static bool failed(struct tr_hs *s)
     } else if (s->req.out.status == TARRY_EQUOTA && s->req.op == TR_OP_SCHEDULE) {
         e.message = "there are a million schedules already";
     }
+    tr_shape_explain(&e, &s->req);
     tr_hs_refuse(s, &e);
     return true;
 }

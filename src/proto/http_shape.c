@@ -188,6 +188,16 @@ struct tr_http_error tr_shape_error(int err, enum tr_job_state state)
          {.status = 501,
           .code = "unsupported",
           .message = "the engine of this server cannot do that"}},
+        {TARRY_EAWAY,
+         {.status = 503,
+          .code = "away",
+          .message = "the servers that keep the jobs cannot be reached, nothing was done: try "
+                     "again later (GET /readyz)"}},
+        {TARRY_EUNSURE,
+         {.status = 503,
+          .code = "unsure",
+          .message = "no answer came from the servers that keep the jobs: it is not known whether "
+                     "this was done. Look, or repeat it if that does no harm"}},
         {TARRY_EREADONLY,
          {.status = 501,
           .code = "read_only",
@@ -210,6 +220,21 @@ struct tr_http_error tr_shape_error(int err, enum tr_job_state state)
     }
     e.state = e.status == 409 ? tr_shape_state(state) : NULL;
     return e;
+}
+
+void tr_shape_explain(struct tr_http_error *e, const struct tr_req *r)
+{
+    int err = r->out.status;
+
+    if (r->out.why == NULL) {
+        return;
+    }
+    if (err == TARRY_EUNSUPPORTED || err == TARRY_EAWAY || err == TARRY_EUNSURE ||
+        err == TARRY_ENOSPC || err == TARRY_ESTATE) {
+        e->message = r->out.why;
+    } else if (err == TARRY_EINVAL) { /* well said, but it cannot be */
+        *e = (struct tr_http_error){.status = 422, .code = "unprocessable", .message = r->out.why};
+    }
 }
 
 /* ---- leases ---- */

@@ -34,6 +34,9 @@ void tr_shape_job(struct tr_json *j, const struct tr_job_view *job, struct tr_sh
 /* What to reply when the engine says no; `state` is the one that was in the way, if any. */
 struct tr_http_error tr_shape_error(int err, enum tr_job_state state);
 
+/* The engine may have a better sentence than the usual one. */
+void tr_shape_explain(struct tr_http_error *e, const struct tr_req *r);
+
 void tr_lease_print(char out[TR_LEASE_TEXT], const uint8_t key[TR_SIPHASH_KEY], uint64_t id,
                     uint64_t lease);
 

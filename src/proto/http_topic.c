@@ -117,7 +117,20 @@ static void listed(struct tr_hs *s)
 
 static void stat_one(struct tr_hs *s)
 {
+    s->req.counts_only = false;
     tr_hs_ask(s, TR_OP_STAT_TOPIC, listed);
+}
+
+/* Its policy says whether it is told: what costs more is not asked for until then. */
+static void looked(struct tr_hs *s)
+{
+    s->next = s->req.out.status == TARRY_OK && tr_hs_outlet_wanted(s) ? stat_one : next_topic;
+}
+
+static void look(struct tr_hs *s)
+{
+    s->req.counts_only = true;
+    tr_hs_ask(s, TR_OP_STAT_TOPIC, looked);
 }
 
 /* A cursor is the number of the last topic that was told. */
@@ -153,7 +166,7 @@ static void came(struct tr_hs *s)
         end_list(s, true);
     } else {
         s->req.topic = s->req.out.topic;
-        s->next = stat_one;
+        s->next = tr_hs_given(s, TR_ARG_OUTLET) ? look : stat_one;
     }
 }
 

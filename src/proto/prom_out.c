@@ -132,6 +132,11 @@ static void put_gap(struct tr_prom *p)
     put(p, " ", p->labelled ? 0 : 1);
 }
 
+void tr_prom_label_text(struct tr_prom *p, const char *label, const char *value)
+{
+    tr_prom_label(p, label, value, strlen(value));
+}
+
 void tr_prom_number(struct tr_prom *p, uint64_t number)
 {
     put_gap(p);
@@ -201,4 +206,11 @@ void tr_prom_hist(struct tr_prom *p, const struct tr_prom_hist *h)
     put(p, "\n", 1);
     begin_hist(p, h, "_count");
     tr_prom_number(p, below);
+}
+
+void tr_prom_one_hist(struct tr_prom *p, const char *name, const char *help,
+                      const struct tr_prom_hist *h)
+{
+    tr_prom_family(p, name, "histogram", help);
+    tr_prom_hist(p, h);
 }

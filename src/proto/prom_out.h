@@ -36,6 +36,7 @@ void tr_prom_family(struct tr_prom *p, const char *name, const char *type, const
 /* A line: the family's name with this behind it, then its labels, then its value. */
 void tr_prom_begin(struct tr_prom *p, const char *suffix);
 void tr_prom_label(struct tr_prom *p, const char *label, const char *value, size_t len);
+void tr_prom_label_text(struct tr_prom *p, const char *label, const char *value);
 void tr_prom_number(struct tr_prom *p, uint64_t number);
 void tr_prom_seconds(struct tr_prom *p, int64_t us);
 
@@ -54,5 +55,9 @@ struct tr_prom_hist {
     size_t len;
 };
 void tr_prom_hist(struct tr_prom *p, const struct tr_prom_hist *h);
+
+/* A family of one histogram. */
+void tr_prom_one_hist(struct tr_prom *p, const char *name, const char *help,
+                      const struct tr_prom_hist *h);
 
 #endif

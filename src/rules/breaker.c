@@ -10,8 +10,9 @@
  * answers, be it with an error, is alive, and each job has its backoff for that; to hold back all
  * jobs because one of them is refused would let one bad job stop a topic.
  *
- * What was under way when it opened may still fail: that changes nothing. If it is answered, that
- * is as good as a try.
+ * What was under way when it opened may still fail: that changes nothing, and whoever asks does not
+ * tell of it once it is half-open, since only the try counts then. If it is answered, that is as
+ * good as a try.
  */
 
 #include "rules/breaker.h"

@@ -537,21 +537,24 @@ static void show_user(struct shown *s, const char *user, size_t len)
     show(s, "***@", 4);
 }
 
-/* The names of the query, but not what they are set to. */
+/* The names of the query, but not what they are set to; what has no name, and a fragment, may be a
+ * token. */
 static void show_query(struct shown *s, const char *query, size_t len)
 {
-    bool value = false;
+    size_t i = 0;
 
-    for (size_t i = 0; i < len; i++) {
-        bool ends = query[i] == '&' || query[i] == '#';
+    while (i < len) { /* at ?, & or # */
+        bool last = query[i] == '#';
+        size_t end = i + 1;
+        const char *equal;
 
-        if (!value || ends) {
-            show(s, query + i, 1);
+        while (end < len && (last || (query[end] != '&' && query[end] != '#'))) {
+            end++;
         }
-        if (query[i] == '=' && !value) {
-            show(s, "***", 3);
-        }
-        value = (value || query[i] == '=') && !ends;
+        equal = last ? NULL : memchr(query + i, '=', end - i);
+        show(s, query + i, equal != NULL ? (size_t)(equal - query) - i + 1 : 1);
+        show(s, "***", end > i + 1 ? 3 : 0);
+        i = end;
     }
 }
 
@@ -578,7 +581,7 @@ void tr_deliver_show_url(char out[TR_DELIVER_SHOWN], struct tr_deliver_text url)
         at = host;
     }
     show(&s, url.at + at, path - at);
-    while (path < url.len && url.at[path] != '?') {
+    while (path < url.len && url.at[path] != '?' && url.at[path] != '#') {
         show(&s, url.at + path, 1);
         path++;
     }

@@ -240,6 +240,14 @@ static int check_open(struct tr_reading *r, enum tr_key key, const struct tr_add
         where, tr_key_rows[key].full, setting->text);
 }
 
+/* The text, or NULL for "none". */
+static const char *text_of(const struct tr_config *c, enum tr_key key)
+{
+    const char *text = c->settings[key].text;
+
+    return text != NULL && strcmp(text, "none") != 0 ? text : NULL;
+}
+
 /* The name of a file, or NULL for "off". */
 static const char *file_of(const struct tr_config *c, enum tr_key key)
 {
@@ -256,7 +264,11 @@ static void derive(struct tr_config *c)
     c->tls_cert = file_of(c, TR_KEY_TLS_CERT);
     c->tls_key = file_of(c, TR_KEY_TLS_KEY);
     c->tls_client_ca = file_of(c, TR_KEY_TLS_CLIENT_CA);
-    c->sync_text = c->settings[TR_KEY_STORE_SYNC].text;
+    c->sync_text = c->on_redis ? "redis" : c->settings[TR_KEY_STORE_SYNC].text;
+    c->redis_servers = text_of(c, TR_KEY_REDIS_SERVERS);
+    c->redis_user = text_of(c, TR_KEY_REDIS_USER);
+    c->redis_password = text_of(c, TR_KEY_REDIS_PASSWORD);
+    c->redis_prefix = c->settings[TR_KEY_REDIS_PREFIX].text;
     c->listen_beanstalk = c->settings[TR_KEY_LISTEN_BEANSTALK].text;
     c->listen_http = c->settings[TR_KEY_LISTEN_HTTP].text;
     c->http_hosts = c->settings[TR_KEY_HTTP_HOSTS].text;
@@ -268,6 +280,37 @@ static void derive(struct tr_config *c)
     }
 }
 
+/* What is of the embedded engine only; store.path may be given: nobody uses it. */
+static int check_redis(struct tr_reading *r)
+{
+    const struct tr_config *c = r->config;
+    const char *what = NULL;
+
+    if (!c->on_redis) {
+        return TARRY_OK;
+    }
+    if (c->redis_servers == NULL) {
+        return tr_reading_refuse(r, "--engine redis needs to know where Redis is: say "
+                                    "--set redis.servers=HOST:PORT, such as 127.0.0.1:6379, or of "
+                                    "a cluster a few of its servers with commas between them.");
+    }
+    if (c->redis_user != NULL && c->redis_password == NULL) {
+        return tr_reading_refuse(r, "redis.user is given, and redis.password is not: give both.");
+    }
+    what = c->settings[TR_KEY_STORE_SYNC].from != TR_FROM_DEFAULT ? "store.sync"
+           : c->read_only                                         ? "store.read_only"
+           : c->test_clock                                        ? "clock.test"
+           : c->backup_root != NULL                               ? "store.backup_root"
+                                                                  : NULL;
+    if (what != NULL) {
+        return tr_reading_refuse(r,
+                                 "%s is of the embedded engine: leave it out with --engine redis "
+                                 "(Redis has its own settings, such as appendfsync).",
+                                 what);
+    }
+    return TARRY_OK;
+}
+
 int tr_config_finish(struct tr_reading *r)
 {
     struct tr_config *c = r->config;
@@ -275,6 +318,9 @@ int tr_config_finish(struct tr_reading *r)
 
     derive(c);
     if (!c->drop_in) {
+        err = check_redis(r);
+    }
+    if (err == TARRY_OK && !c->drop_in) {
         err = check_open(r, TR_KEY_LISTEN_BEANSTALK, &c->beanstalk_addr);
     }
     return err == TARRY_OK && !c->drop_in ? check_open(r, TR_KEY_LISTEN_HTTP, &c->http_addr) : err;
@@ -365,6 +411,11 @@ void tr_config_warn(const struct tr_config *c, struct tr_logger *log)
     if (c->settings[TR_KEY_CLOCK_START].from != TR_FROM_DEFAULT && !c->test_clock) {
         tr_logger_say(log, TR_LEVEL_WARNING, "clock.start means nothing without clock.test");
     }
+    if (!c->on_redis && c->redis_servers != NULL) {
+        tr_logger_say(log, TR_LEVEL_WARNING,
+                      "redis.servers means nothing without --engine redis: jobs are in %s",
+                      c->data_path != NULL ? c->data_path : "a temporary folder");
+    }
     if (c->drop_in && c->data_path != NULL && tr_config_has_binlog(c->data_path)) {
         tr_logger_say(log, TR_LEVEL_WARNING,
                       "%s holds a binlog of beanstalkd, which tarry does not read: the jobs in it "
@@ -396,7 +447,11 @@ static unsigned compare(const struct tr_config *now, const struct tr_config *fre
             continue;
         }
         count++;
-        if (tr_key_rows[i].live) {
+        if (tr_key_rows[i].secret) {
+            tr_logger_say(log, TR_LEVEL_WARNING,
+                          "config read again: %s stays as it is until a restart: %s",
+                          tr_key_rows[i].full, tr_key_rows[i].fixed);
+        } else if (tr_key_rows[i].live) {
             tr_logger_say(log, TR_LEVEL_INFO, "config read again: %s is now %s, was %s",
                           tr_key_rows[i].full, new, old);
         } else {

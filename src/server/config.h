@@ -10,7 +10,7 @@
  */
 
 #include "base/check.h"
-#include "engine/engine.h"
+#include "port/engine.h"
 #include "rules/token.h"
 #include "server/address.h"
 #include "server/logger.h"
@@ -47,6 +47,13 @@ enum tr_key {
     TR_KEY_LISTEN_HTTP,
     TR_KEY_LISTEN_INSECURE,
     TR_KEY_ENGINE_KIND,
+    TR_KEY_REDIS_SERVERS,
+    TR_KEY_REDIS_USER,
+    TR_KEY_REDIS_PASSWORD,
+    TR_KEY_REDIS_PREFIX,
+    TR_KEY_REDIS_TIMEOUT,
+    TR_KEY_CLUSTER_SLOTS,
+    TR_KEY_CLUSTER_LEASE,
     TR_KEY_CLOCK_TEST,
     TR_KEY_CLOCK_START,
     TR_KEY_HTTP_HOSTS,
@@ -108,6 +115,14 @@ struct tr_config {
     struct tr_address beanstalk_addr; /* listen_beanstalk, taken apart */
     struct tr_address http_addr;
     bool insecure;
+    bool on_redis;             /* engine.kind: jobs are in Redis, not in data_path; */
+    const char *redis_servers; /* "HOST:PORT", several with commas between them; NULL: none */
+    const char *redis_user;    /* NULL: none, as the next */
+    const char *redis_password;
+    const char *redis_prefix;
+    uint64_t redis_timeout_us;
+    uint32_t cluster_slots;
+    uint64_t cluster_lease_us;
     uint64_t history_us;    /* what happened to jobs is told for so long, */
     uint32_t history_bytes; /* from memory of at most so many */
     bool test_clock;
@@ -179,6 +194,9 @@ TR_MUST_USE int tr_config_reload(struct tr_config *c, const struct tr_logger *lo
 
 /* Can it change while the server runs? */
 bool tr_config_is_live(enum tr_key key);
+
+/* What may be told of its value: NULL, if there is none, or if it is a secret. */
+const char *tr_config_told(const struct tr_config *c, enum tr_key key);
 
 /* "store.path" and so on; "default", "file", "environment", "flag". */
 const char *tr_config_key_name(enum tr_key key);

@@ -38,6 +38,7 @@ struct tr_key_row {
     const char *set;   /* "--set section.name" */
     const char *flag;  /* NULL: only --set */
     bool is_switch;    /* the flag alone means "on" */
+    bool secret;       /* never told */
     bool live;         /* can change while the server runs: live.c brings it to its place */
     const char *fixed; /* or why it cannot: "... stays as it is until a restart: the store ..." */
     const char *fallback; /* the default */

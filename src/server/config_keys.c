@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "base/text.h"
+#include "cluster/place.h"
 #include "engine/record.h"
 #include "rules/duration.h"
 #include "rules/moment.h"
@@ -60,6 +61,7 @@ enum {
 #define BUFFERS_MIN (UINT32_C(64) << 20) /* so that the largest request has room */
 #define SCRUB_LEAST_US UINT64_C(60000000)
 #define TIME_MIN_US UINT64_C(10000)
+#define LEASE_LEAST_US UINT64_C(3000000)
 #define TIME_MAX_US (UINT64_C(86400) * 1000000)
 
 static int apply_path(struct tr_config *c, const char *value, const char **why)
@@ -135,12 +137,61 @@ static int apply_insecure(struct tr_config *c, const char *value, const char **w
 
 static int apply_engine(struct tr_config *c, const char *value, const char **why)
 {
-    (void)c;
-    if (strcmp(value, "redis") == 0) {
-        *why = "is not possible yet: this version has only the embedded engine, \"local\"";
-        return TARRY_EINVAL;
+    (void)why;
+    c->on_redis = strcmp(value, "redis") == 0;
+    return c->on_redis || strcmp(value, "local") == 0 ? TARRY_OK : TARRY_EINVAL;
+}
+
+/* HOST:PORT; the host may be an IPv6 address, best in brackets. */
+static bool is_server(const char *at, size_t len)
+{
+    size_t digits = 0;
+    unsigned port = 0;
+
+    while (digits < len && at[len - digits - 1] >= '0' && at[len - digits - 1] <= '9') {
+        digits++;
     }
-    return strcmp(value, "local") == 0 ? TARRY_OK : TARRY_EINVAL;
+    if (digits == 0 || digits > 5 || len < digits + 2 || at[len - digits - 1] != ':') {
+        return false;
+    }
+    for (size_t i = len - digits; i < len; i++) {
+        port = port * 10 + (unsigned)(at[i] - '0');
+    }
+    for (size_t i = 0; i < len; i++) {
+        if (at[i] <= ' ' || at[i] > '~') {
+            return false;
+        }
+    }
+    return port > 0 && port <= UINT16_MAX;
+}
+
+static int apply_servers(struct tr_config *c, const char *value, const char **why)
+{
+    (void)c; /* tr_config_finish takes the text */
+    (void)why;
+    if (strcmp(value, "none") == 0) {
+        return TARRY_OK;
+    }
+    for (const char *at = value;;) {
+        size_t len = strcspn(at, ",");
+
+        if (!is_server(at, len)) {
+            return TARRY_EINVAL;
+        }
+        if (at[len] == '\0') {
+            return TARRY_OK;
+        }
+        at += len + 1;
+    }
+}
+
+static int apply_prefix(struct tr_config *c, const char *value, const char **why)
+{
+    struct tr_layout layout;
+
+    (void)c;
+    (void)why;
+    return tr_layout_init(&layout, value, 1);
 }
 
 static int read_long_bytes(const char *value, uint64_t least, uint64_t most, uint64_t *bytes)
@@ -261,6 +312,32 @@ static int read_count(const char *value, uint64_t least, uint32_t *count)
     }
     *count = (uint32_t)number;
     return number >= least ? TARRY_OK : TARRY_EINVAL;
+}
+
+static int apply_slots(struct tr_config *c, const char *value, const char **why)
+{
+    struct tr_layout layout;
+    int err = read_count(value, 1, &c->cluster_slots);
+
+    (void)why;
+    return err == TARRY_OK ? tr_layout_init(&layout, "", c->cluster_slots) : err;
+}
+
+static int apply_redis_timeout(struct tr_config *c, const char *value, const char **why)
+{
+    (void)why;
+    return read_time(value, &c->redis_timeout_us);
+}
+
+static int apply_lease(struct tr_config *c, const char *value, const char **why)
+{
+    int err = read_time(value, &c->cluster_lease_us);
+
+    if (err == TARRY_OK && c->cluster_lease_us < LEASE_LEAST_US) {
+        *why = "is too short: a node that is only busy would be taken for dead; 3s at least";
+        err = TARRY_EINVAL;
+    }
+    return err;
 }
 
 static int apply_connections(struct tr_config *c, const char *value, const char **why)
@@ -410,7 +487,24 @@ const struct tr_key_row tr_key_rows[TR_KEY_COUNT] = {
                                 .flag = "--insecure", .is_switch = true, .fallback = "off",
                                 .allowed = "on or off", .apply = apply_insecure},
     [TR_KEY_ENGINE_KIND] = {NAME("engine", "kind"), .fixed = OPEN_STORE, .flag = "--engine",
-                            .fallback = "local", .allowed = "local", .apply = apply_engine},
+                            .fallback = "local", .allowed = "local or redis",
+                            .apply = apply_engine},
+    [TR_KEY_REDIS_SERVERS] = {NAME("redis", "servers"), .fixed = OPEN_STORE, .fallback = "none",
+                              .allowed = "HOST:PORT, several with commas between them",
+                              .apply = apply_servers},
+    [TR_KEY_REDIS_USER] = {NAME("redis", "user"), .fixed = OPEN_STORE, .fallback = "none",
+                           .allowed = "a name, or none", .apply = apply_path},
+    [TR_KEY_REDIS_PASSWORD] = {NAME("redis", "password"), .fixed = OPEN_STORE, .secret = true,
+                               .fallback = "none", .allowed = "a password, or none",
+                               .apply = apply_path},
+    [TR_KEY_REDIS_PREFIX] = {NAME("redis", "prefix"), .fixed = OPEN_STORE, .fallback = "tarry:",
+                             .allowed = "up to 63 bytes without braces", .apply = apply_prefix},
+    [TR_KEY_REDIS_TIMEOUT] = {NAME("redis", "timeout"), .fixed = OPEN_STORE, .fallback = "500ms",
+                              .allowed = TIME, .apply = apply_redis_timeout},
+    [TR_KEY_CLUSTER_SLOTS] = {NAME("cluster", "slots"), .fixed = OPEN_STORE, .fallback = "256",
+                              .allowed = "a power of two from 1 to 1024", .apply = apply_slots},
+    [TR_KEY_CLUSTER_LEASE] = {NAME("cluster", "lease"), .fixed = OPEN_STORE, .fallback = "10s",
+                              .allowed = TIME, .apply = apply_lease},
     [TR_KEY_CLOCK_TEST] = {NAME("clock", "test"), .fixed = OPEN_STORE, .flag = "--test-clock",
                            .is_switch = true, .fallback = "off", .allowed = "on or off",
                            .apply = apply_test_clock},
@@ -496,6 +590,12 @@ const char *tr_config_key_name(enum tr_key key)
 {
     TR_CHECK((unsigned)key < TR_KEY_COUNT);
     return tr_key_rows[key].full;
+}
+
+const char *tr_config_told(const struct tr_config *c, enum tr_key key)
+{
+    TR_CHECK((unsigned)key < TR_KEY_COUNT);
+    return tr_key_rows[key].secret ? NULL : c->settings[key].text;
 }
 
 enum tr_key tr_config_find_key(const char *section, const char *name)

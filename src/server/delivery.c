@@ -2,8 +2,9 @@
  * What outlets ask of the world. They are opened after the engine, since they ask it for policies,
  * and closed before the loop.
  *
- * Memory: what is being sent is a copy of each job. 64 MiB are enough for a thousand of 64 KiB;
- * when they are used up, jobs wait in the store.
+ * Memory: what is being sent is a copy of each job. One outlet may have half of 64 MiB, enough for
+ * five hundred of 64 KiB, and several share (outlet.c); when that is used up, jobs wait in the
+ * store.
  */
 
 #include "server/delivery.h"
@@ -11,32 +12,10 @@
 #include "base/err.h"
 #include "os/clock_linux.h"
 #include "os/poller_linux.h"
-#include "rules/policy.h"
 
 #include <string.h>
 
 #define MEMORY (UINT64_C(64) << 20)
-
-static void submit(void *ctx, struct tr_req *r, struct tr_now now)
-{
-    struct tr_delivery *d = ctx;
-
-    tr_engine_submit(d->engine, r, now);
-}
-
-static void abandon(void *ctx, struct tr_req *r, struct tr_now now)
-{
-    struct tr_delivery *d = ctx;
-
-    tr_engine_abandon(d->engine, r, now);
-}
-
-static unsigned work(void *ctx)
-{
-    const struct tr_delivery *d = ctx;
-
-    return tr_engine_work(d->engine);
-}
 
 static struct tr_now now_of(void *ctx)
 {
@@ -48,7 +27,7 @@ static uint64_t clock_of(void *ctx)
 {
     const struct tr_delivery *d = ctx;
 
-    return tr_engine_clock(d->engine);
+    return d->engine->ops->clock(d->engine->ctx);
 }
 
 static void wake(void *ctx)
@@ -65,27 +44,25 @@ static void say(void *ctx, bool warning, const char *text)
     tr_logger_say(d->log, warning ? TR_LEVEL_WARNING : TR_LEVEL_INFO, "%s", text);
 }
 
-static void meet(void *ctx, const struct tr_topic_fact *fact)
+static void meet(void *ctx, uint32_t topic)
 {
-    struct tr_delivery *d = ctx;
+    const struct tr_delivery *d = ctx;
 
-    if (fact->policy != NULL && fact->policy->deliver_len > 0) {
-        tr_outlets_look(d->outlets, fact->handle);
-    }
+    tr_outlets_look(d->outlets, topic);
 }
 
 static void rescan(void *ctx)
 {
     struct tr_delivery *d = ctx;
 
-    tr_engine_topics(d->engine, meet, d);
+    d->engine->ops->deliverers(d->engine->ctx, meet, d);
 }
 
 int tr_delivery_open(struct tr_delivery *d, const struct tr_config *c)
 {
     static const char name[] = "outlet"; /* in histories */
     struct tr_outlets_config config = {
-        .queue = {.ctx = d, .submit = submit, .abandon = abandon, .work = work},
+        .queue = d->engine->queue,
         .poller = tr_poller_linux(d->loop),
         .allow_private = c->allow_private,
         .memory = MEMORY,
@@ -97,7 +74,7 @@ int tr_delivery_open(struct tr_delivery *d, const struct tr_config *c)
         .say = say,
         .rescan = rescan,
         .kind_of = tr_sender_kind_of,
-        .actor = tr_engine_actor(d->engine, name, strlen(name))};
+        .actor = d->engine->ops->actor(d->engine->ctx, name, strlen(name))};
     int err;
 
     if (c->read_only) {

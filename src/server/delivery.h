@@ -3,14 +3,14 @@
 
 /* Outlets (outlet/outlets.h), wired to the engine, the loop and the logger. See delivery.c. */
 
-#include "engine/engine.h"
 #include "os/loop_linux.h"
 #include "outlet/outlets.h"
+#include "port/engine.h"
 #include "server/config.h"
 #include "server/logger.h"
 
 struct tr_delivery {
-    struct tr_engine *engine; /* the owner's, as the next two */
+    const struct tr_engine_port *engine; /* the owner's, as the next two */
     struct tr_loop_linux *loop;
     const struct tr_logger *log;
     struct tr_outlets *outlets; /* NULL: none, before it is opened and with a store that is only

@@ -35,13 +35,21 @@ void tr_greet(const struct tr_config *c, const char *path, bool temporary)
     }
 }
 
+void tr_greet_redis(const struct tr_config *c)
+{
+    printf("tarry %s: jobs in Redis at %s, keys %s*, %" PRIu32 " slots\n", TARRY_VERSION,
+           c->redis_servers, c->redis_prefix, c->cluster_slots);
+    puts("success is answered when Redis has it: it is as durable as its appendfsync and its "
+         "replication; a failover may take back the last second, or repeat a delivery");
+}
+
 void tr_greet_ready(const struct tr_config *c, const struct tr_conns *cs,
-                    const struct tr_engine_stat *stat, uint64_t took_us)
+                    const struct tr_engine_view *engine, uint64_t took_us)
 {
     char text[TR_MOMENT_TEXT];
 
     if (c->test_clock) {
-        tr_moment_print(text, (int64_t)stat->clock_us);
+        tr_moment_print(text, (int64_t)engine->clock_us);
         printf("test clock: it is %s until somebody advances it\n", text);
     }
     for (unsigned i = 0; i < TR_PORTS; i++) {
@@ -52,8 +60,10 @@ void tr_greet_ready(const struct tr_config *c, const struct tr_conns *cs,
         }
     }
     tr_certificate_tell(cs, c);
-    printf("%" PRIu64 " %s, ready in %" PRIu64 " ms\n", stat->jobs, jobs_word(stat->jobs),
-           (took_us + 500) / 1000);
+    if (engine->jobs != UINT64_MAX) {
+        printf("%" PRIu64 " %s, ", engine->jobs, jobs_word(engine->jobs));
+    }
+    printf("ready in %" PRIu64 " ms\n", (took_us + 500) / 1000);
 }
 
 void tr_greet_bye(const char *path, uint64_t jobs)

@@ -6,7 +6,7 @@
  * too. See greet.c.
  */
 
-#include "engine/engine.h"
+#include "port/engine.h"
 #include "server/config.h"
 #include "server/conn.h"
 
@@ -16,9 +16,12 @@
 /* Where the data is, and how safe it is there. */
 void tr_greet(const struct tr_config *c, const char *path, bool temporary);
 
+/* The same of jobs in Redis. */
+void tr_greet_redis(const struct tr_config *c);
+
 /* Where it listens, what it found and how long that took. */
 void tr_greet_ready(const struct tr_config *c, const struct tr_conns *cs,
-                    const struct tr_engine_stat *stat, uint64_t took_us);
+                    const struct tr_engine_view *engine, uint64_t took_us);
 
 /* The end, in order. */
 void tr_greet_bye(const char *path, uint64_t jobs);

@@ -78,19 +78,7 @@ static void set_http(struct tr_live *l)
 
 static void set_engine(struct tr_live *l)
 {
-    const struct tr_config *c = l->config;
-    struct tr_engine_tune tune = {
-        .far_max = l->budget->far_max,
-        .background_rate = c->background_rate,
-        .scrub_rate = c->scrub_rate,
-        .scrub_every_us = c->scrub_every_us,
-        .history_us = c->history_us,
-        .history_bytes = l->budget->history,
-    };
-
-    if (l->engine != NULL) {
-        tr_engine_tune(l->engine, &tune);
-    }
+    l->engine->ops->tune(l->engine->ctx);
 }
 
 static const struct {

@@ -6,7 +6,7 @@
  */
 
 #include "base/check.h"
-#include "engine/engine.h"
+#include "port/engine.h"
 #include "server/budget.h"
 #include "server/config.h"
 #include "server/conn.h"
@@ -19,7 +19,7 @@ struct tr_live {
     struct tr_config *config;
     struct tr_logger *log;
     struct tr_conns *conns;
-    struct tr_engine *engine; /* NULL: it is not open yet, and gets them when it is opened */
+    const struct tr_engine_port *engine;
     struct tr_budget *budget; /* what memory.limit is cut into */
     uint64_t ram_bytes;       /* as tr_budget_cut wants it */
     uint64_t most;            /* connections for which there are descriptors */

@@ -8,7 +8,7 @@
  * Threads: any, as long as nobody changes level and json meanwhile; a line is one write.
  */
 
-#include "engine/engine.h"
+#include "port/engine.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -83,6 +83,10 @@ int main(int argc, char **argv)
         tr_cli_help(tr_cli_find(argv[2]), stdout);
         return (int)print("");
     }
+    if (argc == 3 && strcmp(argv[1], "help") == 0 &&
+        (strcmp(argv[2], "version") == 0 || strcmp(argv[2], "help") == 0)) {
+        return (int)print_help(); /* which says all that there is */
+    }
     if (argc > 1 && tr_cli_is_later(argv[argc == 3 && strcmp(argv[1], "help") == 0 ? 2 : 1])) {
         return tr_cli_later(argv[argc == 3 && strcmp(argv[1], "help") == 0 ? 2 : 1]);
     }

@@ -7,24 +7,23 @@
  */
 
 #include "base/mem.h"
-#include "engine/engine.h"
 #include "os/loop_linux.h"
 #include "outlet/outlets.h"
+#include "port/engine.h"
 #include "proto/prom_out.h"
 #include "server/conn.h"
 
 struct tr_metrics_of {
-    const struct tr_engine *engine;
+    const struct tr_engine_port *engine;
     const struct tr_loop_linux *loop;
     const struct tr_conns *conns;
     const struct tr_auth *auth;
     const struct tr_mem *mem;
     const struct tr_outlets *outlets;
-    const char *path; /* of the store */
     const char *version;
     const char *sync;
-    uint64_t start_wall_us;             /* when the process began */
-    const struct tr_hs_reason *reasons; /* why it is not ready */
+    uint64_t start_wall_us;          /* when the process began */
+    const struct tr_reason *reasons; /* why it is not ready */
     unsigned reason_count;
 };
 

@@ -39,6 +39,17 @@ static const struct trouble store_troubles[] = {
      "Use that newer tarry, or name another directory with --data."},
 };
 
+static const struct trouble redis_troubles[] = {
+    {TARRY_EUNSUPPORTED, TR_EXIT_USAGE, "this tarry was built without Redis (hiredis)",
+     "Use another build, or the embedded engine (--engine local)."},
+    {TARRY_EINVAL, TR_EXIT_USAGE,
+     "redis.servers, redis.user, redis.password or redis.prefix "
+     "cannot be used as it is",
+     "Name at most 64 servers, with names of at most 255 bytes."},
+    {TARRY_EFULL, TR_EXIT_FAILED, "the system gives no more files, threads or memory",
+     "Raise the limits of the user that runs tarry (ulimit -n, ulimit -u)."},
+};
+
 static const struct trouble listen_troubles[] = {
     {TARRY_ELOCKED, TR_EXIT_FAILED,
      "another program listens there already, or a file is in the way",
@@ -73,6 +84,11 @@ static enum tr_exit tell(const struct trouble *troubles, size_t count, const cha
 enum tr_exit tr_trouble_store(const char *path, int err)
 {
     return tell(store_troubles, sizeof store_troubles / sizeof store_troubles[0], path, err);
+}
+
+enum tr_exit tr_trouble_redis(const char *servers, int err)
+{
+    return tell(redis_troubles, sizeof redis_troubles / sizeof redis_troubles[0], servers, err);
 }
 
 enum tr_exit tr_trouble_listen(const char *address, int err)

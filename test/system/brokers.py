@@ -13,8 +13,10 @@ import socket
 import subprocess
 import time
 
+import pytest
+
 from harness import PATIENCE_S, TARRY
-from web import web_server
+from web import Web, web_port, web_server
 
 KAFKA_TOOL = os.environ.get("KAFKA_TOOL", pathlib.Path(TARRY).parent / "kafka-tool")
 
@@ -280,6 +282,21 @@ def outlet_server(folder, *flags, allow_private=True, **more):
     """A server that may send to this machine."""
     private = ["--set", "outlet.allow_private=on"] if allow_private else []
     return web_server(pathlib.Path(folder) / "data", *private, *flags, **more)
+
+
+# Fixtures, for who imports them.
+
+@pytest.fixture
+def server(tmp_path):
+    with outlet_server(tmp_path) as server:
+        yield server
+
+
+@pytest.fixture
+def web(server):
+    client = Web(web_port(server))
+    yield client
+    client.close()
 
 
 def set_outlet(web, name, **deliver):

@@ -14,7 +14,7 @@ TARRY = os.environ["TARRY_BIN"]
 STORE_TOOL = os.environ["STORE_TOOL"]
 PATIENCE_S = 60  # how long anything may take on a busy machine before a test gives up
 
-READY = re.compile(r"(\d+) jobs?, ready in (\d+) ms")
+READY = re.compile(r"(?:(\d+) jobs?, )?ready in (\d+) ms")
 LISTENS = re.compile(r"listening: beanstalk on \S+:(\d+)\n")
 
 
@@ -75,7 +75,7 @@ class Server:
     def ready(self):
         """Waits until it serves: (jobs found, ms that it says, ms that we saw)."""
         found = self.wait_for(READY)
-        return int(found[1]), int(found[2]), (time.monotonic() - self.started) * 1000
+        return int(found[1] or 0), int(found[2]), (time.monotonic() - self.started) * 1000
 
     def port(self):
         """Waits until it listens: the number of its beanstalk port."""

@@ -15,10 +15,11 @@ class Error(Exception):
 class Client:
     """One connection. Replies: bytes, int, None or lists of these."""
 
-    def __init__(self, path):
-        self.sock = socket.socket(socket.AF_UNIX)
+    def __init__(self, where):
+        """where: the path of a socket file, or a port of loopback."""
+        self.sock = socket.socket(socket.AF_UNIX if isinstance(where, str) else socket.AF_INET)
         self.sock.settimeout(PATIENCE_S)
-        self.sock.connect(path)
+        self.sock.connect(where if isinstance(where, str) else ("127.0.0.1", where))
         self.file = self.sock.makefile("rb")
 
     def close(self):

@@ -192,6 +192,24 @@ def test_bulks(cli):
     assert len(cli.table("list", "bulk")) == 3
     assert cli.json("kick", "--topic", "bulk")["done"] == 0
     assert cli.run("shift", "--topic", "bulk").returncode == 2
+
+
+def test_counts_of_bulks(cli):
+    """What is told before is what is done: reserved and dead ones match, and cannot be moved."""
+    for n in range(6):
+        cli.web.push("counts", b"x")
+    held = cli.web.reserve("counts", count=6)
+    for job in held[:5]:
+        cli.ok("bury", job["id"], job["lease"])
+    cli.web.push("counts", b"x", delay="1h")
+    assert cli.ok("shift", "--topic", "counts", "--by", "1m", "--dry-run") == "1 would be shifted.\n"
+    assert cli.ok("cancel", "--topic", "counts", "--dry-run") == "6 would be cancelled.\n"
+    assert cli.ok("cancel", "--topic", "counts", "--limit", "2", "--dry-run").startswith("2 ")
+    assert cli.ok("cancel", "--topic", "counts", "--state", "reserved", "--dry-run") == "0 would be cancelled.\n"
+    assert cli.ok("kick", "--topic", "counts", "--dry-run") == "5 would be brought back.\n"
+    assert cli.json("shift", "--topic", "counts", "--by", "1m", "--dry-run") == {"matched": 7, "done": 0, "would": 1, "more": False}
+    assert cli.json("shift", "--topic", "counts", "--by", "1m")["done"] == 1
+    assert cli.json("cancel", "--topic", "counts")["done"] == 6
     assert cli.run("shift", "--by", "1h").returncode == 2
     assert cli.run("cancel", "1", "--tag", "odd").returncode == 2
     assert cli.run("cancel").returncode == 2
@@ -246,6 +264,11 @@ def test_release_touch_bury(cli):
 
 
 # ---- topics ----
+    free = cli.web.push("later", b"x", delay="1h")["id"]
+    assert cli.run("bury", free).returncode == 2 and cli.run("bury", free, "x", "--force").returncode == 2
+    assert cli.json("bury", free, "--force")["state"] == "dead"
+    again = cli.run("bury", free, "--force")
+    assert again.returncode == 1 and "dead" in again.stderr
 
 
 def test_topics(cli):
@@ -469,5 +492,11 @@ def test_a_terminal_is_asked(cli):
     assert on_terminal(cli.env, "purge", "ask", answer=b"y\n")[0] == 0
     assert cli.json("list", "ask")["jobs"] == []
     cli.web.push("ask", b"x", delay="1h")
+    for words in (["shift", "--topic", "ask", "--by", "1h"], ["kick", "--topic", "ask"], ["topic", "ask", "delete", "--force"]):
+        assert on_terminal(cli.env, *words, answer=b"n\n")[0] == 1, words
+    status, said = on_terminal(cli.env, "shift", "--topic", "ask", "--by", "1h", answer=b"y\n")
+    assert status == 0 and "1 jobs would be shifted: --topic ask. Go on? [y/N]" in said and "1 matched, 1 shifted." in said
+    assert on_terminal(cli.env, "kick", "--topic", "ask", "--yes")[0] == 0
     assert on_terminal(cli.env, "cancel", "--topic", "ask", "--yes")[0] == 0
     assert cli.json("list", "ask")["jobs"] == []
+    assert on_terminal(cli.env, "topic", "ask", "delete", "--force", "--yes")[0] == 0

@@ -113,8 +113,8 @@ def test_mistakes_in_the_environment():
     assert tarry("version", env=env(TARRY_STORE_PTH="x")).returncode == 0
 
 
-def test_what_this_version_has_not():
-    assert "only the embedded engine" in refused("serve", "--engine", "redis")
+def test_redis_has_to_be_named():
+    assert "redis.servers" in refused("serve", "--engine", "redis")
 
 
 # ---- addresses ----

@@ -46,15 +46,15 @@ def test_push_and_look_up(web):
     pushed = web.post("/v1/topics/orders/jobs", b'{"order":42}', delay="30m", key="order-42")
     assert pushed.status == 201
     job = pushed.json
-    assert job["id"] == "1" and job["topic"] == "orders" and job["key"] == "order-42"
+    assert job["id"].isdigit() and job["topic"] == "orders" and job["key"] == "order-42"
     assert job["state"] == "delayed" and job["created"] is True and "body" not in job
     assert abs(job["due_ms"] - time.time() * 1000 - 1800_000) < 60_000
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", job["due"])
-    for path in ("/v1/jobs/1", "/v1/topics/orders/keys/order-42"):
+    for path in (f"/v1/jobs/{job['id']}", "/v1/topics/orders/keys/order-42"):
         seen = web.get(path)
         assert seen.status == 200
         assert {**seen.json, "created": True} == {**job, "body": '{"order":42}'}
-    is_error(web.get("/v1/jobs/2"), 404, "not_found")
+    is_error(web.get(f"/v1/jobs/{int(job['id']) + 1}"), 404, "not_found")
     is_error(web.get("/v1/topics/orders/keys/no"), 404, "not_found")
     is_error(web.get("/v1/topics/nobody/keys/order-42"), 404, "not_found")
     is_error(web.get("/v1/jobs/x"), 400, field="id")
@@ -232,6 +232,27 @@ def test_release_touch_and_lost_leases(web):
     assert later.json["state"] == "delayed" and later.json["priority"] == 1
 
 
+def test_bury_by_force_what_nobody_has(web):
+    job = web.push("t", b"x", delay="1h", priority=7, key="k")
+    path = f"/v1/jobs/{job['id']}"
+    error = is_error(web.post(f"{path}/bury"), 400, "bad_request")
+    assert error["field"] == "lease" and "missing" in error["message"]
+    is_error(web.post(f"{path}/bury", force="false"), 400, "bad_request")
+    is_error(web.post(f"{path}/bury", force="true", lease="x"), 400, "bad_request")
+    dead = web.post(f"{path}/bury", force="true").json
+    assert (dead["state"], dead["priority"], dead["attempts"], dead["due_ms"]) == ("dead", 7, 0, job["due_ms"])
+    assert is_error(web.post(f"{path}/bury", force="true"), 409)["state"] == "dead"
+    assert [e["why"] for e in web.get(f"{path}/history").json["events"]][-1] == "buried"
+    assert web.get("/v1/forecast", topic="t", to=job["due_ms"] + 3600_000, step="1h").json["steps"][0]["count"] == 0
+    assert web.post(f"{path}/kick").json["state"] == "ready"
+    assert web.post(f"{path}/bury", force="true").json["state"] == "dead"
+    web.post(f"{path}/kick")
+    held = web.reserve("t")[0]
+    assert is_error(web.post(f"{path}/bury", force="true"), 409)["state"] == "reserved"
+    assert web.post(f"{path}/bury", lease=held["lease"]).json["state"] == "dead"
+    is_error(web.post("/v1/jobs/999999/bury", force="true"), 404)
+
+
 def test_lease_runs_out(web):
     web.push("t", b"x")
     first = web.reserve("t", ttr="200ms")[0]
@@ -368,11 +389,13 @@ def post(path, body, *headers):
 
 def test_pipelining(server):
     sent = b"".join(post("/v1/topics/t/jobs", b"%d" % i) for i in range(100))
-    sent += get("/v1/jobs/100") + get("/nope") + get("/healthz")
-    answers = talk(server.web, sent, 103)
-    assert [a.status for a in answers] == [201] * 100 + [200, 404, 200]
-    assert [a.json["id"] for a in answers[:100]] == [str(i + 1) for i in range(100)]
-    assert answers[100].json["body"] == "99"
+    sent += get("/nope") + get("/healthz")
+    answers = talk(server.web, sent, 102)
+    assert [a.status for a in answers] == [201] * 100 + [404, 200]
+    ids = [a.json["id"] for a in answers[:100]]
+    assert sorted(map(int, ids)) == list(map(int, ids)) and len(set(ids)) == 100
+    answers = talk(server.web, b"".join(get(f"/v1/jobs/{id}") for id in ids), 100)
+    assert [a.json["body"] for a in answers] == [str(i) for i in range(100)]
 
 
 def test_byte_by_byte(server):
@@ -386,8 +409,9 @@ def test_byte_by_byte(server):
 def test_chunked_and_expect(server):
     chunks = (b"POST /v1/topics/t/jobs HTTP/1.1\r\n" + HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
               b"3\r\nabc\r\n5;x=y\r\ndefgh\r\n0\r\nTrailer: 1\r\n\r\n")
-    first, second = talk(server.web, chunks + get("/v1/jobs/1"), 2)
-    assert first.status == 201 and second.json["body"] == "abcdefgh"
+    first, second = talk(server.web, chunks + get("/healthz"), 2)
+    assert first.status == 201 and second.status == 200
+    assert talk(server.web, get(f"/v1/jobs/{first.json['id']}"))[0].json["body"] == "abcdefgh"
     with raw(server.web) as wire:
         stream = wire.makefile("rb")
         wire.sendall(b"POST /v1/topics/t/jobs HTTP/1.1\r\n" + HEAD +
@@ -490,8 +514,8 @@ def test_wrong_paths_and_methods(web):
 
 
 def test_percent_encoding(web):
-    web.push("a%2Fb", b"x")
-    assert web.get("/v1/%6aobs/1").json["topic"] == "a/b"
+    job = web.push("a%2Fb", b"x")
+    assert web.get(f"/v1/%6aobs/{job['id']}").json["topic"] == "a/b"
     is_error(web.get("/v1%2Fjobs/1"), 404, "no_route")
     assert web.post("/v1/topics/%74/jobs?%64elay=1%68", b"x").json["state"] == "delayed"
     at = web.post("/v1/topics/t/jobs?at=2027-01-01T00:00:00+08:00", b"x").json  # + is a space there

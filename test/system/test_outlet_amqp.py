@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from brokers import Rabbit, left, outlet, outlet_server, set_outlet, until
+from brokers import Rabbit, left, outlet, outlet_server, set_outlet, server, until, web
 from harness import sanitized
 from test_tls import Authority
 from web import Web, web_port
@@ -23,19 +23,6 @@ def rabbit(tmp_path_factory):
         broker.use_tls(cert, key)
         broker.start()
         yield broker
-
-
-@pytest.fixture
-def server(tmp_path):
-    with outlet_server(tmp_path) as server:
-        yield server
-
-
-@pytest.fixture
-def web(server):
-    client = Web(web_port(server))
-    yield client
-    client.close()
 
 
 def url(rabbit, user=""):

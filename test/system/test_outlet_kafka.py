@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from brokers import Kafka, left, outlet, outlet_server, set_outlet, until
+from brokers import Kafka, left, outlet, outlet_server, set_outlet, server, until, web
 from harness import sanitized
 from web import Web, web_port
 
@@ -18,19 +18,6 @@ MSG_SIZE_TOO_LARGE = 10  # and for these it does not
 def kafka(tmp_path):
     with Kafka(tmp_path) as cluster:
         yield cluster
-
-
-@pytest.fixture
-def server(tmp_path):
-    with outlet_server(tmp_path) as server:
-        yield server
-
-
-@pytest.fixture
-def web(server):
-    client = Web(web_port(server))
-    yield client
-    client.close()
 
 
 def test_message_has_all_that_is_known_of_a_job(kafka, web):

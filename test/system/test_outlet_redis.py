@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from brokers import Redis, left, outlet, outlet_server, set_outlet, until
+from brokers import Redis, left, outlet, outlet_server, set_outlet, server, until, web
 from harness import sanitized
 from test_tls import Authority
 from web import Web, web_port
@@ -17,19 +17,6 @@ MANY = 300 if sanitized() else 600
 def redis(tmp_path):
     with Redis(tmp_path) as server:
         yield server
-
-
-@pytest.fixture
-def server(tmp_path):
-    with outlet_server(tmp_path) as server:
-        yield server
-
-
-@pytest.fixture
-def web(server):
-    client = Web(web_port(server))
-    yield client
-    client.close()
 
 
 def url(redis, db=""):

@@ -29,25 +29,69 @@ NODE = "a1a1a1a100000001"
 OTHER = "b2b2b2b200000002"
 LEASE = "a1a1a1a1%08x"
 SETS = ("store", "ready", "prep", "dead", "c", "w", "x")
-FIELDS = (("set", 1), ("ver", 8), ("prio", 8), ("due", 14), ("at", 14), ("lease", 16), ("attempts", 8),
-          ("timeouts", 8), ("releases", 8), ("buries", 8), ("kicks", 8), ("why", 1), ("delay", 14),
-          ("ttr", 14), ("ttl", 14), ("retries", 8), ("flags", 2), ("created", 14))
+NO_RETRIES_OF_ITS_OWN = 2**32 - 1
 
 
 def header(text):
-    """A header as a dict."""
-    job, at = {}, 0
-    for name, width in FIELDS:
-        part = text[at:at + width].decode()
-        job[name] = part if name in ("set", "lease", "retries") else int(part, 16)
-        at += width
-    widths = [int(text[at + a:at + b], 16) for a, b in ((0, 2), (2, 4), (4, 6), (6, 9))]
-    at += 9
-    for name, width in zip(("topic", "tag", "key", "backoff"), widths):
-        job[name] = text[at:at + width]
-        at += width
+    """A header as a dict; see src/cluster/header.c."""
+    job, at = {"set": chr(text[0]), "flags": text[1]}, 2
+
+    def read(*fields):
+        nonlocal at
+        for name, width in fields:
+            job[name] = int.from_bytes(text[at:at + width], "big")
+            at += width
+
+    read(("ver", 4), ("prio", 4), ("due", 7), ("attempts", 4))
+    job.update(at=0, lease="", ttr=0, ttl=0, retries=NO_RETRIES_OF_ITS_OWN, timeouts=0, releases=0,
+               buries=0, kicks=0, why=0)
+    if job["set"] in "pd":
+        read(("at", 7))
+        job["lease"], at = text[at:at + 8].hex(), at + 8
+    read(("created", 7), ("delay", 7))
+    if job["flags"] & 8:
+        read(("ttr", 7), ("ttl", 7), ("retries", 4))
+    if job["flags"] & 16:
+        read(("timeouts", 4), ("releases", 4), ("buries", 4), ("kicks", 4), ("why", 1))
+    assert bool(job["flags"] & 64) == (job["ttl"] > 0)
+    lengths = {"topic": text[at], "tag": 0, "key": 0, "backoff": 0}
+    job["topic"], at = text[at + 1:at + 1 + text[at]], at + 1 + text[at]
+    if job["flags"] & 32:
+        lengths.update(tag=text[at], key=text[at + 1], backoff=text[at + 2] << 8 | text[at + 3])
+        at += 4
+    for name in ("tag", "key", "backoff"):
+        job[name], at = text[at:at + lengths[name]], at + lengths[name]
     assert at == len(text)
     return job
+
+
+def number(value, width):
+    return value.to_bytes(width, "big")
+
+
+def pushed(j, names):
+    """The first argument of a job that is pushed."""
+    tag, key, backoff = (j.get(f, "").encode() for f in ("tag", "key", "backoff"))
+    ttr, ttl, retries = j.get("ttr", 0), j.get("ttl", 0), j.get("retries", NO_RETRIES_OF_ITS_OWN)
+    own = ttr > 0 or ttl > 0 or retries != NO_RETRIES_OF_ITS_OWN
+    texts = tag + key + backoff
+    flags = j.get("flags", 0) | 8 * own | 32 * bool(texts) | 68 * (ttl > 0)
+    topic = names[j.get("topic", 1) - 1].encode()
+    end = number(ttr, 7) + number(ttl, 7) + number(retries, 4) if own else b""
+    end += bytes([len(topic)]) + topic
+    if texts:
+        end += bytes([len(tag), len(key)]) + number(len(backoff), 2) + tag
+    key_at = 26 + len(end)
+    kind, time = (b"a", j["at"]) if "at" in j else (b"d", j.get("delay", 0))
+    return (bytes([j.get("topic", 1)]) + j.get("on", "r").encode() + kind + number(time, 7) +
+            number(j.get("age", 0), 7) + bytes([flags]) + number(j.get("prio", 1024), 4) +
+            number(key_at, 2) + bytes([len(key)]) + end + (key + backoff if texts else b""))
+
+
+def what(kind, job, rest="", lease=None, topic=1):
+    """The first argument of an edit."""
+    lease = bytes.fromhex(LEASE % lease) if lease else bytes(8)
+    return kind.encode() + bytes([topic]) + job.encode() + lease + rest.encode()
 
 
 class Slot:
@@ -94,11 +138,7 @@ class Slot:
         """Each job: a dict. Gives the reply as it is."""
         args = []
         for j in jobs:
-            kind, time = ("a", j["at"]) if "at" in j else ("d", j.get("delay", 0))
-            what = "%02x%s%s%014x%014x%08x%014x%014x%s%02x" % (
-                j.get("topic", 1), j.get("on", "r"), kind, time, j.get("age", 0), j.get("prio", 1024),
-                j.get("ttr", 0), j.get("ttl", 0), j.get("retries", "f" * 8), j.get("flags", 0))
-            args += [what, j.get("tag", ""), j.get("key", ""), j.get("backoff", ""), j.get("body", "x")]
+            args += [pushed(j, more.get("topics", ("t",))), j.get("body", "x")]
         return self.call("push", seen, SLOT, *args, **more)
 
     def put(self, **job):
@@ -107,8 +147,8 @@ class Slot:
         assert said[0] == b"OK" and said[4][:1] == b"N", said
         return said[4][1:15].decode()
 
-    def take(self, count=1, lease=1, ttr=0, tag="", wait=0, held=0, **more):
-        return self.call("take", count, LEASE % lease, ttr, tag, wait, held, **more)
+    def take(self, count=1, lease=1, ttr=0, tag="", wait=0, held=0, least=0, **more):
+        return self.call("take", count, bytes.fromhex(LEASE % lease), ttr, tag, wait, held, least, **more)
 
     def got(self, *args, **more):
         """[(id, header, body)] of a take."""
@@ -120,7 +160,7 @@ class Slot:
         return self.call("edit", *whats, **more)
 
     def do(self, kind, job, rest="", lease=None):
-        said = self.edit("%s01%s%s%s" % (kind, job, LEASE % lease if lease else "0" * 16, rest))
+        said = self.edit(what(kind, job, rest, lease))
         assert said[0] == b"OK", said
         return said[4]
 
@@ -245,6 +285,20 @@ def test_order_of_the_beanstalk_port(slot):
     assert got == sorted(got)  # by id, whatever a later caller believes
 
 
+def test_order_of_what_is_due(slot):
+    """It is in store by its due time, and all of it goes out by priority."""
+    late = slot.put(prio=1, delay=9)
+    early = slot.put(prio=5, delay=1)
+    last = slot.put(prio=9, delay=3)
+    slot.now += 10
+    assert [j[0] for j in slot.got(3)] == [late, early, last]
+    job = slot.put(prio=5, delay=1)
+    urgent = slot.put(prio=1, delay=2)
+    slot.now += 10
+    assert [j[0] for j in slot.got(1, lease=2)] == [urgent]
+    assert [j[0] for j in slot.got(1, lease=3)] == [job]
+
+
 def test_priority_beats_what_was_moved_before(slot):
     for _ in range(3):
         slot.put(prio=5)
@@ -265,6 +319,21 @@ def test_a_lease_that_ran_out(slot):
     assert slot.do("A", job, lease=2) == b"Op"
 
 
+def test_acks_of_plain_jobs(slot):
+    """The way that nearly all acks go."""
+    job, other = slot.put(ttr=SECOND), slot.put()
+    slot.got(2)
+    slot.now += SECOND
+    assert slot.do("A", job, lease=1)[:1] == b"L"
+    slot.now += 5 * SECOND
+    slot.got(lease=2)
+    assert slot.do("A", job, lease=1)[:1] == b"L"
+    said = slot.edit(what("A", other, lease=1), what("A", job, lease=2))
+    assert said[4:] == [b"Op", b"Op"]
+    assert slot.edit(what("A", other, lease=1), what("A", job, lease=2), op=slot.op) == said
+    assert slot.empty()
+
+
 def test_the_last_microsecond_of_a_lease(slot):
     job = slot.put(ttr=SECOND)
     slot.got()
@@ -277,7 +346,7 @@ def test_the_last_microsecond_of_a_lease(slot):
 
 
 def test_retries_and_dead_and_kick(slot):
-    job = slot.put(retries="00000001", backoff="l4000000,9000000")
+    job = slot.put(retries=1, backoff="l4000000,9000000")
     slot.got()
     said = slot.do("R", job, "bk", lease=1)
     assert said[:1] == b"O" and header(said[1:])["due"] == slot.now + 4 * SECOND
@@ -341,6 +410,9 @@ def test_cancel(slot):
     job = slot.put(delay=SECOND)
     slot.now += SECOND
     assert slot.do("C", job, "0") == b"Or"  # due, though nothing was moved
+    job = slot.put(key="k2")
+    slot.got()
+    assert slot.do("A", job, lease=1) == b"Op"
     assert slot.empty()
     assert slot.redis("HLEN", slot.key("k")) == 0
 
@@ -348,21 +420,23 @@ def test_cancel(slot):
 def test_cancel_and_ack_in_one_call(slot):
     job = slot.put()
     slot.got()
-    lease = LEASE % 1
-    said = slot.edit("C01" + job + "0" * 16 + "1", "A01" + job + lease)
+    said = slot.edit(what("C", job, "1"), what("A", job, lease=1))
     assert said[4:] == [b"Op", b"N"]
     job = slot.put()
     slot.got()
-    said = slot.edit("A01" + job + lease, "C01" + job + "0" * 16 + "0", "T01" + job + lease + "0" * 14)
+    said = slot.edit(what("A", job, lease=1), what("C", job, "0"), what("T", job, "0" * 14, lease=1))
     assert said[4:] == [b"Op", b"N", b"N"]
+    job = slot.put()
+    slot.got()
+    assert slot.edit(what("A", job, lease=1), what("A", job, lease=1))[4:] == [b"Op", b"N"]
     assert slot.empty()
 
 
 def test_edit_and_fire(slot):
     job = slot.put(delay=50 * SECOND)
-    what = "E01%s%s%02x" % (job, "0" * 16, 63) + "d%014x%014x%08x%014x%014x" % (
-        9 * SECOND, 0, 3, 2 * SECOND, 4 * SECOND)
-    said = slot.edit(what, "blue", "new")
+    change = what("E", job, "%02x" % 63 + "d%014x%014x%08x%014x%014x" % (
+        9 * SECOND, 0, 3, 2 * SECOND, 4 * SECOND))
+    said = slot.edit(change, "blue", "new")
     is_ = header(said[4][1:])
     assert [is_[f] for f in ("due", "prio", "ttr", "ttl", "tag")] == [
         T0 + 9 * SECOND, 3, 2 * SECOND, 4 * SECOND, b"blue"]
@@ -370,7 +444,7 @@ def test_edit_and_fire(slot):
     assert slot.do("F", job)[:1] == b"S"
     [(_, head, body)] = slot.got()
     assert body == b"new" and head["at"] == T0 + 2 * SECOND
-    assert slot.edit(what, "blue", "new")[4][:2] == b"Sp"
+    assert slot.edit(change, "blue", "new")[4][:2] == b"Sp"
 
 
 def test_keys(slot):
@@ -379,7 +453,8 @@ def test_keys(slot):
     assert slot.push({"key": "k", "on": "k"})[4][:15] == b"K" + job.encode()
     assert slot.push({"key": "k", "on": "e"})[4][:15] == b"E" + job.encode()
     said = slot.push({"key": "k", "delay": 5 * SECOND, "body": "y", "prio": 3})
-    assert said[4] == b"R" + job.encode() + b"%014x" % (T0 + 5 * SECOND)
+    assert said[4][:15] == b"R" + job.encode()
+    assert (header(said[4][15:])["due"], header(said[4][15:])["ver"]) == (T0 + 5 * SECOND, 2)
     assert slot.sets()["store"] == [other, job]
     slot.now += 5 * SECOND
     assert slot.got()[0][0] == job
@@ -453,6 +528,10 @@ def test_dead_max(slot):
 
 
 def test_a_repeat_is_answered_as_before(slot):
+    args = ({}, {"delay": 50 * SECOND, "age": 7}, {"at": T0 + 70 * SECOND})
+    said = slot.push(*args)
+    assert slot.push(*args, op=slot.op) == said and len(said) == 7
+    slot.do("C", said[4][1:15].decode(), "0")
     said = slot.push({"body": "1"}, {"body": "2", "key": "k"})
     assert slot.push({"body": "1"}, {"body": "2", "key": "k"}, op=slot.op) == said
     assert len(slot.sets()["ready"]) == 2
@@ -461,11 +540,11 @@ def test_a_repeat_is_answered_as_before(slot):
     again = slot.take(2, op=slot.op)
     assert jobs_of(again) == jobs_of(first)
     job = jobs_of(first)[0][0]
-    what = "A01" + job + LEASE % 1
-    said = slot.edit(what)
+    ack = what("A", job, lease=1)
+    said = slot.edit(ack)
     assert said[4] == b"Op"
-    assert slot.edit(what, op=slot.op)[4] == b"Op"
-    assert slot.edit(what)[4] == b"N"
+    assert slot.edit(ack, op=slot.op)[4] == b"Op"
+    assert slot.edit(ack)[4] == b"N"
 
 
 def test_what_comes_late_is_not_done(slot):
@@ -528,7 +607,7 @@ def test_two_failovers_in_a_row(slot):
 
 def test_a_slot_of_another_store(slot):
     slot.redis("HSET", slot.key("m"), "uuid", "another")
-    for said in (slot.push({}), slot.take(), slot.edit("A01" + "0" * 14 + LEASE % 1), slot.check(),
+    for said in (slot.push({}), slot.take(), slot.edit(what("A", "0" * 14, lease=1)), slot.check(),
                  slot.tend(), slot.call("look", "1", "01" + "0" * 14)):
         assert said == [b"OTHER", b"another"]
 
@@ -569,7 +648,7 @@ def test_in_flight(slot):
     jobs = slot.got(5)
     assert len(jobs) == 2
     assert slot.got(5, lease=2, wait=slot.now + 9 * SECOND) == []
-    said = slot.edit("A01" + jobs[0][0] + LEASE % 1)
+    said = slot.edit(what("A", jobs[0][0], lease=1))
     assert said[3] == b"01" + NODE.encode()  # there is room: who waits is told
     assert len(slot.got(5, lease=3)) == 1
 
@@ -601,17 +680,17 @@ def test_waiting_and_waking(slot):
     assert slot.got(wait=T0 + 30 * SECOND) == []
     slot.node = OTHER
     assert slot.got(wait=T0 + 30 * SECOND) == []
-    far = slot.push({"delay": 20 * SECOND})
-    assert sorted([far[3][:18], far[3][18:]]) == [b"01" + NODE.encode(), b"01" + OTHER.encode()]
-    assert slot.push({"delay": 10 * SECOND})[3] == b""  # once for each that waits
-    assert slot.got(wait=T0 + 30 * SECOND) == []
-    assert slot.push({"delay": 15 * SECOND})[3] == b""  # later than what they know
-    assert slot.push({"delay": 9 * SECOND})[3] == b"01" + OTHER.encode()
-    slot.got(wait=T0 + 30 * SECOND)
-    job = slot.put()
-    assert slot.got()[0][0] == job
+    both = [b"01" + NODE.encode(), b"01" + OTHER.encode()]
+    for delay in (20, 10, 9):  # told when to ask, they wait all the same
+        far = slot.push({"delay": delay * SECOND})
+        assert sorted([far[3][:18], far[3][18:]]) == both
+        assert slot.push({"delay": 25 * SECOND})[3] == b""  # later than what they know
+    now = slot.push({})
+    assert sorted([now[3][:18], now[3][18:]]) == both
+    assert slot.push({})[3] == b""  # told that there is something, once
+    job = slot.got(2)[0][0]
     slot.got(lease=2, wait=T0 + 30 * SECOND)
-    assert slot.edit("G01" + job + LEASE % 1)[3] == b"01" + OTHER.encode()
+    assert slot.edit(what("G", job, lease=1))[3] == b"01" + OTHER.encode()
 
 
 def test_a_lease_end_wakes(slot):
@@ -629,18 +708,19 @@ def test_tags(slot):
 
 
 def test_kick_of_a_topic(slot):
-    jobs = [slot.put(retries="00000000") for _ in range(3)]
+    jobs = [slot.put(retries=0) for _ in range(3)]
     far = slot.put(delay=SECOND)
     slot.got(3)
     for job in jobs:
         slot.now += 1
         slot.do("R", job, "bk", lease=1)
-    said = slot.call("kick", 2, "0")
-    assert int(said[4], 16) == 2
+    said = slot.call("kick", 2, "0", "")
+    assert said[4] == b"d" and int(said[5], 16) == 2
     assert slot.sets()["ready"] == jobs[:2] and slot.sets()["dead"] == jobs[2:]
-    assert slot.call("kick", 2, "0", op=slot.op) == said
-    slot.call("kick", 2, "0")
-    assert int(slot.call("kick", 2, "0")[4], 16) == 1  # no dead one is left
+    assert slot.call("kick", 2, "0", "", op=slot.op) == said
+    slot.call("kick", 2, "0", "")
+    assert int(slot.call("kick", 2, "0", "d")[5], 16) == 0
+    assert slot.call("kick", 2, "0", "")[4:] == [b"s", b"%014x" % 1]  # no dead one is left
     assert slot.look(far)["set"] == "r"
 
 
@@ -658,13 +738,125 @@ def test_entries_without_a_job_are_dropped(slot):
     assert slot.sets() == {"store": [], "ready": [], "prep": [job], "dead": []}
 
 
+def test_two_entries_of_a_job(slot):
+    """Half a script added and did not remove."""
+    job = slot.put()
+    slot.redis("ZADD", slot.key("t:ready"), 1024, "%014x" % (T0 - 9) + job)
+    assert [j[0] for j in slot.got(9)] == [job]
+    slot.redis("ZADD", slot.key("t:ready"), 1024, "%014x" % T0 + job)
+    assert slot.got(9, lease=2) == []
+    assert slot.sets() == {"store": [], "ready": [], "prep": [job], "dead": []}
+    assert slot.do("A", job, lease=1) == b"Op"
+
+
+def test_max_jobs(slot):
+    slot.conf(1, max_jobs=3)
+    said = slot.push({"key": "k"}, {"delay": SECOND}, {}, {}, {"key": "k"})
+    assert [s[:1] for s in said[4:]] == [b"N", b"N", b"N", b"F", b"R"]
+    slot.got(1)
+    assert slot.push({})[4] == b"F"  # handed out, delayed and dead ones count
+    slot.do("A", slot.got(1, lease=2)[0][0], lease=2)
+    assert slot.push({})[4][:1] == b"N"
+
+
+def test_counts(slot):
+    def counts():
+        text = slot.call("counts")[4]
+        return [int(text[14 * i:14 * i + 14], 16) for i in range(11)] + [
+            int(text[154:162], 16)] + [int(text[162 + 14 * i:176 + 14 * i], 16) for i in range(4)]
+    assert counts() == [0] * 16
+    far = slot.put(delay=9 * SECOND)
+    soon = slot.put(delay=2 * SECOND, prio=7)
+    slot.put(prio=2000)
+    slot.put(prio=1500, ttl=SECOND)
+    assert counts()[:7] == [2, 0, 2, 0, 0, T0 + 2 * SECOND, T0]
+    slot.got(1, ttr=SECOND)
+    assert counts()[:5] == [1, 0, 2, 1, 0]
+    slot.now += 2 * SECOND  # a lease ends and waits for its second try, one becomes due, and nobody looks
+    n = counts()
+    assert n[:5] == [2, 1, 2, 0, 0] and T0 + 2 * SECOND < n[5] <= T0 + 2 * SECOND + SECOND // 10
+    assert n[11:14] == [7, T0 + 2 * SECOND, int(soon, 16)]
+    slot.do("B", slot.got(1, lease=2)[0][0], "k", lease=2)
+    assert counts()[4] == 1 and counts()[15] == int(soon, 16)
+    slot.conf(1, out=T0 + 99 * SECOND)
+    slot.call("pause", 5 * SECOND)
+    slot.call("pause", 7 * SECOND)
+    assert counts()[7:11] == [T0 + 99 * SECOND, slot.now + 7 * SECOND, 7 * SECOND, 2]
+    assert far in slot.sets()["store"]
+
+
+def test_pause_of_the_beanstalk_port(slot):
+    job = slot.put()
+    assert slot.got(wait=T0 + 60 * SECOND, lease=9)[0][0] == job
+    assert slot.do("G", job, lease=9)[:1] == b"O"
+    slot.call("pause", 5 * SECOND)
+    said = slot.call("pause", 5 * SECOND, op=slot.op)
+    assert said[0] == b"OK" and slot.redis("HGET", slot.key("t:c"), "holds") == b"1"
+    said = slot.take(wait=T0 + 60 * SECOND)
+    assert jobs_of(said) == [] and int(said[4], 16) == T0 + 5 * SECOND
+    assert slot.call("pause", 0)[3] == b"01" + NODE.encode()
+    assert slot.got()[0][0] == job
+
+
+def test_a_connection_and_its_jobs(slot):
+    job = slot.put(ttr=SECOND, backoff="l5000000")
+    slot.got(held=1)
+    slot.now += SECOND
+    is_ = slot.look(job)  # the lease of a connection: it goes back at once
+    assert (is_["set"], is_["due"], is_["timeouts"]) == ("r", T0, 1)
+    slot.got(held=1, lease=2)
+    assert slot.do("D", job, lease=1)[:1] == b"L"
+    is_ = header(slot.do("D", job, lease=2)[1:])
+    assert (is_["set"], is_["attempts"], is_["releases"]) == ("r", 2, 0)
+    last = slot.put(retries=0, prio=1)
+    slot.got(held=1, lease=3)
+    assert slot.do("D", last, lease=3)[:1] == b"D"
+    [(_, head, _)] = slot.got(lease=4, least=99 * SECOND)
+    assert head["at"] == slot.now + 99 * SECOND
+
+
+def test_reserve_by_id(slot):
+    far = slot.put(delay=50 * SECOND)
+    is_ = header(slot.do("H", far, "%014x1" % (3 * SECOND), lease=5)[1:])
+    assert (is_["set"], is_["at"], is_["attempts"], is_["due"]) == ("p", T0 + 3 * SECOND, 1, T0)
+    assert is_["flags"] & 2 and is_["lease"] == LEASE % 5
+    assert slot.do("H", far, "%014x0" % 0, lease=6)[:2] == b"Sp"
+    slot.do("B", far, "k", lease=5)
+    assert header(slot.do("H", far, "%014x0" % 0, lease=6)[1:])["at"] == T0 + 60 * SECOND
+    assert slot.do("A", far, lease=6) == b"Op"
+    assert slot.do("H", far, "%014x0" % 0, lease=7) == b"N"
+    assert slot.empty()
+
+
+def test_fire_and_kick_wake(slot):
+    far = slot.put(delay=50 * SECOND)
+    slot.got(wait=T0 + 60 * SECOND)
+    assert slot.edit(what("F", far))[3] == b"01" + NODE.encode()
+    slot.do("C", far, "0")
+    slot.put(delay=50 * SECOND)
+    slot.got(wait=T0 + 60 * SECOND)
+    assert slot.call("kick", 1, "0", "")[3] == b"01" + NODE.encode()
+
+
+def test_short_hashes_are_tables(slot):
+    """A hash as one string would be searched from its front for each job."""
+    slot.put()
+    assert slot.redis("OBJECT", "ENCODING", slot.key("h")) == b"hashtable"
+    assert slot.redis("OBJECT", "ENCODING", slot.key("b")) == b"hashtable"
+    slot.redis("FLUSHALL")
+    slot.check(fresh="1")
+    slot.put(key="k")
+    assert slot.redis("OBJECT", "ENCODING", slot.key("h")) == b"hashtable"
+    slot.sets()
+
+
 def test_two_topics_of_a_slot(slot):
     said = slot.push({"topic": 1}, {"topic": 2, "key": "k"}, {"topic": 1, "key": "k"}, topics=("t", "u"))
     ids = [s[1:15].decode() for s in said[4:]]
     assert len(set(ids)) == 3
     assert slot.redis("ZCARD", slot.key("t:ready")) == 2
     assert [j[0] for j in slot.got(9, topics=("u",))] == ids[1:2]
-    said = slot.edit("A01" + ids[1] + LEASE % 1, "C02" + ids[0] + "0" * 16 + "0", topics=("u", "t"))
+    said = slot.edit(what("A", ids[1], lease=1), what("C", ids[0], "0", topic=2), topics=("u", "t"))
     assert said[4:] == [b"Op", b"Or"]
 
 
@@ -682,10 +874,10 @@ def test_a_million_hands(server, slot):
         return client("EVALSHA", shas[name], len(keys), *keys, UUID, RUN, node, "%014x" % op,
                       seconds * SECOND + us, 1, "t", "1", "due", *args)
 
-    what = "01rd%014x%014x%08x%014x%014x%s00" % (0, 0, 1024, 0, 0, "f" * 8)
-    pushed = [said[1:15].decode() for n in range(5)
+    job = pushed({}, ("t",))
+    made = [said[1:15].decode() for n in range(5)
               for said in call(slot.redis, NODE, n + 1, "push", 0, SLOT,
-                               *[what, "", "", "", "body"] * 100)[4:]]
+                               *[job, "body"] * 100)[4:]]
 
     def work(number):
         client, op = server.client(), 0
@@ -693,12 +885,13 @@ def test_a_million_hands(server, slot):
         while True:
             op += 2
             lease = node[:8] + "%08x" % op
-            got = jobs_of(call(client, node, op, "take", 7, lease, 0, "", 0, 0))
+            got = jobs_of(call(client, node, op, "take", 7, bytes.fromhex(lease), 0, "", 0, 0, 0))
             if not got:
                 break
             with lock:
                 handed.extend(j[0] for j in got)
-            said = call(client, node, op + 1, "edit", *["A01" + j[0] + lease for j in got])
+            said = call(client, node, op + 1, "edit",
+                        *[b"A\1" + j[0].encode() + bytes.fromhex(lease) for j in got])
             assert said[4:] == [b"Op"] * len(got)
         client.close()
 
@@ -707,7 +900,7 @@ def test_a_million_hands(server, slot):
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(handed) == sorted(pushed) and len(pushed) == 500
+    assert sorted(handed) == sorted(made) and len(made) == 500
     assert slot.empty()
 
 
@@ -746,28 +939,49 @@ def test_scripts_keep_to_the_rules():
         assert not re.search(r"'[^'\n]*--[^'\n]*'", text), "make-lua would take that for a comment"
         for command, rest in re.findall(r"call\('(\w+)',? ?([^\n]*)", text):
             assert command in {"TIME", "HGET", "HMGET", "HSET", "HDEL", "ZADD", "ZREM", "ZRANGE", "ZCARD",
-                               "ZCOUNT", "DEL"}, command
+                               "ZCOUNT", "DEL", "HKEYS"}, command
             first = re.split(r"[,)]", rest)[0]
-            assert command == "TIME" or re.fullmatch(r"[A-Z]+|t\.\w+|key", first), (path.name, rest)
+            names = r"[A-Z]+|KEYS\[\d+\]|t\.\w+|key|conf|store|ready|prep|from"
+            assert command == "TIME" or re.fullmatch(names, first), (path.name, rest)
 
 
 MUTATIONS = {  # script; what it says, and what it says then; the test that is to notice
-    "due is not looked at": ("take", [("t.store,'-inf',dec(now),'BYSCORE'", "t.store,0,-1"),
-                                      (",'LIMIT',0,want+64", ""), ("and j.due<=now", "")],
+    "due is not looked at": ("take", [("call('ZRANGE', store, '-inf', till, 'BYSCORE', 'LIMIT', 0, want + 1)",
+                                       "call('ZRANGE', store, 0, -1)"), ("and is_due <= now", "")],
                              test_never_early),
-    "op is not kept": ("push", [("call('HSET',META,kind..NODE,OP..pack(reply))", "")],
+    "op is not kept": ("push", [("if kept then", "if false then")],
                        test_a_repeat_is_answered_as_before),
-    "any lease will do": ("edit", [("or j.lease~=lease", "")], test_a_lease_that_ran_out),
-    "numbers by %.14g": ("push", [("return fmt('%.0f',n)", "return''..n")], test_big_numbers),
+    "any lease will do": ("edit", [("or j.lease~=leases[i]", "")], test_a_lease_that_ran_out),
+    "numbers by %.14g": ("push", [("fmt('%d', due), name", "''..due, name")], test_big_numbers),
     "no jump": ("check", [("and 1048576", "and 0"), ("+1024*(ms%1048576)", "")],
                 test_another_server_passes_over_ids),
     "equal jumps": ("check", [("+1024*(ms%1048576)", "")], test_two_failovers_in_a_row),
     "ready is due": ("take", [("elseif j.set=='r'and j.due>now then j.set='s'", "")],
                      test_a_clock_that_goes_back_a_little),
-    "tmax as now": ("take", [("base=math.max(now,tmax)", "now=math.max(now,tmax)")],
+    "tmax as now": ("take", [("base=max(now,tmax)", "now=max(now,tmax)")],
                     test_a_clock_that_steps_back_hands_out_nothing),
-    "late calls are done": ("push", [("return{'STALE'}", "return nil")],
+    "late calls are done": ("push", [("and sub(kept, 1, 14) > OP", "and false")],
                             test_what_comes_late_is_not_done),
+    "quick: any lease will do": ("edit", [("and sub(h, 29, 36) == leases[i]", "")],
+                                 test_acks_of_plain_jobs),
+    "quick: a lease has no end": ("edit", [("and ends > now", "")], test_acks_of_plain_jobs),
+    "quick: an ack leaves its key": ("edit", [("flags % 64 < 32 and", "")], test_cancel),
+    "quick: an ack twice in a call": ("edit", [("or seen[id]", "")], test_cancel_and_ack_in_one_call),
+    "quick: whatever the header says": ("take", [("h and sub(h, 1, 1) == set", "h")],
+                                        test_two_entries_of_a_job),
+    "quick: whatever the entry says": ("take", [("tonumber(sub(members[i], 1, 14), 16) == is_due", "true")],
+                                       test_two_entries_of_a_job),
+    "quick: any order": ("take", [("prio >= last and", "")], test_order_of_what_is_due),
+    "quick: the rest is forgotten": ("take", [("#members == 0 and #due <= want", "#members == 0")],
+                                     test_order_of_what_is_due),
+    "quick: ttl is not looked at": ("take", [("flags < 64 and", "")], test_ttl_met_by_a_take),
+    "quick: limits are not looked at": ("take", [("and not (c[5] or c[6] or c[7] or c[8])", "")], test_rate),
+    "quick: op is not kept": ("push", [("OP .. put('>I2I2', 8, 0) .. vers .. 'n' .. put('>I7I7', base, from)", "''")],
+                              test_a_repeat_is_answered_as_before),
+    "quick: keys are not looked at": ("push", [("key_len > 0 or", "")], test_keys),
+    "quick: nobody is woken": ("push", [("and #call('ZRANGE', KEYS[11], 0, 0) == 0", "")],
+                               test_waiting_and_waking),
+    "no limit of jobs": ("push", [("return t.count > t.max_jobs", "return false")], test_max_jobs),
     "strays stay": ("take", [("push_to(t.stray,key,member)", "")],
                     test_entries_without_a_job_are_dropped),
 }

@@ -1,11 +1,14 @@
 """completion, doctor, demo, top: each as people would use it."""
 import json
 import os
+import pty
 import re
+import select
 import shutil
 import signal
 import socket
 import subprocess
+import termios
 import time
 
 import pytest
@@ -13,6 +16,7 @@ import pytest
 from harness import PATIENCE_S, TARRY, tarry
 from test_cli import Cli, on_terminal
 from test_move import free_port
+from test_tls import Authority
 from test_work import wait_until
 from web import web_port, web_server
 
@@ -63,7 +67,7 @@ def test_scripts_are_sound(shell, tmp_path):
 
 def test_doctor(cli, tmp_path):
     done = cli.run("doctor")
-    assert done.returncode in (0, 1) and done.stderr == ""
+    assert done.returncode == (re.search(r"^bad ", done.stdout, re.M) is not None) and done.stderr == ""
     assert re.search(r"^ok    version +\S+, as this tool$", done.stdout, re.M)
     assert "disk room" in done.stdout and "open files" in done.stdout  # it is on this machine
     assert re.search(r"^note  durability +store.sync = never", done.stdout, re.M)
@@ -89,6 +93,36 @@ def test_doctor_sees_what_is_bad(tmp_path):
         assert found["dead jobs"]["verdict"] == "note" and found["consumers"]["verdict"] == "note"
         cli.web.close()
         assert server.stop() == 0
+
+
+@pytest.mark.parametrize("days, verdict", [(2, "bad"), (10, "note"), (60, "ok")])
+def test_doctor_reads_the_certificate(tmp_path, days, verdict):
+    made = Authority(tmp_path, "authority")
+    cert, key = made.sign("server", days=days)
+    with web_server(tmp_path / "store", "--set", f"tls.cert={cert}", "--set", f"tls.key={key}") as server:
+        address = f"https://localhost:{web_port(server)}"
+        done = tarry("doctor", "--json", "--server", address, "--ca", made.cert)
+        found = {line["check"]: line for line in json.loads(done.stdout)}
+        assert found["certificate"]["verdict"] == verdict, done
+        assert done.returncode == (verdict == "bad")
+        unknown = tarry("doctor", "--server", address)
+        assert unknown.returncode == 1 and "certificate" in unknown.stderr
+        assert server.stop() == 0
+
+
+def test_doctor_knows_what_is_open(tmp_path):
+    """All addresses of IPv6 are no loopback, though they have no full stop; a port alone is."""
+    try:
+        socket.create_server(("::", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("no IPv6")
+    for address, verdict in (("[::]:0", "bad"), (":0", "ok")):
+        with web_server(tmp_path / verdict, "--beanstalk", address, "--insecure") as server:
+            cli = Cli(web_port(server))
+            found = {line["check"]: line for line in json.loads(cli.run("doctor", "--json").stdout)}
+            assert found["tokens"]["verdict"] == verdict
+            cli.web.close()
+            assert server.stop() == 0
 
 
 # ---- demo ----
@@ -128,14 +162,29 @@ def test_demo_can_be_stopped(tmp_path):
 
 
 def test_top_once(cli):
-    cli.web.push("soon", b"x", delay="10m")
+    cli.web.push("soon", b"x", delay="30m")
     said = cli.ok("top", "--once")
     assert "soon" in said and "due in the next hour: " in said and "\x1b" not in said
     assert max(map(len, said.splitlines())) <= 80
+    assert re.search(r"^soon .* in (2[89]m\d\ds|29m|30m)$", said, re.M), said  # nothing is cut off
     no_terminal = cli.run("top")
     assert no_terminal.returncode == 2 and "--once" in no_terminal.stderr
     assert cli.run("top", "--json").returncode == 2
     assert tarry("top", "--once", "--server", "127.0.0.1:1").returncode == 1
+
+
+def test_top_shows_the_busiest_of_many(cli):
+    for n in range(150):
+        cli.web.push(f"far-{n}", b"x", delay="1d")
+    for n in range(3):
+        for _ in range(n + 2):
+            cli.web.push(f"busy-{n}")
+    shown = [line.split()[0] for line in cli.ok("top", "--once").splitlines() if re.match(r"(far|busy)-\d", line)]
+    assert shown[:3] == ["busy-2", "busy-1", "busy-0"] and 90 < len(shown) <= 100 and len(set(shown)) == len(shown)
+    said = cli.ok("top", "--once")
+    assert re.search(r"and \d+ more", said)
+    for name in {*shown, *(f"far-{n}" for n in range(150))}:  # others have this server, too
+        assert cli.web.ask("DELETE", f"/v1/topics/{name}?force=true").status == 200
 
 
 @pytest.fixture()
@@ -178,9 +227,38 @@ def test_top_in_a_terminal(cli, tmux):
     assert "due in the next hour" not in after  # and the screen is as it was
 
 
-def test_top_ends_by_a_signal(cli):
+def test_top_without_a_server(cli):
     status, said = on_terminal(cli.env, "top", "--server", "127.0.0.1:1")
     assert status == 1 and "\x1b[?1049h" not in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_top_ends_by_a_signal(cli, number):
+    """The terminal is left as it was: the other screen, echo and cursor."""
+    main, other = pty.openpty()
+    before = termios.tcgetattr(other)
+    process = subprocess.Popen([TARRY, "top"], stdin=other, stdout=other, stderr=other, env={**cli.env, "TERM": "xterm"})
+    said = b""
+    try:
+        while b"q quits" not in said:
+            assert select.select([main], [], [], PATIENCE_S)[0], said
+            said += os.read(main, 65536)
+        assert not termios.tcgetattr(other)[3] & termios.ECHO
+        process.send_signal(number)
+        end = time.monotonic() + PATIENCE_S
+        while process.poll() is None:
+            assert time.monotonic() < end
+            if select.select([main], [], [], 0.1)[0]:
+                said += os.read(main, 65536)
+        while select.select([main], [], [], 0)[0]:
+            said += os.read(main, 65536)
+        assert process.returncode == 0 and b"\x1b[?1049l" in said and b"\x1b[?25h" in said
+        assert termios.tcgetattr(other) == before
+    finally:
+        process.kill()
+        process.wait()
+        os.close(main)
+        os.close(other)
 
 
 # ---- bench ----
@@ -197,12 +275,14 @@ def test_bench(tmp_path):
     with web_server(tmp_path / "store", "--sync", "never") as server:
         cli = Cli(web_port(server))
         judge_bench(cli.json("bench", "--seconds", "1", "-c", "4", "-p", "8"), ["push", "reserve + ack"])
+        assert not [topic for topic in cli.json("topics")["topics"] if "bench" in topic["name"]]  # it cleans up
         port = f"beanstalk://127.0.0.1:{server.port()}"
         judge_bench(cli.json("bench", port, "--seconds", "1", "--body", "1"), ["push", "reserve + delete"])
         table = cli.ok("bench", port, "--seconds", "1", "-c", "1")
         assert re.match(r"WHAT +JOBS +A SECOND +P50 +P99 +MAX\npush ", table)
         assert sum(topic["ready"] + topic["reserved"] for topic in cli.json("topics")["topics"]) == 0
         cli.ok("pause", "x")
+        assert "no TLS" in cli.run("bench", "https://127.0.0.1:1").stderr
         for args in (["-c", "0"], ["amqp://x"], ["-p", "1000"], ["a", "b"]):
             assert cli.run("bench", *args).returncode == 2, args
         cli.web.close()
@@ -210,6 +290,23 @@ def test_bench(tmp_path):
     assert tarry("bench", "http://127.0.0.1:1").returncode == 1
     wrong = tarry("bench", "beanstalk://127.0.0.1:1", env={**os.environ, "TARRY_TOKEN": "x"})
     assert wrong.returncode == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_bench_that_is_interrupted_cleans_up(tmp_path, number):
+    with web_server(tmp_path / "store", "--sync", "never") as server:
+        cli = Cli(web_port(server))
+        for to in (f"http://127.0.0.1:{cli.web.port}", f"beanstalk://127.0.0.1:{server.port()}"):
+            process = subprocess.Popen([TARRY, "bench", to, "--seconds", "600", "-c", "2"], env=cli.env,
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            end = time.monotonic() + PATIENCE_S
+            while cli.web.get("/v1/stats").json["ready"] < 10:
+                assert time.monotonic() < end
+                time.sleep(0.01)
+            process.send_signal(number)
+            _, said = process.communicate(timeout=PATIENCE_S)
+            assert process.returncode == 1 and "interrupted" in said
+            assert sum(topic["ready"] + topic["reserved"] for topic in cli.json("topics")["topics"]) == 0
 
 
 @pytest.mark.skipif(shutil.which("beanstalkd") is None, reason="no beanstalkd")

@@ -1,10 +1,13 @@
 """tarry work: what commands get, what becomes of their jobs, leases, signals, a server that goes away."""
+import contextlib
 import json
 import os
 import pty
 import re
 import signal
+import socket
 import subprocess
+import threading
 import time
 
 import pytest
@@ -173,6 +176,84 @@ def test_server_goes_away_and_comes_back(tmp_path):
                 assert worker.stdout.read() == "hello"
                 assert "no jobs from the server" in worker.stderr.read()
                 assert again.stop() == 0
+
+
+class Silent:
+    """A server that answers the first requests by what it is given, and then takes all and says nothing."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.heard = []
+        self.held = []
+        self.door = socket.create_server(("127.0.0.1", 0))
+        self.env = {**os.environ, "TARRY_SERVER": f"http://127.0.0.1:{self.door.getsockname()[1]}"}
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                wire, _ = self.door.accept()
+            except OSError:
+                return
+            self.held.append(wire)
+            threading.Thread(target=self.serve, args=(wire,), daemon=True).start()
+
+    def serve(self, wire):
+        with contextlib.suppress(OSError):  # closed by the end of the test
+            self.answer(wire)
+
+    def answer(self, wire):
+        asked = b""
+        while part := wire.recv(65536):
+            asked += part
+            while b"\r\n\r\n" in asked:
+                head, asked = asked.split(b"\r\n\r\n", 1)
+                self.heard.append(head.split(b"\r\n")[0].decode())
+                if self.answers:
+                    status, body = self.answers.pop(0)
+                    text = json.dumps(body).encode()
+                    wire.sendall(b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n%s" % (status, len(text), text))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.door.close()
+        for wire in self.held:
+            wire.close()
+
+
+LEASED = {"jobs": [{"id": "1", "lease": "0" * 32, "topic": "t", "attempts": 1, "late_ms": 0, "lease_ms": 1000, "body": ""}]}
+
+
+def test_a_silent_server_is_not_waited_for():
+    """A connection that is dead and does not say so: a touch without an answer, and the command is ended when its
+    lease is over; so is the worker, though nothing can be told."""
+    with Silent((200, LEASED)) as server, start(server, "t", "--max", "1", "--", "sleep", "60") as worker:
+        began = time.monotonic()
+        assert worker.wait(timeout=30) == 0
+        assert time.monotonic() - began < 20
+        said = worker.stderr.read()
+        assert "its lease ran out" in said and "1 lost." in said, said
+        assert any("/touch" in line for line in server.heard)
+
+
+def test_a_silent_server_is_not_told_for_ever():
+    with Silent((200, LEASED)) as server, start(server, "t", "--max", "1", "--", "true") as worker:
+        assert worker.wait(timeout=30) == 0
+        assert "the server could not be told in time" in worker.stderr.read()
+
+
+def test_a_token_that_was_taken_away_is_told():
+    no = {"error": {"code": "forbidden", "message": "this token may not"}}
+    with Silent((200, LEASED), (403, no)) as server, start(server, "t", "--max", "1", "--", "true") as worker:
+        assert worker.wait(timeout=30) == 0
+        said = worker.stderr.read()
+        assert "the token may not (403)" in said and "lease was lost" not in said
+    with Silent((200, LEASED), (403, no)) as server, start(server, "t", "--max", "1", "--", "sleep", "60") as worker:
+        assert worker.wait(timeout=30) == 0
+        assert "cannot be kept alive with this token" in worker.stderr.read()
+        assert sum("/touch" in line for line in server.heard) == 1
 
 
 def test_progress_line_on_a_terminal(cli):

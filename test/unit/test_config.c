@@ -77,6 +77,13 @@ static const char *const others[TR_KEY_COUNT] = {
     [TR_KEY_LISTEN_HTTP] = "off",
     [TR_KEY_LISTEN_INSECURE] = "on",
     [TR_KEY_ENGINE_KIND] = "local",
+    [TR_KEY_REDIS_SERVERS] = "a.example:6379,[::1]:1",
+    [TR_KEY_REDIS_USER] = "who",
+    [TR_KEY_REDIS_PASSWORD] = "word",
+    [TR_KEY_REDIS_PREFIX] = "p:",
+    [TR_KEY_REDIS_TIMEOUT] = "1s",
+    [TR_KEY_CLUSTER_SLOTS] = "64",
+    [TR_KEY_CLUSTER_LEASE] = "5s",
     [TR_KEY_CLOCK_TEST] = "on",
     [TR_KEY_CLOCK_START] = "2027-01-01T00:00:00Z",
     [TR_KEY_HISTORY_KEEP] = "1h",
@@ -258,8 +265,6 @@ static void test_config_wrong_command_lines(void **state)
         {"tarry serve --log-level loud", "--log-level takes error, warning, info or debug"},
         {"tarry serve --log-json=yes", "--log-json takes on or off"},
         {"tarry serve --log-json yes", "\"yes\""},
-        {"tarry serve --engine redis", "only the embedded engine"},
-        {"tarry serve --engine sql", "--engine takes local"},
         {"tarry serve --test-clock=yes", "--test-clock takes on or off"},
         {"tarry serve --set clock.start=tomorrow", "clock.start"},
         {"tarry serve --set clock.start=1969-12-31T00:00:00Z", "is before 1970"},
@@ -290,6 +295,54 @@ static void test_config_wrong_command_lines(void **state)
         assert_says(b.r.why, cases[i].why);
         end(&b);
     }
+}
+
+static void test_config_of_redis(void **state)
+{
+    static const struct {
+        const char *line;
+        const char *why;
+    } cases[] = {
+        {"tarry serve --engine redis", "needs to know where Redis is"},
+        {"tarry serve --engine sql", "--engine takes local or redis"},
+        {"tarry serve --set redis.servers=x", "takes HOST:PORT"},
+        {"tarry serve --set redis.servers=x:0", "takes HOST:PORT"},
+        {"tarry serve --set redis.servers=x:65536", "takes HOST:PORT"},
+        {"tarry serve --set redis.servers=x:1,", "takes HOST:PORT"},
+        {"tarry serve --set redis.servers=:6379", "takes HOST:PORT"},
+        {"tarry serve --set redis.prefix={x}", "without braces"},
+        {"tarry serve --set redis.timeout=1us", "redis.timeout"},
+        {"tarry serve --set cluster.slots=3", "a power of two"},
+        {"tarry serve --set cluster.slots=2048", "a power of two"},
+        {"tarry serve --set cluster.lease=1s", "is too short"},
+        {"tarry serve --engine redis --set redis.servers=x:1 --sync always", "store.sync"},
+        {"tarry serve --engine redis --set redis.servers=x:1 --read-only", "store.read_only"},
+        {"tarry serve --engine redis --set redis.servers=x:1 --test-clock", "clock.test"},
+        {"tarry serve --engine redis --set redis.servers=x:1 --set redis.user=u", "give both"},
+    };
+    struct bench b = {0};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        assert_int_equal(read_both(&b, cases[i].line, ""), TARRY_EINVAL);
+        assert_says(b.r.why, cases[i].why);
+        end(&b);
+    }
+    assert_int_equal(read_both(&b,
+                               "tarry serve --engine redis --data x --set redis.servers=a:1,[::1]:2"
+                               " --set redis.password=word --set cluster.slots=64",
+                               ""),
+                     TARRY_OK);
+    assert_true(b.c.on_redis);
+    assert_string_equal(b.c.redis_servers, "a:1,[::1]:2");
+    assert_string_equal(b.c.redis_password, "word");
+    assert_null(tr_config_told(&b.c, TR_KEY_REDIS_PASSWORD));
+    assert_string_equal(tr_config_told(&b.c, TR_KEY_REDIS_PREFIX), "tarry:");
+    assert_null(b.c.redis_user);
+    assert_int_equal(b.c.cluster_slots, 64);
+    assert_int_equal(b.c.redis_timeout_us, 500000);
+    assert_int_equal(b.c.cluster_lease_us, 10000000);
+    end(&b);
 }
 
 static void test_config_insecure_allows_all(void **state)
@@ -385,7 +438,7 @@ static void test_config_file_is_refused_with_its_line(void **state)
         {"[store]\nsync = fast\n", ":2: store.sync takes always, 50ms or never, not \"fast\""},
         {"[log]\njson = true\n", ":2: log.json takes on or off, not \"true\""},
         {"[listen]\nbeanstalk = x:1\n", ":2: listen.beanstalk: \"x:1\" names a host"},
-        {"[engine]\nkind = redis\n", ":2: engine.kind: \"redis\" is not possible yet"},
+        {"[engine]\nkind = sql\n", ":2: engine.kind takes local or redis, not \"sql\""},
     };
 
     (void)state;
@@ -726,6 +779,7 @@ int main(void)
         cmocka_unit_test(test_config_file_from_the_environment),
         cmocka_unit_test(test_config_body_sizes),
         cmocka_unit_test(test_config_wrong_command_lines),
+        cmocka_unit_test(test_config_of_redis),
         cmocka_unit_test(test_config_insecure_allows_all),
         cmocka_unit_test(test_config_environment_names),
         cmocka_unit_test(test_config_file_is_refused_with_its_line),

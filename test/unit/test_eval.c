@@ -48,6 +48,13 @@ static bool is(const struct tr_eval *c, unsigned i, const char *text)
            memcmp(c->args[i].at, text, c->args[i].len) == 0;
 }
 
+/* The same for bytes that no text has. */
+static bool holds(const struct tr_eval *c, unsigned i, const char *bytes, size_t len)
+{
+    return i < c->count && c->args[i].len == len && memcmp(c->args[i].at, bytes, len) == 0;
+}
+#define BYTES(text) (text), sizeof(text) - 1
+
 enum { KEYS = 3, COMMON = KEYS + 12, OWN = COMMON + 9 };
 
 static void test_eval_common(void **state)
@@ -125,28 +132,38 @@ static void test_eval_push(void **state)
     assert_int_equal(tr_eval_end(&f.call), TARRY_OK);
     assert_true(is(&f.call, OWN, "99"));
     assert_true(is(&f.call, OWN + 1, "5"));
-    assert_true(
-        is(&f.call, OWN + 2,
-           "01kd0000000000001000000000000003000004000000000000000100000000000002fffffffe01"));
-    assert_true(is(&f.call, OWN + 3, "tag"));
-    assert_true(is(&f.call, OWN + 4, "k"));
-    assert_true(is(&f.call, OWN + 5, "l9"));
-    assert_true(is(&f.call, OWN + 6, "body"));
-    assert_true(
-        is(&f.call, OWN + 7,
-           "01ka0000000000002000000000000000000004000000000000000100000000000002ffffffff01"));
-    assert_true(is(&f.call, OWN + 9, ""));
-    assert_int_equal(f.call.count, OWN + 12);
+    assert_true(holds(&f.call, OWN + 2,
+                      BYTES("\1kd\0\0\0\0\0\0\20\0\0\0\0\0\0\3\155\0\0\4\0\0\72\1"
+                            "\0\0\0\0\0\0\1\0\0\0\0\0\0\2\377\377\377\376"
+                            "\6orders\3\1\0\2tagkl9")));
+    assert_memory_equal(f.call.args[OWN + 2].at + 0x3a - 1, "k", 1);
+    assert_true(is(&f.call, OWN + 3, "body"));
+    assert_true(holds(&f.call, OWN + 4,
+                      BYTES("\1ka\0\0\0\0\0\0\40\0\0\0\0\0\0\0\155\0\0\4\0\0\72\0"
+                            "\0\0\0\0\0\0\1\0\0\0\0\0\0\2\377\377\377\377"
+                            "\6orders\3\0\0\0tag")));
+    assert_int_equal(f.call.count, OWN + 6);
     assert_int_equal(f.call.heavy, 8);
     end(&f);
 }
 
-static void edit_is(struct fixture *f, const struct tr_req *r, const char *want)
+/* kind, topic, id and lease, and then as text: */
+static void edit_is(struct fixture *f, const struct tr_req *r, char kind, const char *want)
 {
+    const struct tr_span *what;
+    char front[] = "?\1"
+                   "00000000000011"
+                   "\0\0\0\0\0\0\0";
+
+    front[0] = kind;
+    front[23] = (char)r->lease;
     tr_eval_begin(&f->call, TR_SCRIPT_EDIT, &f->about);
     tr_eval_edit(&f->call, 0, r, 0);
     assert_int_equal(tr_eval_end(&f->call), TARRY_OK);
-    assert_true(is(&f->call, OWN, want));
+    what = &f->call.args[OWN];
+    assert_int_equal(what->len, 24 + strlen(want));
+    assert_memory_equal(what->at, front, 24);
+    assert_memory_equal(what->at + 24, want, strlen(want));
 }
 
 static void test_eval_edit(void **state)
@@ -156,37 +173,46 @@ static void test_eval_edit(void **state)
 
     (void)state;
     start(&f);
-    edit_is(&f, &r, "A01000000000000110000000000000022");
+    edit_is(&f, &r, 'A', "");
     r.lease = 0;
-    edit_is(&f, &r, "C010000000000001100000000000000000");
+    edit_is(&f, &r, 'C', "0");
     r.force = true;
-    edit_is(&f, &r, "C010000000000001100000000000000001");
+    edit_is(&f, &r, 'C', "1");
     r = (struct tr_req){
         .op = TR_OP_RELEASE, .id = 0x11, .lease = 0x22, .delay_us = 5, .priority = 7};
-    edit_is(&f, &r, "R01000000000000110000000000000022d0000000000000500000007");
+    edit_is(&f, &r, 'R', "d0000000000000500000007");
     r.by_backoff = true;
     r.keep_priority = true;
-    edit_is(&f, &r, "R01000000000000110000000000000022bk");
+    edit_is(&f, &r, 'R', "bk");
     r.op = TR_OP_BURY;
-    edit_is(&f, &r, "B01000000000000110000000000000022k");
+    edit_is(&f, &r, 'B', "k");
+    r.lease = 0;
+    r.force = true;
+    edit_is(&f, &r, 'V', "k");
+    r.lease = 0x22;
+    edit_is(&f, &r, 'B', "k");
     r.op = TR_OP_TOUCH;
     r.ttr_us = 3;
-    edit_is(&f, &r, "T0100000000000011000000000000002200000000000003");
+    edit_is(&f, &r, 'T', "00000000000003");
     r.op = TR_OP_RETURN;
-    edit_is(&f, &r, "G01000000000000110000000000000022");
+    edit_is(&f, &r, 'G', "");
+    r.op = TR_OP_CLOSE;
+    edit_is(&f, &r, 'D', "");
+    r.op = TR_OP_RESERVE_JOB;
+    edit_is(&f, &r, 'H', "000000000000030");
+    r.holder = 7;
+    edit_is(&f, &r, 'H', "000000000000031");
     r = (struct tr_req){.op = TR_OP_FIRE, .id = 0x11};
-    edit_is(&f, &r, "F01000000000000110000000000000000");
+    edit_is(&f, &r, 'F', "");
     r.op = TR_OP_KICK_JOB;
-    edit_is(&f, &r, "K010000000000001100000000000000000");
+    edit_is(&f, &r, 'K', "0");
     r = (struct tr_req){.op = TR_OP_EDIT,
                         .id = 0x11,
                         .edit = TR_EDIT_DUE | TR_EDIT_BODY,
                         .at_us = 6,
                         .body = (const uint8_t *)"new",
                         .body_len = 3};
-    edit_is(&f, &r,
-            "E01000000000000110000000000000000"
-            "09a0000000000000600000000000000000000000000000000000000000000000000");
+    edit_is(&f, &r, 'E', "09a0000000000000600000000000000000000000000000000000000000000000000");
     assert_true(is(&f.call, OWN + 2, "new"));
     end(&f);
 }
@@ -202,9 +228,10 @@ static void test_eval_take(void **state)
     tr_eval_take(&f.call, &t);
     assert_int_equal(tr_eval_end(&f.call), TARRY_OK);
     assert_true(is(&f.call, OWN, "3"));
-    assert_true(is(&f.call, OWN + 1, "0000000000000abc"));
+    assert_true(holds(&f.call, OWN + 1, BYTES("\0\0\0\0\0\0\xa\xbc")));
     assert_true(is(&f.call, OWN + 3, "t"));
     assert_true(is(&f.call, OWN + 5, "1"));
+    assert_true(is(&f.call, OWN + 6, "0"));
     end(&f);
 }
 
@@ -239,10 +266,12 @@ static struct tr_span span(const char *text)
     return (struct tr_span){text, strlen(text)};
 }
 
+/* Without a zero in it, so that it is a text. */
+#define FOUR "\1\1\1\1"
+#define SEVEN FOUR "\1\1\1"
 #define HEADER                                                                                     \
-    "p00000001000004000000000000001000000000000020a1a1a1a1000000010000000100000000000000000000000" \
-    "0000000000000000000000000000000000000000000000000000ffffffff0000000000000010"                 \
-    "010000000t"
+    "p\1" FOUR FOUR SEVEN FOUR SEVEN "\xa1\xa1\xa1\xa1" FOUR SEVEN SEVEN "\1"                      \
+    "t"
 
 static void test_answer_take(void **state)
 {
@@ -277,7 +306,7 @@ static void test_answer_take(void **state)
     assert_int_equal(t.jobs, 1);
     assert_int_equal(tr_answer_taken_job(&a, 0, &job), TARRY_OK);
     assert_int_equal(job.id, 0x2005);
-    assert_int_equal(job.header.attempts, 1);
+    assert_int_equal(job.header.attempts, 0x01010101);
     items[4] = span("");
     assert_int_equal(tr_answer_taken(&a, &t), TARRY_OK);
     assert_int_equal(t.next_us, UINT64_MAX);
@@ -317,10 +346,42 @@ static void test_answer_push_and_edit(void **state)
     assert_int_equal(tr_answer_edited(span("Os"), &e), TARRY_OK);
     assert_int_equal(e.was, 's');
     assert_int_equal(tr_answer_edited(span("L" HEADER), &e), TARRY_OK);
-    assert_int_equal(e.header.lease, UINT64_C(0xa1a1a1a100000001));
+    assert_int_equal(e.header.lease, UINT64_C(0xa1a1a1a101010101));
     for (unsigned i = 0; i < sizeof bad_edit / sizeof bad_edit[0]; i++) {
         assert_int_equal(tr_answer_edited(span(bad_edit[i]), &e), TARRY_EDAMAGED);
     }
+}
+
+static void test_answer_kick_and_count(void **state)
+{
+    struct tr_span items[] = {span("s"), span("00000000000003")};
+    struct tr_answer a = {.items = items, .count = 2};
+    struct tr_kicked k;
+    struct tr_counted n;
+    char text[11 * 14 + 8 + 4 * 14 + 2];
+    size_t len = sizeof text - 2;
+
+    (void)state;
+    assert_int_equal(tr_answer_kicked(&a, &k), TARRY_OK);
+    assert_int_equal(k.which, 's');
+    assert_int_equal(k.count, 3);
+    items[0] = span("x");
+    assert_int_equal(tr_answer_kicked(&a, &k), TARRY_EDAMAGED);
+    a.count = 1;
+    assert_int_equal(tr_answer_kicked(&a, &k), TARRY_EDAMAGED);
+
+    memset(text, '0', sizeof text);
+    text[13] = '1';
+    text[11 * 14 + 7] = '2';
+    text[len - 1] = '3';
+    assert_int_equal(tr_answer_counted((struct tr_span){text, len}, &n), TARRY_OK);
+    assert_int_equal(n.ready, 1);
+    assert_int_equal(n.best_priority, 2);
+    assert_int_equal(n.first_dead_id, 3);
+    assert_int_equal(tr_answer_counted((struct tr_span){text, len + 1}, &n), TARRY_EDAMAGED);
+    assert_int_equal(tr_answer_counted((struct tr_span){text, len - 1}, &n), TARRY_EDAMAGED);
+    text[20] = 'x';
+    assert_int_equal(tr_answer_counted((struct tr_span){text, len}, &n), TARRY_EDAMAGED);
 }
 
 int main(void)
@@ -333,6 +394,7 @@ int main(void)
         cmocka_unit_test(test_eval_no_memory),
         cmocka_unit_test(test_answer_take),
         cmocka_unit_test(test_answer_push_and_edit),
+        cmocka_unit_test(test_answer_kick_and_count),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -51,7 +51,7 @@ static void test_header_there_and_back(void **state)
     size_t len = tr_header_write(text, &h);
 
     (void)state;
-    assert_int_equal(len, 168 + 9 + 6 + 3 + 8 + 4);
+    assert_int_equal(len, 85 + 1 + 6 + 4 + 3 + 8 + 4);
     assert_int_equal(tr_header_read(text, len, &got), TARRY_OK);
     assert_int_equal(tr_header_write(again, &got), len);
     assert_memory_equal(text, again, len);
@@ -60,22 +60,79 @@ static void test_header_there_and_back(void **state)
     assert_memory_equal(got.key, "order-42", 8);
 }
 
-/* Whatever byte is damaged: it is refused, or it is another header of the same length. */
-static void test_header_damage(void **state)
+/* What a job does not have takes no room, and is read as what it is without. */
+static void test_header_short(void **state)
 {
-    struct tr_header h = some();
+    struct tr_header h = {.set = 's',
+                          .ver = 1,
+                          .due_us = UINT64_C(1) << 52,
+                          .retries = TR_RETRIES_TOPIC,
+                          .created_us = 5,
+                          .delay_us = 6,
+                          .topic = "orders",
+                          .topic_len = 6};
     struct tr_header got;
     char text[TR_HEADER_MAX];
     size_t len = tr_header_write(text, &h);
 
     (void)state;
-    for (size_t i = 0; i < 177; i++) {
+    assert_int_equal(len, 36 + 6);
+    assert_int_equal(tr_header_read(text, len, &got), TARRY_OK);
+    assert_int_equal(got.due_us, h.due_us);
+    assert_int_equal(got.retries, TR_RETRIES_TOPIC);
+    assert_int_equal(got.delay_us, 6);
+    assert_int_equal(got.key_len + got.tag_len + got.backoff_len, 0);
+    h.kicks = 1;
+    h.tag = "x";
+    h.tag_len = 1;
+    assert_int_equal(tr_header_write(text, &h), len + 17 + 5);
+}
+
+/* How a new one ends: the same bytes, and where the key is. */
+static void test_header_end(void **state)
+{
+    struct tr_header h = some();
+    char text[TR_HEADER_MAX];
+    char end[TR_HEADER_MAX];
+    size_t key_at;
+    size_t len = tr_header_write(text, &h);
+    size_t end_len = tr_header_write_end(end, &h, &key_at);
+
+    (void)state;
+    assert_int_equal(end_len, len - 21 - 15 - 14);
+    assert_memory_equal(end, text + len - end_len, end_len);
+    assert_memory_equal(end + key_at, "order-42", 8);
+    assert_int_equal(tr_header_flags(&h), (unsigned char)text[1]);
+}
+
+/* Whatever is damaged: it is refused, or it is another header of the same length. */
+static void test_header_damage(void **state)
+{
+    struct tr_header h = some();
+    struct tr_header got;
+    char text[TR_HEADER_MAX];
+    char again[TR_HEADER_MAX];
+    size_t len = tr_header_write(text, &h);
+
+    (void)state;
+    for (size_t i = 0; i < len; i++) {
         char old = text[i];
 
-        text[i] = 'G';
-        assert_int_equal(tr_header_read(text, len, &got), TARRY_EDAMAGED);
+        for (unsigned byte = 0; byte < 256; byte++) {
+            text[i] = (char)(unsigned char)byte;
+            if (tr_header_read(text, len, &got) == TARRY_OK) {
+                assert_true(got.backoff + got.backoff_len == text + len);
+                assert_true(tr_header_write(again, &got) <= len);
+            }
+        }
         text[i] = old;
     }
+    text[0] = 'x';
+    assert_int_equal(tr_header_read(text, len, &got), TARRY_EDAMAGED);
+    text[0] = h.set;
+    text[1] = (char)(text[1] ^ 64); /* it says that it cannot expire, but has a ttl */
+    assert_int_equal(tr_header_read(text, len, &got), TARRY_EDAMAGED);
+    text[1] = (char)(text[1] ^ 64);
     for (size_t i = 0; i < len; i++) {
         assert_int_equal(tr_header_read(text, i, &got), TARRY_EDAMAGED);
     }
@@ -153,6 +210,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_header_there_and_back),
+        cmocka_unit_test(test_header_short),
+        cmocka_unit_test(test_header_end),
         cmocka_unit_test(test_header_damage),
         cmocka_unit_test(test_header_view),
         cmocka_unit_test(test_header_backoff),

@@ -597,7 +597,7 @@ static void library_codes_are_those_of_the_engine(void **state)
         CODE(TARRY_ETIMEOUT),  CODE(TARRY_ELOCKED), CODE(TARRY_EVERSION),     CODE(TARRY_EINVAL),
         CODE(TARRY_EDRAINING), CODE(TARRY_EPERM),   CODE(TARRY_ESOON),        CODE(TARRY_EEXISTS),
         CODE(TARRY_EPAUSED),   CODE(TARRY_EQUOTA),  CODE(TARRY_EUNSUPPORTED), CODE(TARRY_EREADONLY),
-        CODE(TARRY_ECLOSED),
+        CODE(TARRY_ECLOSED),   CODE(TARRY_EAWAY),   CODE(TARRY_EUNSURE),
     };
     int count = (int)(sizeof codes / sizeof codes[0]);
 

@@ -37,6 +37,7 @@ struct bench {
     struct tr_outlets *o;
     uint32_t t;
     unsigned said;
+    unsigned reserves; /* that were asked for */
 };
 
 static struct bench *now_on; /* callbacks of the engine have the rig only */
@@ -129,6 +130,7 @@ static void submit(void *ctx, struct tr_req *r, struct tr_now now)
 {
     struct bench *b = ctx;
 
+    b->reserves += r->op == TR_OP_RESERVE;
     tr_engine_submit(b->rig.e, r, now);
 }
 
@@ -188,6 +190,12 @@ static void changed(void *ctx, uint32_t topic)
     }
 }
 
+static void dropped(void *ctx, uint32_t topic)
+{
+    (void)ctx;
+    tr_outlets_dropped(now_on->o, topic);
+}
+
 static uint64_t event(void *ctx)
 {
     (void)ctx;
@@ -225,6 +233,7 @@ static void start(struct bench *b, bool test_clock)
     rig_init(&b->rig);
     b->rig.config.test_clock = test_clock;
     b->rig.config.outlet = changed;
+    b->rig.config.dropped = dropped;
     b->rig.config.event = event;
     begin(b);
 }
@@ -342,6 +351,39 @@ static void test_outlets_wait_for_the_disk(void **state)
     assert_int_equal(senders[0].count, 0);
     (void)settle(&b);
     assert_int_equal(senders[0].count, 1);
+    end(&b);
+}
+
+static bool stuck(void *ctx)
+{
+    (void)ctx;
+    return false;
+}
+
+/* Nor is its lease lost when the disk takes longer than that. */
+static void test_outlets_wait_long_for_the_disk(void **state)
+{
+    struct bench b;
+    struct ask push = rig_ask(TR_OP_PUSH);
+    bool (*step)(void *ctx);
+
+    (void)state;
+    start(&b, false);
+    deliver(&b, 2, "http://a/");
+    push.req.topic = b.t;
+    push.req.body = (const uint8_t *)"x";
+    push.req.body_len = 1;
+    push.req.ttr_us = RIG_TTR_US;
+    step = b.rig.step;
+    b.rig.step = stuck;
+    rig_submit(&b.rig, &push);
+    pass(&b, 100 * RIG_SECOND); /* in steps of five */
+    assert_int_equal(view(&b).in_flight, 1);
+    assert_int_equal(senders[0].count, 0);
+    b.rig.step = step;
+    (void)settle(&b);
+    assert_int_equal(senders[0].ever, 1);
+    assert_int_equal(senders[0].sends[0]->attempt, 1);
     end(&b);
 }
 
@@ -469,6 +511,44 @@ static void test_outlets_breaker(void **state)
     end(&b);
 }
 
+/* Sends that hang since before it opened neither keep the try back nor count for it. */
+static void test_outlets_breaker_and_old_sends(void **state)
+{
+    struct bench b;
+
+    (void)state;
+    start(&b, false);
+    deliver(&b, 8, "http://a/");
+    for (unsigned i = 0; i < 20; i++) {
+        (void)rig_push(&b.rig, b.t, 0);
+    }
+    (void)settle(&b);
+    for (unsigned i = 0; i < 5; i++) {
+        finish(&senders[0], 0, TR_SEND_UNREACHABLE);
+    }
+    (void)settle(&b);
+    assert_string_equal(view(&b).breaker, "open");
+    assert_int_equal(senders[0].count, 3);
+    pass(&b, RIG_SECOND);
+    assert_int_equal(senders[0].count, 4);
+    assert_string_equal(view(&b).breaker, "half-open");
+    finish(&senders[0], 0, TR_SEND_UNREACHABLE);
+    (void)settle(&b);
+    assert_string_equal(view(&b).breaker, "half-open");
+    assert_int_equal(senders[0].count, 3);       /* one try is enough */
+    finish(&senders[0], 0, TR_SEND_UNREACHABLE); /* the try, which took the place of the first */
+    (void)settle(&b);
+    assert_string_equal(view(&b).breaker, "open");
+    assert_true(view(&b).open_left_us == 2 * RIG_SECOND);
+    pass(&b, 2 * RIG_SECOND);
+    assert_int_equal(senders[0].count, 3);
+    finish(&senders[0], 2, TR_SEND_OK);
+    (void)settle(&b);
+    assert_string_equal(view(&b).breaker, "closed");
+    assert_int_equal(senders[0].count, 8);
+    end(&b);
+}
+
 static void advance(struct bench *b, struct ask *a, uint64_t us)
 {
     *a = rig_ask(TR_OP_ADVANCE);
@@ -559,6 +639,36 @@ static void test_outlets_follow_the_policy(void **state)
     end(&b);
 }
 
+/* What is known of a topic goes with it. */
+static void test_outlets_forget_topics(void **state)
+{
+    struct bench b;
+    struct tr_policy none = tr_policy_default();
+    struct tr_outlet_view v;
+    struct ask drop = rig_ask(TR_OP_DROP_TOPIC);
+    struct ask clear = rig_ask(TR_OP_POLICY);
+
+    (void)state;
+    start(&b, false);
+    deliver(&b, 1, "http://a/");
+    (void)rig_push(&b.rig, b.t, 0);
+    (void)settle(&b);
+    finish(&senders[0], 0, TR_SEND_OK);
+    (void)settle(&b);
+    drop.req.topic = b.t;
+    assert_int_equal(rig_do(&b.rig, &drop), TARRY_OK);
+    (void)settle(&b);
+    assert_non_null(tr_outlets_next(b.o, NULL, &v)); /* its policy needs it */
+    clear.req.topic = b.t;
+    clear.req.policy = &none;
+    clear.req.fields = TR_POLICY_BIT(DELIVER) | TR_POLICY_BIT(RETRIES) | TR_POLICY_BIT(BACKOFF);
+    assert_int_equal(rig_do(&b.rig, &clear), TARRY_OK);
+    (void)settle(&b);
+    assert_null(tr_outlets_next(b.o, NULL, &v));
+    assert_true(senders[0].closed);
+    end(&b);
+}
+
 /* After a crash the job is sent again at once, under the same id. */
 static void test_outlets_crash(void **state)
 {
@@ -630,6 +740,38 @@ static void test_outlets_bad_senders(void **state)
     end(&b);
 }
 
+/* A test clock does not run past the due time of a job whose outlet only pauses. */
+static void test_outlets_test_clock_and_pauses(void **state)
+{
+    struct bench b;
+    struct ask a;
+
+    (void)state;
+    start(&b, true);
+    open_error = TARRY_ENOMEM;
+    deliver(&b, 1, "http://a/");
+    (void)rig_push(&b.rig, b.t, RIG_SECOND);
+    advance(&b, &a, 100 * RIG_SECOND);
+    assert_int_equal(a.done, 0);
+    open_error = TARRY_OK;
+    pass(&b, 2 * RIG_SECOND);
+    assert_true(clock_of(&b) == RIG_WALL_US + RIG_SECOND);
+    assert_int_equal(senders[0].count, 1);
+    finish(&senders[0], 0, TR_SEND_OK);
+    (void)settle(&b);
+    assert_true(a.done != 0);
+    assert_true(view(&b).delivered == 1);
+    end(&b);
+}
+
+/* With what is around it each takes more than 5,000. */
+static void push_bodies(struct bench *b, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        (void)rig_push_body(&b->rig, b->t, 0, 5000);
+    }
+}
+
 /* A job for which there is no memory goes back, and is fetched later. */
 static void test_outlets_memory(void **state)
 {
@@ -638,16 +780,45 @@ static void test_outlets_memory(void **state)
     (void)state;
     start(&b, false);
     deliver(&b, 64, "http://a/");
-    for (unsigned i = 0; i < 60; i++) { /* with what is around it each takes more than 5,000 */
-        (void)rig_push_body(&b.rig, b.t, 0, 5000);
-    }
+    push_bodies(&b, 60);
     (void)settle(&b);
-    assert_true(senders[0].count > 30 && senders[0].count <= 52);
-    for (unsigned round = 0; round < 20 && senders[0].ever < 60; round++) {
+    assert_true(senders[0].count > 15 && senders[0].count <= 26); /* a half */
+    for (unsigned round = 0; round < 60 && senders[0].ever < 60; round++) {
         finish(&senders[0], 0, TR_SEND_OK);
-        pass(&b, RIG_SECOND);
+        (void)settle(&b);
     }
     assert_int_equal(senders[0].ever, 60);
+    end(&b);
+}
+
+/* One that hangs leaves room for others, and asks for nothing while it has none itself. */
+static void test_outlets_share_the_memory(void **state)
+{
+    struct bench b;
+    unsigned reserves;
+
+    (void)state;
+    start(&b, false);
+    deliver(&b, 64, "http://hangs/");
+    push_bodies(&b, 60);
+    (void)settle(&b);
+    reserves = b.reserves;
+    pass(&b, 5 * RIG_SECOND);
+    assert_int_equal(b.reserves, reserves);
+
+    b.t = rig_hold(&b.rig, "other");
+    deliver(&b, 64, "http://lives/");
+    push_bodies(&b, 8);
+    (void)settle(&b);
+    assert_int_equal(senders[1].count, 8);
+    push_bodies(&b, 30);
+    (void)settle(&b);
+    assert_true(senders[1].count < 20); /* nor does this one take all */
+    while (senders[1].count > 0) {
+        finish(&senders[1], 0, TR_SEND_OK);
+        (void)settle(&b);
+    }
+    assert_int_equal(senders[1].ever, 38);
     end(&b);
 }
 
@@ -656,16 +827,21 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_outlets_send_then_ack),
         cmocka_unit_test(test_outlets_wait_for_the_disk),
+        cmocka_unit_test(test_outlets_wait_long_for_the_disk),
         cmocka_unit_test(test_outlets_window),
         cmocka_unit_test(test_outlets_failures),
         cmocka_unit_test(test_outlets_keep_the_lease),
         cmocka_unit_test(test_outlets_breaker),
+        cmocka_unit_test(test_outlets_breaker_and_old_sends),
         cmocka_unit_test(test_outlets_test_clock),
         cmocka_unit_test(test_outlets_follow_the_policy),
+        cmocka_unit_test(test_outlets_forget_topics),
         cmocka_unit_test(test_outlets_crash),
         cmocka_unit_test(test_outlets_stop),
         cmocka_unit_test(test_outlets_bad_senders),
+        cmocka_unit_test(test_outlets_test_clock_and_pauses),
         cmocka_unit_test(test_outlets_memory),
+        cmocka_unit_test(test_outlets_share_the_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

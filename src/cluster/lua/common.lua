@@ -1,5 +1,8 @@
--- What every script of a slot begins with: tools/make-lua puts this in front of it. See
--- doc/cluster.md for keys, header and replies.
+-- What the scripts of a slot have in common. tools/make-lua puts in front of each script those
+-- paragraphs of this file that define a name which it uses, and no others: a function is made anew by
+-- each call, and must be thrown away again. A script that has a quick way for what nearly all calls are
+-- has two parts, and what only the second one uses stands between them. See doc/cluster.md for keys and
+-- replies, header.c for headers. KIND is the script's own letter, for what it keeps of its answers.
 --
 -- A script reads all that it needs, decides on jobs in tables, and then commits: first what is
 -- added, then what is removed, and no key is touched after a remove that may have emptied it.
@@ -9,20 +12,47 @@
 -- KEYS: meta, headers, bodies, keys, agenda; then seven for each topic.
 -- ARGV: uuid, run, node, op, wall us, number of topics; then name, spread, order for each topic.
 
-local call, sub, fmt, floor = redis.call, string.sub, string.format, math.floor
+local call, sub, fmt, floor, max = redis.call, string.sub, string.format, math.floor, math.max
+
+local put, get = struct.pack, struct.unpack
+
 local META, HEAD, BODY, KEY, AGENDA = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+
 local NODE, OP = ARGV[3], ARGV[4]
+
 local TOPICS = tonumber(ARGV[6])
+
 local REST = 7 + 3 * TOPICS -- where the script's own arguments begin
-local NO_LEASE = '0000000000000000'
+
+local NO_LEASE = '\0\0\0\0\0\0\0\0'
+
+local OF_TOPIC, NO_END = 4294967295, 4294967294 -- retries
+
 local WHY_EXPIRED, WHY_BURIED, WHY_RETRIES = 3, 4, 5
 
 local clock = call('TIME')
 local now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
-local base = now -- new due times count from here: never behind a time that was seen before
-local tmax = 0
 
--- Lua prints numbers with 14 digits: ids and times leave as hex, or by %.0f.
+-- Is this slot ours to change? Then when was the latest time seen, and which is the last number that an
+-- id has; new due times count from base, never behind a time that was seen before; and if this very
+-- call was answered before, what was kept of that.
+local slot_is = call('HMGET', META, 'uuid', 'run', 'tmax', 'seq', KIND .. NODE)
+if not slot_is[1] then
+    return {'NOSLOT'}
+elseif slot_is[1] ~= ARGV[1] then
+    return {'OTHER', slot_is[1]}
+elseif slot_is[2] ~= ARGV[2] then
+    return {'CHECK'}
+end
+local tmax, seq = tonumber(slot_is[3]) or 0, tonumber(slot_is[4]) or 0
+local base = max(now, tmax)
+local kept = slot_is[5]
+if kept and sub(kept, 1, 14) > OP then
+    return {'STALE'} -- it came late, and a newer one was answered
+end
+kept = kept and sub(kept, 1, 14) == OP and sub(kept, 15)
+
+-- Lua prints numbers with 14 digits: ids and times leave as hex, or by %d, which has 64 bits.
 local function hex(n)
     return fmt('%014x', n)
 end
@@ -32,47 +62,44 @@ local function num(s, from, to)
 end
 
 local function dec(n)
-    return fmt('%.0f', n)
+    return fmt('%d', n)
 end
 
--- Strings one behind the other, each with its length: what is kept of a reply.
+-- A reply that is to be given again: strings one behind the other, each with its length and how often
+-- it comes in a row.
 local function pack(list)
-    local out = {}
-    for i, s in ipairs(list) do
-        out[i] = #s .. ':' .. s
+    local out, i = {}, 1
+    while i <= #list do
+        local s, times = list[i], 1
+        while list[i + times] == s do
+            times = times + 1
+        end
+        out[#out + 1] = put('>I2I2', times, #s) .. s
+        i = i + times
     end
     return table.concat(out)
 end
 
-local function unpack_from(s, at)
-    local list = {}
+local function unpack_to(list, s, at)
     while at <= #s do
-        local colon = string.find(s, ':', at, true)
-        local len = tonumber(sub(s, at, colon - 1))
-        list[#list + 1] = sub(s, colon + 1, colon + len)
-        at = colon + len + 1
+        local times, len, from = get('>I2I2', s, at)
+        at = from + len
+        for _ = 1, times do
+            list[#list + 1] = sub(s, from, at - 1)
+        end
     end
     return list
 end
 
--- nil: go on. Else the reply: this slot is not ours to change, or it was answered before.
-local function begin(kind)
-    local got = call('HMGET', META, 'uuid', 'run', 'tmax', kind .. NODE)
-    if not got[1] then
-        return {'NOSLOT'}
-    elseif got[1] ~= ARGV[1] then
-        return {'OTHER', got[1]}
-    elseif got[2] ~= ARGV[2] then
-        return {'CHECK'}
-    end
-    tmax = tonumber(got[3]) or 0
-    base = math.max(now, tmax)
-    if got[4] and sub(got[4], 1, 14) == OP then
-        return unpack_from(got[4], 15), true
-    elseif got[4] and sub(got[4], 1, 14) > OP then
-        return {'STALE'} -- it came late, and a newer one was answered
-    end
-    return nil
+-- What is kept of a reply: versions, waiters and the script's own; and the reply's beginning from that.
+local function remember(versions, nodes, rest)
+    return put('>I2I2', #versions, #nodes) .. versions .. nodes .. rest
+end
+
+local function recall(kept)
+    local a, b, at = get('>I2I2', kept)
+    return {'OK', hex(now), sub(kept, at, at + a - 1), sub(kept, at + a, at + a + b - 1)},
+           sub(kept, at + a + b)
 end
 
 -- Is the clock of this server one to hand out by?
@@ -80,105 +107,144 @@ local function clock_is_off()
     return now < tmax - 1000000 or math.abs(now - tonumber(ARGV[5])) > 5000000
 end
 
--- A topic and its settings in this slot; nil and why: it was made with others.
-local function topic(i)
-    local k, a = 5 + (i - 1) * 7, 7 + (i - 1) * 3
-    local t = {
-        index = i, name = ARGV[a],
-        store = KEYS[k + 1], ready = KEYS[k + 2], prep = KEYS[k + 3], dead = KEYS[k + 4],
-        conf = KEYS[k + 5], wait = KEYS[k + 6], expiry = KEYS[k + 7],
-        add = {}, drop = {}, stray = {},
-    }
-    local c = call('HMGET', t.conf, 'spread', 'order', 'pv', 'ttr', 'retries', 'backoff', 'ttl',
-                   'out', 'in', 'in_flight', 'rate', 'burst', 'level', 'level_at', 'dead_keep',
-                   'dead_max')
-    if c[1] and c[1] ~= ARGV[a + 1] then
-        return nil, {'SPREAD', t.name, c[1]}
-    end
-    t.is_new = not c[1]
-    t.spread, t.order = ARGV[a + 1], c[2] or ARGV[a + 2]
-    t.pv = c[3] or '0'
-    t.ttr = tonumber(c[4]) or 60000000
-    t.retries, t.backoff = tonumber(c[5]), c[6]
-    t.ttl = tonumber(c[7]) or 0
-    t.out, t.into = tonumber(c[8]) or 0, tonumber(c[9]) or 0 -- paused until
-    t.in_flight = tonumber(c[10])
-    t.rate, t.burst = tonumber(c[11]), tonumber(c[12])
-    t.level, t.level_at = tonumber(c[13]), tonumber(c[14]) or 0
-    t.dead_keep, t.dead_max = tonumber(c[15]), tonumber(c[16])
-    return t
-end
-
--- All topics of the call; nil and the reply when one of them cannot be used.
-local function topics()
-    local list = {}
+-- The topics of the call, with those of their settings in this slot that the script names; nil and the
+-- reply when one of them was made with another spread.
+local function topics(...)
+    local list, names = {}, {...}
     for i = 1, TOPICS do
-        local t, why = topic(i)
-        if not t then
-            return nil, why
+        local k, a = 7 * i - 2, 3 * i + 4
+        local t = {
+            name = ARGV[a], spread = ARGV[a + 1],
+            store = KEYS[k + 1], ready = KEYS[k + 2], prep = KEYS[k + 3], dead = KEYS[k + 4],
+            conf = KEYS[k + 5], wait = KEYS[k + 6], expiry = KEYS[k + 7],
+            add = {}, drop = {}, stray = {},
+        }
+        local c = call('HMGET', t.conf, 'spread', 'order', 'pv', ...)
+        if c[1] and c[1] ~= t.spread then
+            return nil, {'SPREAD', t.name, c[1]}
+        end
+        t.is_new, t.order, t.pv = not c[1], c[2] or ARGV[a + 2], c[3] or '0'
+        for n, name in ipairs(names) do
+            t[name] = tonumber(c[n + 3]) or c[n + 3]
+        end
+        if t.dead_keep == false then
+            t.dead_keep = 2592000000000 -- thirty days
+        elseif t.dead_keep == 9007199254740991 then
+            t.dead_keep = nil -- for ever
         end
         list[i] = t
     end
     return list
 end
 
--- A job from its header, or from nothing.
-local function parse(id, h)
-    return {
-        id = id, set = sub(h, 1, 1), ver = num(h, 2, 9), prio = num(h, 10, 17),
-        due = num(h, 18, 31), at = num(h, 32, 45), lease = sub(h, 46, 61),
-        attempts = num(h, 62, 69), timeouts = num(h, 70, 77), releases = num(h, 78, 85),
-        buries = num(h, 86, 93), kicks = num(h, 94, 101), why = num(h, 102, 102),
-        delay = num(h, 103, 116), ttr = num(h, 117, 130), ttl = num(h, 131, 144),
-        retries = sub(h, 145, 152), flags = num(h, 153, 154), created = sub(h, 155, 168),
-        names = sub(h, 169),
-    }
-end
-
-local function header(j)
-    return fmt('%s%08x%08x%014x%014x%s%08x%08x%08x%08x%08x%x%014x%014x%014x%s%02x%s%s', j.set,
-               j.ver, j.prio, j.due, j.at, j.lease, j.attempts, j.timeouts, j.releases, j.buries,
-               j.kicks, j.why, j.delay, j.ttr, j.ttl, j.retries, j.flags, j.created, j.names)
-end
-
--- The last part of a header: four lengths, and then topic, tag, key and backoff.
-local function join_names(name, tag, key, backoff)
-    return fmt('%02x%02x%02x%03x', #name, #tag, #key, #backoff) .. name .. tag .. key .. backoff
-end
-
-local function split_names(s)
-    local a, b, c, d = num(s, 1, 2), num(s, 3, 4), num(s, 5, 6), num(s, 7, 9)
-    return sub(s, 10, 9 + a), sub(s, 10 + a, 9 + a + b), sub(s, 10 + a + b, 9 + a + b + c),
-           sub(s, 10 + a + b + c, 9 + a + b + c + d)
-end
-
--- Where it stands: key, member, score.
-local function place(t, j)
-    if j.set == 's' then
-        return t.store, j.id, j.due
-    elseif j.set == 'r' then
-        return t.ready, (t.order == 'due') and hex(j.due) .. j.id or j.id, j.prio
-    elseif j.set == 'p' then
-        return t.prep, j.id, j.at
+-- The rest of a job's header, which most steps do not need.
+local function open(j)
+    if j.created then
+        return j
     end
-    return t.dead, j.id, j.at
+    local h, at = j.h, j.rest
+    j.created, j.delay, at = get('>I7I7', h, at)
+    j.ttr, j.ttl, j.retries = 0, 0, OF_TOPIC
+    if j.flags % 16 >= 8 then
+        j.ttr, j.ttl, j.retries, at = get('>I7I7I4', h, at)
+    end
+    j.timeouts, j.releases, j.buries, j.kicks, j.why = 0, 0, 0, 0, 0
+    if j.flags % 32 >= 16 then
+        j.timeouts, j.releases, j.buries, j.kicks, j.why, at = get('>I4I4I4I4B', h, at)
+    end
+    j.names = sub(h, at)
+    return j
 end
 
 -- When it expires, or nil: it was handed out, it is dead, or has no end.
 local function expires(j)
-    if j.ttl > 0 and j.attempts == 0 and (j.set == 's' or j.set == 'r') then
-        return j.due + j.ttl
+    if j.flags >= 64 and j.attempts == 0 and (j.set == 's' or j.set == 'r') then
+        return j.due + open(j).ttl
     end
 end
 
--- The job with this header as it stands; what is changed of it afterwards is committed by keep.
+-- A job from its header as it stands; what is changed of it afterwards is committed by keep.
 local function load(t, id, h)
-    local j = parse(id, h)
-    j.t = t
-    j.was_key, j.was_member, j.was_score = place(t, j)
-    j.was_expiry = expires(j)
-    j.was_set = j.set
+    local set, flags, ver, prio, due, attempts, rest = get('>c1BI4I4I7I4', h)
+    local at, lease = 0, NO_LEASE
+    if set == 'p' or set == 'd' then
+        at, lease, rest = get('>I7c8', h, rest)
+    end
+    local j = {
+        t = t, id = id, h = h, rest = rest, set = set, flags = flags, ver = ver, prio = prio,
+        due = due, attempts = attempts, at = at, lease = lease, was_set = set, was_ver = ver,
+        was_due = due, was_prio = prio, was_at = at,
+    }
+    if flags >= 64 then
+        j.was_expiry = expires(j)
+    end
     return j
+end
+
+-- And the header of a job. What nobody has opened stays as it was.
+local function header(j)
+    local tail
+    if j.created then
+        local own, past = '', ''
+        j.flags = j.flags % 8 + (j.flags % 64 >= 32 and 32 or 0)
+        if j.ttr > 0 or j.ttl > 0 or j.retries ~= OF_TOPIC then
+            j.flags = j.flags + 8 + (j.ttl > 0 and 64 or 0)
+            own = put('>I7I7I4', j.ttr, j.ttl, j.retries)
+        end
+        if j.timeouts > 0 or j.releases > 0 or j.buries > 0 or j.kicks > 0 or j.why > 0 then
+            j.flags = j.flags + 16
+            past = put('>I4I4I4I4B', j.timeouts, j.releases, j.buries, j.kicks, j.why)
+        end
+        tail = put('>I7I7', j.created, j.delay) .. own .. past .. j.names
+    else
+        tail = sub(j.h, j.rest)
+    end
+    if j.set == 'p' or j.set == 'd' then
+        return put('>c1BI4I4I7I4I7', j.set, j.flags, j.ver, j.prio, j.due, j.attempts, j.at) ..
+                   j.lease .. tail
+    end
+    return put('>c1BI4I4I7I4', j.set, j.flags, j.ver, j.prio, j.due, j.attempts) .. tail
+end
+
+-- Its tag, key and backoff.
+local function texts(j)
+    if j.flags % 64 < 32 then
+        return '', '', ''
+    end
+    local names = open(j).names
+    local a, b, c, at = get('>BBI2', names, 2 + string.byte(names))
+    return sub(names, at, at + a - 1), sub(names, at + a, at + a + b - 1),
+           sub(names, at + a + b, at + a + b + c - 1)
+end
+
+-- Which is handed out first.
+local function before(a, b)
+    if a.prio ~= b.prio then
+        return a.prio < b.prio
+    elseif a.t.order == 'due' and a.due ~= b.due then
+        return a.due < b.due
+    end
+    return a.id < b.id
+end
+
+-- Where it stands: key, member, score.
+local function place(t, id, set, due, prio, at)
+    if set == 's' then
+        return t.store, id, due
+    elseif set == 'r' then
+        return t.ready, (t.order == 'due') and hex(due) .. id or id, prio
+    elseif set == 'p' then
+        return t.prep, id, at
+    end
+    return t.dead, id, at
+end
+
+-- A due time and the delay that it is, from what was asked: d and a delay, or a and a time.
+local function due_of(kind, time, age, from)
+    if kind == 'd' then
+        return from - age + time, time
+    end
+    return max(time, from), max(time - from, 0)
 end
 
 -- Waiting from this due time on.
@@ -188,26 +254,27 @@ local function wait_until(j, due)
 end
 
 local function die(j, why)
-    j.set, j.why, j.at, j.lease = 'd', why, now, NO_LEASE
+    open(j).why = why
+    j.set, j.at, j.lease = 'd', now, NO_LEASE
 end
 
 local function is_last(j)
-    local most = j.t.retries
-    if j.retries ~= 'ffffffff' then
-        most = j.retries == 'fffffffe' and -1 or tonumber(j.retries, 16)
-    elseif not most then
-        most = j.flags % 2 == 1 and -1 or 16 -- of the beanstalk port: no end
+    local most = open(j).retries
+    if most == NO_END then
+        return false
+    elseif most == OF_TOPIC then
+        most = j.t.retries or (j.flags % 2 == 1 and -1 or 16) -- of the beanstalk port: no end
     end
     return most >= 0 and j.attempts > most
 end
 
 -- How long it waits after its last attempt: l<us>,<us>... or e<base>,<factor/100>,<max>,<jitter/1000>
 local function backoff(j)
-    local _, _, _, text = split_names(j.names)
+    local _, _, text = texts(j)
     if text == '' then
         text = j.t.backoff or (j.flags % 2 == 1 and 'l0' or 'e1000000,200,3600000000,100')
     end
-    local n, list = math.max(j.attempts, 1), {}
+    local n, list = max(j.attempts, 1), {}
     for part in string.gmatch(sub(text, 2), '[^,]+') do
         list[#list + 1] = tonumber(part)
     end
@@ -235,15 +302,26 @@ local function retire(j, from, delay)
     end
     delay = delay or backoff(j)
     j.delay = delay
-    wait_until(j, delay > 0 and math.max(from + delay, now) or j.due)
+    wait_until(j, delay > 0 and max(from + delay, now) or j.due)
+end
+
+-- Its connection is gone: as it was, but handed out once more.
+local function leave(j)
+    j.ver = j.ver + 1
+    if is_last(j) then
+        return die(j, WHY_RETRIES)
+    end
+    wait_until(j, j.due)
 end
 
 -- What time has done to a job that nobody has looked at since.
 local function settle(j)
     if j.set == 'p' and j.at <= now then
+        local delay = open(j).delay
         j.timeouts = j.timeouts + 1
-        retire(j, j.at)
-    elseif (expires(j) or now + 1) <= now then
+        retire(j, j.at, j.flags % 4 >= 2 and 0 or nil) -- held by a connection: back at once
+        j.delay = j.flags % 4 >= 2 and delay or j.delay
+    elseif j.flags >= 64 and (expires(j) or now + 1) <= now then
         j.ver = j.ver + 1
         die(j, WHY_EXPIRED)
     end
@@ -261,7 +339,8 @@ local function push_to(list, key, a, b)
     end
 end
 
-local heads, drop_heads, bodies, drop_keys, new_keys = {}, {}, {}, {}, {}
+-- What commit writes: fields of the meta, and of the other hashes of the slot; names of what goes.
+local meta, heads, bodies, new_keys, gone, gone_keys = {}, {}, {}, {}, {}, {}
 
 -- The entry of a set that no header stands behind: half a script left it.
 local function drop_entry(t, key, member)
@@ -283,49 +362,65 @@ local function drop_strays(t)
     end
 end
 
-local function keep_expiry(t, j, expiry)
-    if expiry and expiry ~= j.was_expiry then
-        push_to(t.add, t.expiry, dec(expiry), j.id)
-    elseif j.was_expiry and not expiry then
-        push_to(t.drop, t.expiry, j.id)
+-- Housekeeping must look at the topic then, at the latest.
+local function look_at(t, at)
+    if not t.look or at < t.look then
+        t.look = at
     end
 end
 
 -- This is how the job is from now on; body nil: as it was.
 local function keep(j, body)
-    local t = j.t
-    local key, member, score = place(t, j)
-    push_to(heads, HEAD, j.id, header(j))
+    local t, id, n = j.t, j.id, #heads
+    heads[n + 1], heads[n + 2] = id, header(j)
     if body then
-        push_to(bodies, BODY, j.id, body)
+        n = #bodies
+        bodies[n + 1], bodies[n + 2] = id, body
     end
-    if key ~= j.was_key or member ~= j.was_member or score ~= j.was_score then
+    local key, member, score = place(t, id, j.set, j.due, j.prio, j.at)
+    local is_there = false
+    if j.was_set then
+        local was_key, was_member, was_score = place(t, id, j.was_set, j.was_due, j.was_prio, j.was_at)
+        is_there = key == was_key and member == was_member and score == was_score
+        if key ~= was_key or member ~= was_member then
+            push_to(t.drop, was_key, was_member)
+        end
+    end
+    if not is_there then
         push_to(t.add, key, dec(score), member)
     end
-    if j.was_key and (key ~= j.was_key or member ~= j.was_member) then
-        push_to(t.drop, j.was_key, j.was_member)
+    local expiry = expires(j)
+    if expiry then
+        if expiry ~= j.was_expiry then
+            push_to(t.add, t.expiry, dec(expiry), id)
+        end
+        look_at(t, expiry)
+    elseif j.was_expiry then
+        push_to(t.drop, t.expiry, id)
     end
-    keep_expiry(t, j, expires(j))
-    if (j.set == 's' or j.set == 'r') and (j.was_set ~= 's' or j.set == 's') then
+    if j.set == 'p' then
+        look_at(t, j.at)
+    elseif j.set == 'd' then
+        if t.dead_keep then
+            look_at(t, j.at + t.dead_keep)
+        end
+    elseif j.was_set ~= 's' or j.due ~= j.was_due then -- else who waits knows its due time
         t.soonest = math.min(t.soonest or j.due, j.due)
-    end
-    local look = expires(j) or (j.set == 'p' and j.at) or
-                     (j.set == 'd' and t.dead_keep and j.at + t.dead_keep)
-    if look then
-        t.look = math.min(t.look or look, look)
     end
 end
 
 -- It is gone.
 local function forget(j)
-    local _, _, key = split_names(j.names)
-    push_to(drop_heads, HEAD, j.id)
-    push_to(drop_heads, BODY, j.id)
+    local t, _, key = j.t, texts(j)
+    local was_key, was_member = place(t, j.id, j.was_set, j.was_due, j.was_prio, j.was_at)
+    gone[#gone + 1] = j.id
     if key ~= '' then
-        push_to(drop_keys, KEY, j.t.name .. '\0' .. key)
+        gone_keys[#gone_keys + 1] = t.name .. '\0' .. key
     end
-    push_to(j.t.drop, j.was_key, j.was_member)
-    keep_expiry(j.t, j, nil)
+    push_to(t.drop, was_key, was_member)
+    if j.was_expiry then
+        push_to(t.drop, t.expiry, j.id)
+    end
 end
 
 local function each(list, command)
@@ -334,24 +429,48 @@ local function each(list, command)
     end
 end
 
+-- The next entries of a set behind this one (empty: from the beginning): ids, members, and the score of
+-- the last one, if there may be more. An entry that stays is met once, whatever comes and goes meanwhile.
+local function walk(key, score, member, count)
+    local low, ids, members = 0, {}, {}
+    if score ~= '' then
+        low = call('ZCOUNT', key, '-inf', '(' .. score)
+        local high = low + call('ZCOUNT', key, score, score)
+        while low < high do
+            local middle = floor((low + high) / 2)
+            if call('ZRANGE', key, middle, middle)[1] <= member then
+                low = middle + 1
+            else
+                high = middle
+            end
+        end
+    end
+    local entries = call('ZRANGE', key, low, low + count - 1, 'WITHSCORES')
+    for i = 1, #entries, 2 do
+        ids[#ids + 1], members[#members + 1] = sub(entries[i], -14), entries[i]
+    end
+    return ids, members, #ids == count and entries[#entries] or nil
+end
+
 -- Who waits for a topic of which a job is to be had sooner than they know: two digits for the
--- topic, sixteen for the node. They are to be told, once.
+-- topic, sixteen for the node. Told of a job that is there they ask, and wait anew if they got none;
+-- told of one that is due later they only know when to ask, and stay where they are.
 local function waiters(list)
     local out, told = {}, {}
     for i, t in ipairs(list) do
-        local wake = t.freed
-        if t.soonest and not wake then
+        local nodes = (t.freed or t.soonest) and call('ZRANGE', t.wait, 0, -1) or {}
+        local wake = #nodes > 0 and (t.freed or t.soonest <= now)
+        if #nodes > 0 and not wake then
             local first = call('ZRANGE', t.store, 0, 0, 'WITHSCORES')
-            wake = t.soonest <= now or not first[1] or t.soonest <= tonumber(first[2])
+            wake = not first[1] or t.soonest <= tonumber(first[2])
         end
         if wake then
-            local nodes = call('ZRANGE', t.wait, 0, -1)
             for _, node in ipairs(nodes) do
                 out[#out + 1] = fmt('%02x', i) .. node
             end
-            if #nodes > 0 then
-                told[#told + 1] = t.wait
-            end
+        end
+        if wake and (t.freed or t.soonest <= now) then
+            told[#told + 1] = t.wait
         end
     end
     return table.concat(out), told
@@ -365,13 +484,19 @@ local function versions(list)
     return table.concat(out)
 end
 
--- Adds, then removes. reply: what a repeat of this call is to be told.
-local function commit(kind, list, reply, told)
-    each(heads, 'HSET')
-    each(bodies, 'HSET')
-    each(new_keys, 'HSET')
+-- Adds, then removes. keeps: what a repeat of this call is to be answered from.
+local function commit(list, keeps, told)
+    if #heads > 0 then
+        call('HSET', HEAD, unpack(heads))
+    end
+    if #bodies > 0 then
+        call('HSET', BODY, unpack(bodies))
+    end
+    if #new_keys > 0 then
+        call('HSET', KEY, unpack(new_keys))
+    end
     for _, t in ipairs(list) do
-        if t.is_new and (next(t.add) or t.level) then
+        if t.is_new and (next(t.add) or t.level_new) then
             call('HSET', t.conf, 'spread', t.spread, 'order', t.order)
         end
         if t.level_new then
@@ -382,20 +507,28 @@ local function commit(kind, list, reply, told)
             call('ZADD', AGENDA, 'LT', dec(t.look), t.name)
         end
     end
+    local n = #meta
     if now > tmax + 1000000 then
-        call('HSET', META, 'tmax', dec(now))
+        meta[n + 1], meta[n + 2], n = 'tmax', dec(now), n + 2
     end
-    if reply then
-        call('HSET', META, kind .. NODE, OP .. pack(reply))
+    if keeps then
+        meta[n + 1], meta[n + 2], n = KIND .. NODE, OP .. keeps, n + 2
+    end
+    if n > 0 then
+        call('HSET', META, unpack(meta))
     end
     for _, t in ipairs(list) do
         drop_strays(t)
         each(t.drop, 'ZREM')
     end
-    each(drop_heads, 'HDEL')
-    each(drop_keys, 'HDEL')
+    if #gone > 0 then
+        call('HDEL', HEAD, unpack(gone))
+        call('HDEL', BODY, unpack(gone))
+    end
+    if #gone_keys > 0 then
+        call('HDEL', KEY, unpack(gone_keys))
+    end
     for _, key in ipairs(told) do
         call('DEL', key)
     end
 end
-

@@ -1,31 +1,30 @@
 -- The settings of a topic in this slot. ARGV[REST]: their version; then names and values, an empty one
 -- means: none. An older version than the one that is there changes nothing.
 
-local done = begin('c')
-if done then
-    return done
-end
+local KIND = 'c'
+--==
+
 local list, why = topics()
 if not list then
     return why
 end
 local t = list[1]
-local gone = {}
+local unset = {}
 if tonumber(ARGV[REST]) > tonumber(t.pv) then
     local set = {'spread', t.spread, 'order', t.order, 'pv', ARGV[REST]}
     for at = REST + 1, #ARGV, 2 do
         if ARGV[at + 1] ~= '' then
             set[#set + 1], set[#set + 2] = ARGV[at], ARGV[at + 1]
         else
-            gone[#gone + 1] = ARGV[at]
+            unset[#unset + 1] = ARGV[at]
         end
     end
     call('HSET', t.conf, unpack(set))
     t.pv, t.freed = ARGV[REST], true -- who waits may have been held back by the old ones
 end
 local nodes, told = waiters(list)
-if #gone > 0 then
-    call('HDEL', t.conf, unpack(gone))
+if #unset > 0 then
+    call('HDEL', t.conf, unpack(unset))
 end
-commit('c', list, nil, told)
+commit(list, nil, told)
 return {'OK', hex(now), versions(list), nodes}

@@ -1,46 +1,83 @@
--- Changes jobs by id. For each: what, and for E tag and body, too; what = kind, topic (2 hex), id (14),
--- lease (16), and behind that:
+-- Changes jobs by id. For each: what, and for E tag and body, too; what = kind (1), topic (1), id (14
+-- digits), lease (8 bytes), and behind that as text, numbers in hex:
 --
 --     A ack       -
 --     C cancel    1: reserved or not
 --     R release   d delay (14) | b; k | priority (8)      b: by the backoff, k: the priority it has
 --     G give back -                                       as if it had never been handed out
+--     D drop      -                                       its connection is gone
 --     B bury      k | priority (8)
+--     V bury      the same                                without a lease: delayed or ready
 --     T touch     ttr (14), 0: as before
 --     F fire      -
 --     K kick      1: of the beanstalk port
+--     H reserve   ttr (14, 0: its own), held (1)          whatever its state; the lease is the new one
 --     E edit      mask (2: due 1, priority 2, ttr 4, body 8, ttl 16, tag 32), d | a, time (14), age (14),
 --                 priority (8), ttr (14), ttl (14)
 --
 -- For each: O and the header, or for A and C the set it was in (s, r, p, d); D header: it died of that
 -- release; N: there is none; L header: the lease is lost; S header: another state is in the way.
 
-local done = begin('e')
-if done then
-    return done
+local KIND = 'e'
+--== acks of jobs of one topic without a limit in flight, and all of them hold
+
+if not kept and TOPICS == 1 then
+    local c = call('HMGET', KEYS[10], 'spread', 'pv', 'in_flight')
+    local plain, ids, leases, seen, n = c[1] == ARGV[8] and not c[3], {}, {}, {}, 0
+    for at = REST, plain and #ARGV or 0 do
+        local kind, _, id, lease = get('>c1Bc14c8', ARGV[at])
+        if kind ~= 'A' or seen[id] then
+            plain = false
+            break
+        end
+        n = n + 1
+        ids[n], leases[n], seen[id] = id, lease, true
+    end
+    local hs = plain and call('HMGET', HEAD, unpack(ids)) or {}
+    for i = 1, plain and n or 0 do
+        local h = hs[i]
+        plain = h and sub(h, 1, 1) == 'p' and sub(h, 29, 36) == leases[i]
+        if not plain then
+            break
+        end
+        local flags, _, _, _, _, ends = get('>BI4I4I7I4I7', h, 2)
+        plain = flags % 64 < 32 and ends > now
+        if not plain then
+            break
+        end
+    end
+    if plain then
+        local vers = fmt('%08x', tonumber(c[2] or 0))
+        local reply = {'OK', fmt('%014x', now), vers, ''}
+        for i = 1, n do
+            reply[4 + i] = 'Op'
+        end
+        call('HSET', META, KIND .. NODE, OP .. put('>I2I2', 8, 0) .. vers .. put('>I2I2', n, 2) .. 'Op')
+        call('ZREM', KEYS[8], unpack(ids))
+        call('HDEL', HEAD, unpack(ids))
+        call('HDEL', BODY, unpack(ids))
+        return reply
+    end
 end
-local list, why = topics()
+--== all others
+
+if kept then
+    local reply, rest = recall(kept)
+    return unpack_to(reply, rest, 1)
+end
+local list, why = topics('ttr', 'ttl', 'retries', 'backoff', 'dead_keep', 'in_flight')
 if not list then
     return why
 end
 
-local ids, at = {}, REST
+local kinds, tops, ids, leases, places, at = {}, {}, {}, {}, {}, REST
 while at <= #ARGV do
-    ids[#ids + 1] = sub(ARGV[at], 4, 17)
-    at = at + (sub(ARGV[at], 1, 1) == 'E' and 3 or 1)
+    local n = #ids + 1
+    kinds[n], tops[n], ids[n], leases[n] = get('>c1Bc14c8', ARGV[at])
+    places[n] = at
+    at = at + (kinds[n] == 'E' and 3 or 1)
 end
-local jobs = {}
-for i, h in ipairs(call('HMGET', HEAD, unpack(ids))) do
-    jobs[ids[i]] = h or nil
-end
-
-local function due_of(what, from)
-    local time, age = num(what, from + 1, from + 14), num(what, from + 15, from + 28)
-    if sub(what, from, from) == 'd' then
-        return base - age + time, time
-    end
-    return math.max(time, base), math.max(time - base, 0)
-end
+local hs = call('HMGET', HEAD, unpack(ids))
 
 local function priority(j, what, from)
     if sub(what, from, from) ~= 'k' then
@@ -56,7 +93,7 @@ function act.A(j)
 end
 
 function act.C(j, what)
-    if j.set == 'p' and sub(what, 34, 34) ~= '1' then
+    if j.set == 'p' and sub(what, 25, 25) ~= '1' then
         return 'S' .. header(j)
     end
     j.gone = true
@@ -65,34 +102,47 @@ function act.C(j, what)
 end
 
 function act.R(j, what)
-    j.releases = j.releases + 1
-    if sub(what, 34, 34) == 'd' then
-        priority(j, what, 49)
-        retire(j, base, num(what, 35, 48))
+    open(j).releases = j.releases + 1
+    if sub(what, 25, 25) == 'd' then
+        priority(j, what, 40)
+        retire(j, base, num(what, 26, 39))
     else
-        priority(j, what, 35)
+        priority(j, what, 26)
         retire(j, base)
     end
     return (j.set == 'd' and 'D' or 'O') .. header(j)
 end
 
 function act.G(j)
-    j.ver, j.attempts = j.ver + 1, math.max(j.attempts - 1, 0)
+    j.ver, j.attempts = j.ver + 1, max(j.attempts - 1, 0)
     wait_until(j, j.due)
     return 'O' .. header(j)
 end
 
+function act.D(j)
+    leave(j)
+    return (j.set == 'd' and 'D' or 'O') .. header(j)
+end
+
+function act.V(j, what)
+    if j.set == 'p' or j.set == 'd' then
+        return 'S' .. header(j)
+    end
+    return act.B(j, what)
+end
+
 function act.B(j, what)
-    priority(j, what, 34)
-    j.ver, j.buries = j.ver + 1, j.buries + 1
+    priority(j, what, 25)
+    open(j).buries = j.buries + 1
+    j.ver = j.ver + 1
     die(j, WHY_BURIED)
     return 'O' .. header(j)
 end
 
 function act.T(j, what)
-    local ttr = num(what, 34, 47)
+    local ttr = num(what, 25, 38)
     if ttr == 0 then
-        ttr = j.ttr > 0 and j.ttr or j.t.ttr
+        ttr = open(j).ttr > 0 and j.ttr or j.t.ttr or 60000000
     end
     j.ver, j.at = j.ver + 1, now + ttr
     return 'O' .. header(j)
@@ -102,7 +152,7 @@ function act.F(j)
     if not (j.set == 's' and j.due > now) then
         return 'S' .. header(j)
     end
-    j.ver, j.delay = j.ver + 1, 0
+    j.ver, open(j).delay = j.ver + 1, 0
     wait_until(j, now)
     return 'O' .. header(j)
 end
@@ -113,96 +163,98 @@ function act.K(j, what)
         return 'S' .. header(j)
     end
     -- beanstalkd goes on counting; but one that has used up its attempts would die at once.
-    if j.set == 'd' and (sub(what, 34, 34) ~= '1' or j.why == WHY_RETRIES) then
+    if j.set == 'd' and (sub(what, 25, 25) ~= '1' or open(j).why == WHY_RETRIES) then
         j.attempts = 0
     end
-    j.ver, j.kicks, j.why, j.delay = j.ver + 1, j.kicks + 1, 0, 0
+    open(j)
+    j.ver, j.kicks, j.why = j.ver + 1, j.kicks + 1, 0
     wait_until(j, now)
     return 'O' .. header(j)
 end
 
+function act.H(j, what)
+    if j.set == 'p' then
+        return 'S' .. header(j)
+    end
+    local ttr = num(what, 25, 38)
+    if ttr == 0 then
+        ttr = open(j).ttr > 0 and j.ttr or j.t.ttr or 60000000
+    end
+    j.ver, j.attempts, open(j).why, j.due = j.ver + 1, j.attempts + 1, 0, math.min(j.due, now)
+    j.set, j.lease, j.at = 'p', sub(what, 17, 24), now + ttr
+    j.flags = j.flags - j.flags % 4 + j.flags % 2 + (sub(what, 39, 39) == '1' and 2 or 0)
+    return 'O' .. header(j)
+end
+
 function act.E(j, what, tag, body)
-    local mask = num(what, 34, 35)
+    local mask = num(what, 25, 26)
     local function has(bit)
-        return floor(mask / bit) % 2 == 1
+        return mask % (2 * bit) >= bit
     end
     if j.set == 'p' or j.set == 'd' then
         return 'S' .. header(j)
     end
+    local old, key, text = texts(open(j))
     j.ver = j.ver + 1
     if has(2) then
-        j.prio = num(what, 65, 72)
+        j.prio = num(what, 56, 63)
     end
     if has(4) then
-        j.ttr = num(what, 73, 86)
+        j.ttr = num(what, 64, 77)
     end
     if has(16) then
-        j.ttl = num(what, 87, 100)
-        j.flags = j.flags - floor(j.flags / 4) % 2 * 4 + (j.ttl > 0 and 4 or 0)
-        j.ttl = j.ttl > 0 and j.ttl or j.t.ttl
+        j.ttl = num(what, 78, 91)
+        j.flags = j.flags - j.flags % 8 + j.flags % 4 + (j.ttl > 0 and 4 or 0)
+        j.ttl = j.ttl > 0 and j.ttl or j.t.ttl or 0
     end
-    if has(32) then
-        local name, _, key, text = split_names(j.names)
-        j.names = join_names(name, tag, key, text)
+    if has(32) and tag ~= old then
+        local long = tag ~= '' or key ~= '' or text ~= ''
+        j.names = sub(j.names, 1, 1 + string.byte(j.names)) ..
+                      (long and put('>BBI2', #tag, #key, #text) .. tag .. key .. text or '')
+        j.flags = j.flags % 32 + (long and 32 or 0) + (j.flags >= 64 and 64 or 0)
     end
     if has(8) then
         j.body = body
     end
     if has(1) then
         local due
-        due, j.delay = due_of(what, 36)
+        due, j.delay = due_of(sub(what, 27, 27), num(what, 28, 41), num(what, 42, 55), base)
         wait_until(j, due)
     end
     return 'O' .. header(j)
 end
 
-local LEASED = {A = true, R = true, G = true, B = true, T = true}
-
-local function change(what, tag, body)
-    local kind, id, lease = sub(what, 1, 1), sub(what, 4, 17), sub(what, 18, 33)
-    local j = jobs[id]
-    if j and type(j) == 'string' then
-        j = load(list[num(what, 2, 3)], id, j)
-        jobs[id] = j
-        local ver = j.ver
-        settle(j)
-        j.changed = j.ver ~= ver
+local LEASED = {A = true, R = true, G = true, D = true, B = true, T = true}
+local jobs, order, replies = {}, {}, {}
+for i, id in ipairs(ids) do
+    local j, kind = jobs[id], kinds[i]
+    if not j and hs[i] then
+        j = load(list[tops[i]], id, hs[i])
+        if j.set == 'p' or j.flags >= 64 then
+            settle(j)
+        end
+        jobs[id], order[#order + 1] = j, j
     end
     if not j or j.gone then
-        return 'N'
+        replies[i] = 'N'
+    elseif LEASED[kind] and (j.set ~= 'p' or j.lease ~= leases[i]) then
+        replies[i] = 'L' .. header(j)
+    else
+        replies[i] = act[kind](j, ARGV[places[i]], ARGV[places[i] + 1], ARGV[places[i] + 2])
     end
-    if LEASED[kind] and (j.set ~= 'p' or j.lease ~= lease) then
-        return 'L' .. header(j)
-    end
-    local said = act[kind](j, what, tag, body)
-    j.changed = j.changed or sub(said, 1, 1) ~= 'S'
-    return said
 end
 
-local replies, order, seen = {}, {}, {}
-at = REST
-while at <= #ARGV do
-    local what = ARGV[at]
-    local id = sub(what, 4, 17)
-    replies[#replies + 1] = change(what, ARGV[at + 1], ARGV[at + 2])
-    if not seen[id] then
-        seen[id], order[#order + 1] = true, id
-    end
-    at = at + (sub(what, 1, 1) == 'E' and 3 or 1)
-end
-
-for _, id in ipairs(order) do
-    local j = jobs[id]
-    if j and j.was_set == 'p' and j.t.in_flight and (j.gone or j.set ~= 'p') then
+for _, j in ipairs(order) do
+    if j.was_set == 'p' and j.t.in_flight and (j.gone or j.set ~= 'p') then
         j.t.freed = true
     end
-    if j and j.gone then
+    if j.gone then
         forget(j)
-    elseif j and j.changed then
+    elseif j.ver ~= j.was_ver then
         keep(j, j.body)
     end
 end
 local nodes, told = waiters(list)
-local reply = {'OK', hex(now), versions(list), nodes, unpack(replies)}
-commit('e', list, reply, told)
-return reply
+local vers = versions(list)
+commit(list, remember(vers, nodes, pack(replies)), told)
+return {'OK', hex(now), vers, nodes, unpack(replies)}

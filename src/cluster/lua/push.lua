@@ -1,36 +1,112 @@
--- New jobs. For each: what, tag, key, backoff, body; what = topic (2 hex), on conflict (r, k, e),
--- d or a, delay or time (14), age (14), priority (8), ttr (14), ttl (14), retries (8), flags (2).
--- ARGV[REST]: the highest sequence number that the node has seen in this slot; then its number.
+-- New jobs. ARGV[REST]: the highest sequence number that the node has seen in this slot; then its
+-- number. For each job: what, body; what = topic (1), on conflict (1: r, k, e), d or a (1), delay or
+-- time (7), age (7), flags (1), priority (4), place of the key in it (2) and its length (1), and
+-- then the end of the header: what stands there behind the delay.
 --
--- For each: N id due (new), R id due (replaced); K id header (kept), E id header (exists),
--- X id header (reserved), P (paused).
+-- For each: N id due (new), R id header (replaced), K id header (kept), E id header (exists),
+-- X id header (reserved), P (paused), F (the topic has as many jobs as it may have).
 
-local done = begin('p')
-if done then
-    return done
+local KIND = 'p'
+--== one topic without limits, jobs without keys and ends, nobody waits
+
+if not kept and TOPICS == 1 then
+    local conf, seen, slot = KEYS[10], tonumber(ARGV[REST]), tonumber(ARGV[REST + 1])
+    local c = call('HMGET', conf, 'spread', 'order', 'pv', 'ttl', 'in', 'max_jobs')
+    local plain = (not c[1] or c[1] == ARGV[8]) and not (c[4] or c[5] or c[6]) and
+                      #call('ZRANGE', KEYS[11], 0, 0) == 0
+    local order = c[2] or ARGV[9]
+    local id = max(seq + 1, floor(now / 1000) - 1704067200000, seen + 1) * 1024 + slot
+    local from, vers = id, fmt('%08x', tonumber(c[3] or 0))
+    local hs, bs, store, ready, n = {}, {}, {}, {}, 0
+    local reply = {'OK', fmt('%014x', now), vers, ''}
+    for at = REST + 2, plain and #ARGV or 0, 2 do
+        local what = ARGV[at]
+        local kind, time, age, flags, prio, _, key_len = get('>c1I7I7BI4I2B', what, 3)
+        if key_len > 0 or flags >= 64 then
+            plain = false
+            break
+        end
+        local due, delay = base - age + time, time
+        if kind ~= 'd' then
+            due, delay = max(time, base), max(time - base, 0)
+        end
+        local name, text = fmt('%014x', id), fmt('%014x', due)
+        hs[n + 1], bs[n + 1], bs[n + 2] = name, name, ARGV[at + 1]
+        if due > now then
+            hs[n + 2] = put('>c1BI4I4I7I4I7I7', 's', flags, 1, prio, due, 0, now, delay) .. sub(what, 26)
+            store[#store + 1], store[#store + 2] = fmt('%d', due), name
+        else
+            hs[n + 2] = put('>c1BI4I4I7I4I7I7', 'r', flags, 1, prio, due, 0, now, delay) .. sub(what, 26)
+            ready[#ready + 1], ready[#ready + 2] = fmt('%d', prio), order == 'due' and text .. name or name
+        end
+        id, n = id + 1024, n + 2
+        reply[#reply + 1] = 'N' .. name .. text
+    end
+    if plain and n > 0 then
+        -- Redis keeps a hash of few short values as one string, which is searched from its front for
+        -- each field. A value of 65 bytes makes a table of it; what is said last of a field holds.
+        local wide = '.................................................................'
+        if #hs[2] <= 64 then
+            hs[n + 1], hs[n + 2], hs[n + 3], hs[n + 4] = hs[1], wide, hs[1], hs[2]
+        end
+        if #bs[2] <= 64 then
+            bs[n + 1], bs[n + 2], bs[n + 3], bs[n + 4] = bs[1], wide, bs[1], bs[2]
+        end
+        call('HSET', HEAD, unpack(hs))
+        call('HSET', BODY, unpack(bs))
+        if not c[1] then
+            call('HSET', conf, 'spread', ARGV[8], 'order', order)
+        end
+        if #store > 0 then
+            call('ZADD', KEYS[6], unpack(store))
+        end
+        if #ready > 0 then
+            call('ZADD', KEYS[7], unpack(ready))
+        end
+        call('HSET', META, 'seq', fmt('%d', (id - slot) / 1024 - 1), 'tmax',
+             fmt('%d', now > tmax + 1000000 and now or tmax), KIND .. NODE,
+             OP .. put('>I2I2', 8, 0) .. vers .. 'n' .. put('>I7I7', base, from))
+        return reply
+    end
 end
-local list, why = topics()
+--== all others
+
+if kept then
+    local reply, rest = recall(kept)
+    if sub(rest, 1, 1) == 'l' then
+        return unpack_to(reply, rest, 2)
+    end
+    local from, id = get('>I7I7', rest, 2)
+    for at = REST + 2, #ARGV, 2 do
+        local kind, time, age = get('>c1I7I7', ARGV[at], 3)
+        reply[#reply + 1] = 'N' .. hex(id) .. hex((due_of(kind, time, age, from)))
+        id = id + 1024
+    end
+    return reply
+end
+local list, why = topics('ttl', 'in', 'max_jobs')
 if not list then
     return why
 end
 
 local seen, slot = tonumber(ARGV[REST]), tonumber(ARGV[REST + 1])
-local ms = floor(now / 1000) - 1704067200000 -- since 2024
-local seq = tonumber(call('HGET', META, 'seq')) or 0
-local first = math.max(seq + 1, ms, seen + 1)
+local first = max(seq + 1, floor(now / 1000) - 1704067200000, seen + 1) -- ms since 2024
 seq = first - 1
 
 -- Whom the keys name now, before anything is changed; later jobs of this call see earlier ones.
 local fields, jobs = {}, {}
 local holder = {} -- key -> id
-for at = REST + 2, #ARGV, 5 do
-    if ARGV[at + 2] ~= '' then
-        fields[#fields + 1] = list[num(ARGV[at], 1, 2)].name .. '\0' .. ARGV[at + 2]
+local byte = string.byte
+for at = REST + 2, #ARGV, 2 do
+    local what = ARGV[at]
+    if byte(what, 25) > 0 then
+        local from, len = get('>I2B', what, 23)
+        fields[#fields + 1] = list[byte(what)].name .. '\0' .. sub(what, from, from + len - 1)
     end
 end
 if #fields > 0 then
-    local ids, owned = call('HMGET', KEY, unpack(fields)), {}
-    for i, id in ipairs(ids) do
+    local owned = {}
+    for i, id in ipairs(call('HMGET', KEY, unpack(fields))) do
         if id then
             holder[fields[i]] = id
             owned[#owned + 1] = id
@@ -43,89 +119,115 @@ if #fields > 0 then
     end
 end
 
-local function fresh(t, id, at, what)
-    local time, age = num(what, 5, 18), num(what, 19, 32)
-    local j = {
-        id = id, t = t, ver = 1, prio = num(what, 33, 40), attempts = 0, timeouts = 0, releases = 0,
-        buries = 0, kicks = 0, why = 0, ttr = num(what, 41, 54), ttl = num(what, 55, 68),
-        retries = sub(what, 69, 76), flags = num(what, 77, 78), created = hex(now),
-        names = join_names(t.name, ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]),
-    }
-    if j.ttl == 0 then
-        j.ttl = t.ttl
-    elseif floor(j.flags / 4) % 2 == 0 then
-        j.flags = j.flags + 4 -- its own
-    end
-    if sub(what, 4, 4) == 'd' then
-        j.delay = time
-        wait_until(j, base - age + time)
-    else
-        j.delay = math.max(time - base, 0)
-        wait_until(j, math.max(time, base))
+-- A job with a key or an end is kept in a table until all are seen.
+local function fresh(t, id, h)
+    local j = load(t, id, h)
+    j.was_set, j.was_expiry = nil, nil
+    if t.ttl and j.flags % 8 < 4 then
+        open(j).ttl = t.ttl
+        header(j) -- which sets the flag
     end
     return j
 end
 
-local function replace(t, id, at, what)
+local function replace(t, id, h, on)
     local old = type(jobs[id]) == 'table' and jobs[id] or load(t, id, jobs[id])
     settle(old)
-    local on = sub(what, 3, 3)
     if on == 'k' then
-        return 'K' .. id .. header(old)
+        return nil, 'K' .. id .. header(old)
     elseif on == 'e' then
-        return 'E' .. id .. header(old)
+        return nil, 'E' .. id .. header(old)
     elseif old.set == 'p' then
-        return 'X' .. id .. header(old)
+        return nil, 'X' .. id .. header(old)
     end
-    local j = fresh(t, id, at, what)
-    j.ver, j.created = old.ver + 1, old.created
-    j.was_key, j.was_member, j.was_score = old.was_key, old.was_member, old.was_score
-    j.was_expiry, j.was_set = old.was_expiry, old.was_set
-    jobs[id] = j
-    j.body = ARGV[at + 4]
-    return 'R' .. id .. hex(j.due)
+    local j = open(fresh(t, id, h))
+    j.ver, j.created = old.ver + 1, open(old).created
+    j.was_set, j.was_due, j.was_prio, j.was_at = old.was_set, old.was_due, old.was_prio, old.was_at
+    j.was_expiry = old.was_expiry
+    return j
 end
 
-local replies, order = {}, {}
-for at = REST + 2, #ARGV, 5 do
+-- May one more be made?
+local function is_full(t)
+    if not t.max_jobs then
+        return false
+    end
+    t.count = (t.count or call('ZCARD', t.store) + call('ZCARD', t.ready) + call('ZCARD', t.prep) +
+                  call('ZCARD', t.dead)) + 1
+    return t.count > t.max_jobs
+end
+
+local replies, order, all_new = {}, {}, true
+for at = REST + 2, #ARGV, 2 do
     local what = ARGV[at]
-    local t = list[num(what, 1, 2)]
-    local field = ARGV[at + 2] ~= '' and t.name .. '\0' .. ARGV[at + 2]
+    local index, on, kind, time, age, flags, prio, key_at, key_len = get('>Bc1c1I7I7BI4I2B', what)
+    local t = list[index]
+    local field = key_len > 0 and t.name .. '\0' .. sub(what, key_at, key_at + key_len - 1)
     local id = field and holder[field]
-    if t.into > now then
-        replies[#replies + 1] = 'P'
+    local due, delay = due_of(kind, time, age, base)
+    local set = due <= now and 'r' or 's'
+    local h = put('>c1BI4I4I7I4I7I7', set, flags, 1, prio, due, 0, now, delay) .. sub(what, 26)
+    local reply
+    if (t['in'] or 0) > now then
+        reply, all_new = 'P', false
     elseif id and jobs[id] then
-        replies[#replies + 1] = replace(t, id, at, what)
-        if type(jobs[id]) == 'table' and not jobs[id].listed then
-            jobs[id].listed = true
-            order[#order + 1] = id
+        local j, said = replace(t, id, h, on)
+        if j then
+            j.body, j.listed = ARGV[at + 1], true
+            if type(jobs[id]) ~= 'table' or not jobs[id].listed then
+                order[#order + 1] = id
+            end
+            jobs[id], said = j, 'R' .. id .. header(j)
         end
+        reply, all_new = said, false
+    elseif is_full(t) then
+        reply, all_new = 'F', false
     else
         seq = seq + 1
         id = hex(seq * 1024 + slot)
-        local j = fresh(t, id, at, what)
-        j.body, j.listed = ARGV[at + 4], true
-        jobs[id] = j
-        order[#order + 1] = id
-        if field then
-            holder[field] = id
-            push_to(new_keys, KEY, field, id)
+        local text = hex(due)
+        if field or flags >= 64 or t.ttl then
+            local j = fresh(t, id, h)
+            j.body, j.listed = ARGV[at + 1], true
+            jobs[id], order[#order + 1] = j, id
+            if field then
+                holder[field] = id
+                new_keys[#new_keys + 1], new_keys[#new_keys + 2] = field, id
+            end
+        else
+            local n = #heads
+            heads[n + 1], heads[n + 2] = id, h
+            bodies[n + 1], bodies[n + 2] = id, ARGV[at + 1]
+            if set == 's' then
+                push_to(t.add, t.store, dec(due), id)
+            else
+                push_to(t.add, t.ready, dec(prio), t.order == 'due' and text .. id or id)
+            end
+            if not t.soonest or due < t.soonest then
+                t.soonest = due
+            end
         end
-        replies[#replies + 1] = 'N' .. id .. hex(j.due)
+        reply = 'N' .. id .. text
     end
+    replies[#replies + 1] = reply
+end
+for _, id in ipairs(order) do
+    keep(jobs[id], jobs[id].body)
 end
 
-local committed = {}
-for _, id in ipairs(order) do
-    if not committed[id] then
-        committed[id] = true
-        keep(jobs[id], jobs[id].body)
+local function widen(hash) -- as above
+    if hash[2] and #hash[2] <= 64 then
+        local n = #hash
+        hash[n + 1], hash[n + 2], hash[n + 3], hash[n + 4] = hash[1], string.rep('.', 65), hash[1], hash[2]
     end
 end
-local nodes, told = waiters(list)
-local reply = {'OK', hex(now), versions(list), nodes, unpack(replies)}
+widen(heads)
+widen(bodies)
 if seq >= first then
-    call('HSET', META, 'seq', dec(seq))
+    meta[1], meta[2] = 'seq', dec(seq)
 end
-commit('p', list, reply, told)
-return reply
+local nodes, told = waiters(list)
+local vers = versions(list)
+local rest = all_new and 'n' .. put('>I7I7', base, first * 1024 + slot) or 'l' .. pack(replies)
+commit(list, remember(vers, nodes, rest), told)
+return {'OK', hex(now), vers, nodes, unpack(replies)}

@@ -1,36 +1,125 @@
--- Hands out jobs of one topic. ARGV[REST]: how many, lease (16), time to run (us; 0: the job's own),
--- tag, wait until (us; 0: does not wait), held by a connection (0 or 1).
+-- Hands out jobs of one topic. ARGV[REST]: how many, lease (8 bytes), time to run (us; 0: the job's
+-- own), tag, wait until (us; 0: does not wait), held by a connection (0 or 1), the lease is at least so
+-- long (us).
 --
 -- OK, now, versions, waiters, next (when to ask again, or empty), more (1: at once); then for each
 -- id, header, body. CLOCK: this server's clock is off, nothing is handed out.
 
+local KIND = 't'
+--== one topic that is not held back; what is due is all in ready or can all be handed out
+
 local want, lease = tonumber(ARGV[REST]), ARGV[REST + 1]
 local ttr, tag, wait = tonumber(ARGV[REST + 2]), ARGV[REST + 3], tonumber(ARGV[REST + 4])
-local held = tonumber(ARGV[REST + 5])
+local held, least = tonumber(ARGV[REST + 5]), tonumber(ARGV[REST + 6])
 
--- What the call before, whose answer was lost, has handed out, as far as it still holds.
-local function again(ids)
-    local reply = {'OK', hex(now), '00000000', '', '', '1'}
+local off = now < tmax - 1000000 or math.abs(now - tonumber(ARGV[5])) > 5000000
+if not kept and not off and tag == '' then
+    local conf, store, ready, prep, till = KEYS[10], KEYS[6], KEYS[7], KEYS[8], fmt('%d', now)
+    local c = call('HMGET', conf, 'spread', 'order', 'pv', 'ttr', 'out', 'hold', 'in_flight', 'rate')
+    local plain = c[1] == ARGV[8] and not (c[5] or c[6] or c[7] or c[8]) and
+                      #call('ZRANGE', prep, '-inf', till, 'BYSCORE', 'LIMIT', 0, 1) == 0
+    local by_due = c[2] == 'due'
+    local from, set, members = ready, 'r', plain and call('ZRANGE', ready, 0, want) or {}
+    local due = plain and call('ZRANGE', store, '-inf', till, 'BYSCORE', 'LIMIT', 0, want + 1) or {}
+    if #due > 0 then
+        plain = #members == 0 and #due <= want
+        from, set, members, by_due = store, 's', due, false
+    end
+    local more = #members > want
+    members[want + 1] = nil
+    local ids, n = members, #members
+    if by_due then
+        ids = {}
+        for i = 1, n do
+            ids[i] = sub(members[i], 15)
+        end
+    end
+    local hs, add, at, last = {}, {}, '', -1
+    local heads_of = plain and n > 0 and call('HMGET', HEAD, unpack(ids)) or {}
+    for i = 1, plain and n or 0 do
+        local h = heads_of[i]
+        plain = h and sub(h, 1, 1) == set
+        if not plain then
+            break
+        end
+        local flags, ver, prio, is_due, attempts = get('>BI4I4I7I4', h, 2)
+        local mine = ttr
+        if mine == 0 and flags % 16 >= 8 then
+            mine = get('>I7', h, 36)
+        end
+        if mine == 0 then
+            mine = tonumber(c[4] or 60000000)
+        end
+        mine = fmt('%d', now + max(mine, least))
+        if at == '' then
+            at = mine
+        end
+        -- Anything out of the ordinary is for the other way: two times, an end, out of order, early.
+        plain = mine == at and flags < 64 and prio >= last and is_due <= now and
+                    (not by_due or tonumber(sub(members[i], 1, 14), 16) == is_due)
+        if not plain then
+            break
+        end
+        last = prio
+        hs[2 * i - 1], hs[2 * i] = ids[i], put('>c1BI4I4I7I4I7', 'p', flags - flags % 4 + flags % 2 + 2 * held,
+                                               ver + 1, prio, is_due, attempts + 1, tonumber(at)) ..
+                                       lease .. sub(h, 22)
+        add[2 * i - 1], add[2 * i] = at, ids[i]
+    end
+    if plain then
+        local nxt, vers = more and now or nil, fmt('%08x', tonumber(c[3] or 0))
+        if not more then
+            local ahead = call('ZRANGE', store, '(' .. till, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+            local ends = call('ZRANGE', prep, 0, 0, 'WITHSCORES')
+            nxt = math.min(tonumber(ahead[2] or 1e300), tonumber(ends[2] or 1e300), n > 0 and tonumber(at) or 1e300)
+            nxt = nxt < 1e300 and nxt or nil
+        end
+        local reply = {'OK', fmt('%014x', now), vers, '', nxt and fmt('%014x', nxt) or '', more and '1' or '0'}
+        local bs = n > 0 and call('HMGET', BODY, unpack(ids)) or {}
+        for i = 1, n do
+            reply[3 * i + 4], reply[3 * i + 5], reply[3 * i + 6] = ids[i], hs[2 * i], bs[i] or ''
+        end
+        if n < want and wait > now then
+            call('ZADD', KEYS[11], fmt('%d', wait), NODE)
+        end
+        if n > 0 then
+            call('HSET', HEAD, unpack(hs))
+            call('ZADD', prep, unpack(add))
+            call('ZADD', AGENDA, 'LT', at, ARGV[7])
+        end
+        call('HSET', META, 'tmax', fmt('%d', now > tmax + 1000000 and now or tmax), KIND .. NODE,
+             OP .. put('>I2I2', 8, 0) .. vers .. table.concat(ids))
+        if n > 0 then
+            call('ZREM', from, unpack(members))
+        end
+        return reply
+    end
+end
+--== all others
+
+if kept then
+    -- What the call before, whose answer was lost, has handed out, as far as it still holds.
+    local reply, rest = recall(kept)
+    local ids = {}
+    reply[5], reply[6] = '', '1'
+    for at = 1, #rest, 14 do
+        ids[#ids + 1] = sub(rest, at, at + 13)
+    end
     if #ids > 0 then
         local hs, bs = call('HMGET', HEAD, unpack(ids)), call('HMGET', BODY, unpack(ids))
         for i, id in ipairs(ids) do
-            if hs[i] and sub(hs[i], 1, 1) == 'p' and sub(hs[i], 46, 61) == lease then
-                reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = id, hs[i], bs[i] or ''
+            local n = #reply
+            if hs[i] and sub(hs[i], 1, 1) == 'p' and sub(hs[i], 29, 36) == lease then
+                reply[n + 1], reply[n + 2], reply[n + 3] = id, hs[i], bs[i] or ''
             end
         end
     end
     return reply
-end
-
-local done, known = begin('t')
-if known then
-    return again(done)
-elseif done then
-    return done
-elseif clock_is_off() then
+elseif off then
     return {'CLOCK', hex(now)}
 end
-local list, why = topics()
+local list, why = topics('ttr', 'retries', 'backoff', 'dead_keep', 'out', 'hold', 'in_flight', 'rate',
+                         'burst', 'level', 'level_at')
 if not list then
     return why
 end
@@ -38,128 +127,153 @@ local t = list[1]
 
 -- How many it may be, and when there may be more.
 local allowed, later = want, nil
-if t.out > now then
-    allowed, later = 0, t.out
+local paused = max(t.out or 0, t.hold or 0)
+if paused > now then
+    allowed, later = 0, paused
 end
 if t.rate then
     local level = t.level or t.burst
-    t.level_now = math.min(t.burst, level + math.max(now - t.level_at, 0) * t.rate / 1e9)
+    t.level_now = math.min(t.burst, level + max(now - (t.level_at or 0), 0) * t.rate / 1e9)
     if t.level_now < allowed then
         allowed = floor(t.level_now)
         later = now + math.ceil((1 - (t.level_now - allowed)) * 1e9 / t.rate)
     end
 end
 
-local function read(key, members)
-    local ids, jobs = {}, {}
-    for i, member in ipairs(members) do
-        ids[i] = sub(member, -14)
+local all, moved, ended = {}, {}, {}
+
+-- The jobs behind these entries of a set, as they are now: all that could be handed out, and those
+-- that are not any more where they were.
+local function read(key, set, members)
+    local ids, by_due = {}, set == 'r' and t.order == 'due'
+    if #members == 0 then
+        return
     end
-    if #ids > 0 then
-        for i, h in ipairs(call('HMGET', HEAD, unpack(ids))) do
-            local j = h and load(t, ids[i], h)
-            if j and j.was_key == key and j.was_member == members[i] then
+    for i, member in ipairs(members) do
+        ids[i] = by_due and sub(member, 15) or member
+    end
+    for i, h in ipairs(call('HMGET', HEAD, unpack(ids))) do
+        local j = h and load(t, ids[i], h)
+        if not j or j.set ~= set or (by_due and num(members[i], 1, 14) ~= j.due) then
+            drop_entry(t, key, members[i]) -- left behind by half a script
+        else
+            j.key, j.member = key, members[i]
+            if set == 'p' then
+                ended[#ended + 1] = j
+            end
+            if set == 'p' or j.flags >= 64 then
                 settle(j)
-                jobs[#jobs + 1] = j
-            else
-                drop_entry(t, key, members[i]) -- left behind by half a script
+            end
+            if j.set == 's' and j.due <= now then
+                j.set = 'r'
+            elseif j.set == 'r' and j.due > now then
+                j.set = 's' -- the clock went back a little: it is not due any more
+            end
+            if j.set == 'r' then
+                all[#all + 1] = j
+            elseif j.set ~= set then
+                moved[#moved + 1] = j
             end
         end
     end
-    return jobs
 end
 
-local out = call('ZCARD', t.prep)
-local ended = read(t.prep, call('ZRANGE', t.prep, '-inf', dec(now), 'BYSCORE', 'LIMIT', 0, 16))
-local due = read(t.store, call('ZRANGE', t.store, '-inf', dec(now), 'BYSCORE', 'LIMIT', 0, want + 64))
-local ready = read(t.ready, call('ZRANGE', t.ready, 0, (tag ~= '' and 512 or want) - 1))
-local ahead = call('ZRANGE', t.store, '(' .. dec(now), '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
-local left = call('ZCOUNT', t.store, '-inf', dec(now)) - #due + call('ZCARD', t.ready) - #ready
+local till, most = dec(now), tag ~= '' and 512 or want
+local in_ready = call('ZRANGE', t.ready, 0, most)
+local in_store = call('ZRANGE', t.store, '-inf', till, 'BYSCORE', 'LIMIT', 0, want + 65)
+local in_prep = call('ZRANGE', t.prep, '-inf', till, 'BYSCORE', 'LIMIT', 0, 16)
+local left = in_ready[most + 1] or in_store[want + 65] -- more than is looked at
+in_ready[most + 1], in_store[want + 65] = nil, nil
+read(t.ready, 'r', in_ready)
+read(t.store, 's', in_store)
+read(t.prep, 'p', in_prep)
 if t.in_flight then
-    allowed = math.max(0, math.min(allowed, t.in_flight - (out - #ended)))
+    allowed = max(0, math.min(allowed, t.in_flight - (call('ZCARD', t.prep) - #ended)))
 end
 
-local all, moved = {}, {}
-for _, jobs in ipairs({ended, due, ready}) do
-    for _, j in ipairs(jobs) do
-        if j.set == 's' and j.due <= now then
-            j.set = 'r'
-        elseif j.set == 'r' and j.due > now then
-            j.set = 's' -- the clock went back a little: it is not due any more
-        end
-        if j.set == 'r' then
-            all[#all + 1] = j
-        end
-        if j.set ~= j.was_set then
-            moved[#moved + 1] = j
-        end
+for i = 2, #all do
+    if not before(all[i - 1], all[i]) then -- as a rule they are in order, and sorting is dear
+        table.sort(all, before)
+        break
     end
 end
-table.sort(all, function(a, b)
-    if a.prio ~= b.prio then
-        return a.prio < b.prio
-    elseif t.order == 'due' and a.due ~= b.due then
-        return a.due < b.due
-    end
-    return a.id < b.id
-end)
 
-local chosen, ids, rest = {}, {}, left
+local ids, hs, rest = {}, {}, left and 1 or 0
+local at, at_text
 for _, j in ipairs(all) do
-    local _, its = split_names(j.names)
-    if #chosen < allowed and (tag == '' or its == tag) then
-        chosen[#chosen + 1], ids[#ids + 1] = j, j.id
+    if #ids < allowed and (tag == '' or texts(j) == tag) then
+        local own = ttr
+        if own == 0 and j.flags % 16 >= 8 then
+            own = open(j).ttr
+        end
+        if own == 0 then
+            own = t.ttr or 60000000
+        end
         j.set, j.lease, j.ver, j.attempts = 'p', lease, j.ver + 1, j.attempts + 1
-        j.at = now + (ttr > 0 and ttr or (j.ttr > 0 and j.ttr or t.ttr))
-        j.flags = j.flags - floor(j.flags / 2) % 2 * 2 + 2 * held
-        if j.was_set == 'r' or j.was_set == 'p' then
-            moved[#moved + 1] = j
+        j.flags = j.flags - j.flags % 4 + j.flags % 2 + 2 * held
+        j.at = now + max(own, least)
+        if j.at ~= at then
+            at, at_text = j.at, dec(j.at)
+            look_at(t, at)
+        end
+        local n, h = #ids, header(j)
+        ids[n + 1], hs[n + 1] = j.id, h
+        heads[2 * n + 1], heads[2 * n + 2] = j.id, h
+        push_to(t.add, t.prep, at_text, j.id)
+        if j.was_set ~= 'p' then
+            push_to(t.drop, j.key, j.member)
+        end
+        if j.was_expiry then
+            push_to(t.drop, t.expiry, j.id)
         end
     else
         rest = rest + 1
-    end
-end
-
-local seen = {}
-for _, j in ipairs(moved) do
-    if not seen[j.id] then
-        seen[j.id] = true
-        keep(j)
-    end
-end
-if #chosen > 0 and t.rate then
-    t.level_new = t.level_now - #chosen
-end
-if t.soonest and rest == 0 and t.soonest <= now then
-    t.soonest = nil -- all of it is handed out here
-end
-local nodes, told = waiters(list)
-local bs = #ids > 0 and call('HMGET', BODY, unpack(ids)) or {}
-local nxt = later
-if ahead[2] then
-    nxt = math.min(nxt or tonumber(ahead[2]), tonumber(ahead[2]))
-end
-for _, j in ipairs(ended) do
-    if j.set == 's' then
-        nxt = math.min(nxt or j.due, j.due)
-    end
-end
-if #chosen == 0 and wait > now then
-    call('ZADD', t.wait, dec(wait), NODE)
-    for i = #told, 1, -1 do
-        if told[i] == t.wait then
-            table.remove(told, i) -- and it is told again when there is more
+        if j.was_set ~= 'r' then
+            moved[#moved + 1] = j
         end
     end
 end
-commit('t', list, ids, told)
-
-local more = '0'
-if rest > 0 and allowed == want and (#chosen == want or (left > 0 and tag == '')) then
-    more = '1'
+for _, j in ipairs(moved) do
+    keep(j)
 end
-local reply = {'OK', hex(now), versions(list), nodes, nxt and hex(nxt) or '', more}
-for i, j in ipairs(chosen) do
-    reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = j.id, header(j), bs[i] or ''
+if #ids > 0 and t.rate then
+    t.level_new = t.level_now - #ids
+end
+
+-- When there may be more: now, or when the first is due or the first lease ends.
+local more = rest > 0 and allowed == want and (#ids == want or (left and tag == ''))
+local nxt = more and now or later
+local function sooner(when)
+    nxt = math.min(nxt or when, when)
+end
+if not more then
+    for _, key in ipairs({t.store, t.prep}) do
+        local ahead = call('ZRANGE', key, '(' .. till, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+        if ahead[2] then
+            sooner(tonumber(ahead[2]))
+        end
+    end
+    for _, j in ipairs(ended) do
+        if j.set == 's' then
+            sooner(j.due)
+        end
+    end
+    if t.look then
+        sooner(t.look)
+    end
+end
+local nodes, told = waiters(list)
+local bs = #ids > 0 and call('HMGET', BODY, unpack(ids)) or {}
+if #ids < want and wait > now then
+    call('ZADD', t.wait, dec(wait), NODE)
+    told = {} -- and it is told again when there is more
+end
+local vers = versions(list)
+commit(list, remember(vers, nodes, table.concat(ids)), told)
+
+local reply, n = {'OK', hex(now), vers, nodes, nxt and hex(nxt) or '', more and '1' or '0'}, 6
+for i, id in ipairs(ids) do
+    reply[n + 1], reply[n + 2], reply[n + 3] = id, hs[i], bs[i] or ''
+    n = n + 3
 end
 return reply

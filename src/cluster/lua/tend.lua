@@ -4,14 +4,13 @@
 -- OK, now, versions, waiters, next (when it must be looked at again, or empty), more (1: at once), how
 -- many ran out, expired, were dropped. It can be repeated without harm, so it keeps no reply.
 
-local done = begin('h')
-if done then
-    return done
-end
+local KIND = 'h'
+--==
+
 if clock_is_off() then
     return {'CLOCK', hex(now)}
 end
-local list, why = topics()
+local list, why = topics('retries', 'backoff', 'in_flight', 'dead_keep', 'dead_max')
 if not list then
     return why
 end
@@ -111,7 +110,7 @@ end
 if nxt then
     call('ZADD', AGENDA, dec(nxt), t.name)
 end
-commit('h', list, nil, told)
+commit(list, nil, told)
 if not nxt then
     call('ZREM', AGENDA, t.name)
 end

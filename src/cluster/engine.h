@@ -1,0 +1,127 @@
+#ifndef TR_CLUSTER_ENGINE_H
+#define TR_CLUSTER_ENGINE_H
+
+/*
+ * The engine on Redis: answers struct tr_req by scripts in Redis, over port/redis.h. See engine.c
+ * and doc/cluster.md. It keeps no job; what it knows of topics is a copy.
+ *
+ * Pure: time is an argument, no call waits. `done` of a request may be called from inside submit,
+ * turn and the ear; never from inside abandon. Threads: one.
+ */
+
+#include "base/check.h"
+#include "base/mem.h"
+#include "cluster/place.h"
+#include "port/engine.h"
+#include "port/meter.h"
+#include "port/queue.h"
+#include "port/redis.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TR_CLUSTER_UUID = 32 }; /* hex digits of a store's uuid */
+
+struct tr_cluster_config {
+    struct tr_mem *mem;
+    struct tr_redis_port port;
+    const char *prefix;
+    unsigned slots;             /* of the store, a power of two */
+    const char *const *servers; /* host:port, of which at least one is needed to begin; copied */
+    unsigned server_count;
+    uint64_t node;       /* its name: 64 random bits, new with each start */
+    const char *address; /* what others show of this node; copied */
+    const char *uuid;    /* of the store, if there is none yet: TR_CLUSTER_UUID hex digits; NULL: no
+                            store is made */
+    uint64_t timeout_us; /* for one answer */
+    uint64_t patience_us; /* for one call with all its repeats: then 503 */
+    uint64_t lease_us;    /* of being a member */
+    size_t body_max;
+    unsigned max_topics; /* known at once on this node */
+    void *ctx;
+    tr_notice_fn *notice; /* or NULL */
+};
+
+/* All that has a default; the rest is 0. */
+void tr_cluster_config_init(struct tr_cluster_config *c, struct tr_mem *mem);
+
+struct tr_cluster;
+
+/* TARRY_EINVAL: prefix, slots or servers make no sense; TARRY_ENOMEM. It connects with the first
+ * turn. */
+TR_MUST_USE int tr_cluster_new(const struct tr_cluster_config *config, struct tr_now now,
+                               struct tr_cluster **out);
+
+/* What is under way is left: nobody hears of it. Closes its connections. */
+void tr_cluster_free(struct tr_cluster *c);
+
+/* Where the port tells what happened. */
+struct tr_redis_ear tr_cluster_ear(struct tr_cluster *c);
+
+/* As struct tr_queue has them. */
+void tr_cluster_submit(struct tr_cluster *c, struct tr_req *r, struct tr_now now);
+void tr_cluster_abandon(struct tr_cluster *c, struct tr_req *r, struct tr_now now);
+unsigned tr_cluster_work(const struct tr_cluster *c);
+
+/* Sends what was asked since the last one, and looks after timers. Gives the boot time at which it
+ * wants to be called again; UINT64_MAX: when something happens. */
+uint64_t tr_cluster_turn(struct tr_cluster *c, struct tr_now now);
+
+/* Something that somebody asked for is under way. */
+bool tr_cluster_busy(const struct tr_cluster *c);
+
+void tr_cluster_drain(struct tr_cluster *c);
+
+/* It will be gone: the others need not wait for the end of its membership. Once, at the end. */
+void tr_cluster_leave(struct tr_cluster *c, struct tr_now now);
+
+enum tr_engine_stage tr_cluster_stage(const struct tr_cluster *c);
+
+/* Why it is of no use now; good until the next call. At most TR_REASONS - 2. */
+unsigned tr_cluster_unready(struct tr_cluster *c, struct tr_reason *reasons);
+
+/* What time it is by Redis, as far as the last answer told. */
+uint64_t tr_cluster_clock(const struct tr_cluster *c, struct tr_now now);
+
+/* Of the store, once it is known: 16 bytes. */
+const uint8_t *tr_cluster_uuid(const struct tr_cluster *c);
+
+/* Who asks: a number for a name, the same for the same one; 0: there are too many. */
+uint32_t tr_cluster_actor(struct tr_cluster *c, const char *name, size_t len);
+const char *tr_cluster_actor_name(const struct tr_cluster *c, uint32_t actor, size_t *len);
+const char *tr_cluster_topic_name(const struct tr_cluster *c, uint32_t topic, size_t *len);
+
+/* What this node did since its start, and how it is. */
+struct tr_cluster_stat {
+    uint64_t calls;      /* commands sent, */
+    uint64_t repeats;    /* of those once more, */
+    uint64_t redirects;  /* because of MOVED or ASK, */
+    uint64_t losses;     /* or because no answer came */
+    uint64_t given_up;   /* calls that were answered with an error of ours, */
+    uint64_t unsure;     /* of which it is not known what came of them */
+    uint64_t batches;    /* scripts for requests, */
+    uint64_t items;      /* and requests in them */
+    uint64_t takes;      /* questions for jobs, */
+    uint64_t empty;      /* of those in vain */
+    uint64_t wakes_sent; /* to other nodes, */
+    uint64_t wakes_heard;
+    uint64_t given_back;  /* jobs that came when nobody waited any more */
+    uint64_t tended;      /* topics looked after */
+    uint64_t orphans;     /* jobs of dead nodes that were released */
+    uint64_t maps;        /* of the cluster, asked for */
+    unsigned servers;     /* known, */
+    unsigned connections; /* of those that are up */
+    unsigned nodes;       /* that live */
+    unsigned slots_owned;
+    uint64_t topics;  /* known here */
+    uint64_t waiting; /* reserves */
+    uint64_t held;    /* jobs that connections of this node have */
+    bool deaf;        /* wake-ups do not come */
+};
+void tr_cluster_stat(const struct tr_cluster *c, struct tr_cluster_stat *s);
+
+/* Meters: all topics together, the last and only view. See port/meter.h. */
+unsigned tr_cluster_meters(struct tr_cluster *c, unsigned from, struct tr_meter_view *views);
+
+#endif

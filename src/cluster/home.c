@@ -1,0 +1,434 @@
+/*
+ * A node among others: the beat that says that it lives and learns who else does, the agreement on
+ * the layout, and the housekeeping of the slots that are its own (member.c).
+ *
+ * An owned slot's agenda is looked at when its first entry is due, but once a minute at least, for
+ * others may have written something; one that is empty every five. A topic on it is tended. Before
+ * the first topic is, the node is entered as the owner (script `own`), which costs no safety.
+ *
+ * Nothing here is needed by who waits for a job: `take` itself deals with leases and due times of
+ * its topic. It is for topics that nobody asks for.
+ */
+
+#include "base/err.h"
+#include "base/text.h"
+#include "cluster/hex.h"
+#include "cluster/inner.h"
+
+#include <string.h>
+
+#define MINUTE_US UINT64_C(60000000)
+#define LAYOUT_VERSION "1"
+#define BEAT_AGAIN_US UINT64_C(300000)
+#define FRESH_US UINT64_C(10000000) /* so long a store that was made is new */
+
+enum { TEND_MOST = 128, MEMBER_FROM = 7, AGENDA_MOST = 16, LOOKS_AT_ONCE = 16 };
+
+static tr_call_done_fn beat_answered;
+
+/* ---- the beat ---- */
+
+static void send_beat(struct tr_cluster *c, uint64_t lease_us)
+{
+    static const enum tr_meta_key keys[] = {TR_META_LAYOUT, TR_META_NODES, TR_META_WHERE};
+    struct tr_call_way way = {.script = TR_SCRIPT_BEAT,
+                              .hash_slot = c->meta_hash,
+                              .server = -1,
+                              .patience_us = c->config.lease_us / 3,
+                              .repeats = true};
+    struct tr_eval *e = &c->beat.eval;
+    char key[TR_PLACE_KEY_MAX];
+
+    tr_eval_meta(e, TR_SCRIPT_BEAT, 3);
+    for (unsigned i = 0; i < 3; i++) {
+        tr_eval_add(e, key, tr_place_meta_key(key, &c->layout, keys[i]));
+    }
+    tr_eval_add(e, c->node, TR_PLACE_NODE_DIGITS);
+    tr_eval_add(e, c->address, strlen(c->address));
+    tr_eval_add_number(e, lease_us);
+    tr_eval_add(e, LAYOUT_VERSION, strlen(LAYOUT_VERSION));
+    tr_eval_add_number(e, c->layout.slots);
+    tr_eval_add(e, c->layout.prefix, c->layout.prefix_len);
+    tr_eval_add(e, c->uuid[0] == '\0' ? c->fresh_uuid : c->uuid,
+                c->uuid[0] == '\0' ? strlen(c->fresh_uuid)
+                : c->emptied       ? strlen(c->uuid)
+                                   : 0);
+    if (tr_eval_end(e) == TARRY_OK) {
+        tr_call_start(c, &c->beat, &way);
+    } else {
+        tr_tenure_lost(&c->tenure);
+    }
+}
+
+static bool same(struct tr_span s, const char *text)
+{
+    return s.len == strlen(text) && memcmp(s.at, text, s.len) == 0;
+}
+
+static void refuse(struct tr_cluster *c, enum tr_cl_refusal what, const char *why)
+{
+    bool news = (c->refused & (unsigned)what) == 0;
+
+    c->refused |= (unsigned)what;
+    tr_text(c->refusal, sizeof c->refusal, "%s", why);
+    if (c->stage == TR_ENGINE_OPENING) {
+        c->stage = TR_ENGINE_REFUSED;
+    } else if (news) {
+        tr_cluster_note(c, TR_NOTE_WARNING, "Redis: %s.", why);
+    }
+}
+
+static void differs(struct tr_cluster *c, const struct tr_redis_reply *r)
+{
+    char why[TR_CL_WHY];
+
+    tr_text(why, sizeof why,
+            "the store has version %.*s, %.*s slots, prefix %.*s; this node is set up for "
+            "version %s, %u slots, prefix %s",
+            (int)r->items[1].len, r->items[1].at, (int)r->items[2].len, r->items[2].at,
+            (int)r->items[3].len, r->items[3].at, LAYOUT_VERSION, c->layout.slots,
+            c->layout.prefix);
+    refuse(c, TR_CL_LAYOUT, why);
+}
+
+/* The store's name, once; it stays. */
+static bool learn_uuid(struct tr_cluster *c, struct tr_span uuid)
+{
+    if (uuid.len == 0 || uuid.len > TR_CLUSTER_UUID || memchr(uuid.at, '\0', uuid.len) != NULL) {
+        return false;
+    }
+    if (c->uuid[0] != '\0') {
+        return same(uuid, c->uuid);
+    }
+    memcpy(c->uuid, uuid.at, uuid.len);
+    c->fresh_until_us = same(uuid, c->fresh_uuid) ? c->now.boot_us + FRESH_US : 0;
+    for (size_t i = 0; i < uuid.len; i++) { /* any text becomes 16 bytes */
+        uint64_t digit;
+        unsigned shift = i % 2 == 0 ? 4 : 0;
+
+        if (!tr_hex_get(uuid.at + i, 1, &digit)) {
+            digit = (uint8_t)uuid.at[i] % 16;
+        }
+        c->uuid_bytes[i / 2] ^= (uint8_t)(digit << shift);
+    }
+    return true;
+}
+
+static void share_slots(struct tr_cluster *c, const struct tr_redis_reply *r)
+{
+    uint64_t node;
+    unsigned owned = 0;
+
+    c->members.count = 0;
+    for (size_t i = MEMBER_FROM; i + 1 < r->count && c->members.count < TR_MEMBERS_MAX; i += 2) {
+        if (r->items[i].len == TR_PLACE_NODE_DIGITS &&
+            tr_hex_get(r->items[i].at, TR_PLACE_NODE_DIGITS, &node)) {
+            c->members.nodes[c->members.count++] = node;
+        }
+    }
+    c->stat.nodes = c->members.count;
+    if (c->members.count == 0) {
+        return;
+    }
+    tr_members_share(&c->members, c->layout.slots, c->owner);
+    for (unsigned s = 0; s < c->layout.slots; s++) {
+        struct tr_cl_slot *slot = &c->slots[s];
+        bool mine = c->members.nodes[c->owner[s]] == c->config.node;
+
+        if (mine && !slot->owned) {
+            tr_mourn_again(c); /* whoever died before may have left something there */
+            slot->sworn = false;
+            slot->agenda_us = c->now.boot_us + s * UINT64_C(1000); /* not all at once */
+        }
+        slot->owned = mine;
+        owned += mine;
+    }
+    c->stat.slots_owned = owned;
+    c->house_us = 0;
+}
+
+/* The store was here, and is gone: somebody has emptied this Redis, or it has lost its disk. It is
+ * made anew under its name, which its slots get, too; else the next node to start would give it
+ * another one, and refuse those slots. */
+static void emptied(struct tr_cluster *c)
+{
+    if (!c->emptied) {
+        tr_cluster_note(c, TR_NOTE_WARNING,
+                        "Redis was emptied: the jobs that were in it are lost. It is used on.");
+    }
+    c->emptied = true;
+}
+
+static void beat_answered(struct tr_cluster *c, struct tr_call *call,
+                          const struct tr_redis_reply *reply, enum tr_route_why why)
+{
+    (void)call;
+    if (c->leaving) {
+        return;
+    }
+    if (why != 0 || reply->event != TR_REDIS_LIST || reply->count == 0) {
+        tr_tenure_lost(&c->tenure);
+        c->beat_retry_us = c->now.boot_us + BEAT_AGAIN_US;
+    } else if (same(reply->items[0], "OK") && reply->count >= MEMBER_FROM) {
+        tr_tenure_answered(&c->tenure);
+        if (!learn_uuid(c, reply->items[6])) {
+            refuse(c, TR_CL_STORE, "this is another store than it was when the node was started");
+            return;
+        }
+        c->refused &= ~(unsigned)(TR_CL_LAYOUT | TR_CL_STORE);
+        c->stage = TR_ENGINE_OPEN;
+        c->emptied = false;
+        share_slots(c, reply);
+    } else {
+        tr_tenure_lost(&c->tenure);
+        c->beat_retry_us = c->now.boot_us + BEAT_AGAIN_US;
+        if (same(reply->items[0], "DIFFERS") && reply->count >= 4) {
+            differs(c, reply);
+        } else if (c->uuid[0] != '\0') {
+            emptied(c);
+        } else {
+            refuse(c, TR_CL_STORE, "there is no store in this Redis: tarry cluster init makes one");
+        }
+    }
+}
+
+/* ---- housekeeping ---- */
+
+static tr_item_fn kept;
+
+int tr_home_init(struct tr_cluster *c)
+{
+    tr_tenure_init(&c->tenure, c->config.lease_us);
+    for (unsigned s = 0; s < c->layout.slots; s++) {
+        char key[TR_PLACE_KEY_MAX];
+
+        c->slots[s].hash =
+            (uint16_t)tr_place_hash_slot(key, tr_place_key(key, &c->layout, s, 0, NULL));
+        c->slots[s].keeper = (struct tr_item){.inner = true, .end = kept, .slot = s};
+        tr_list_init(&c->slots[s].keeper.link);
+    }
+    return tr_call_init(c, &c->beat, beat_answered);
+}
+
+void tr_home_fini(struct tr_cluster *c)
+{
+    tr_call_fini(c, &c->beat);
+}
+
+/* What its keeper did is over: the next time, if nothing else set it. */
+static void kept(struct tr_cluster *c, struct tr_item *keeper)
+{
+    struct tr_cl_slot *slot = &c->slots[keeper->slot];
+
+    slot->looking = false;
+    if (keeper->topic != NULL) {
+        tr_ctopic_unpin(c, keeper->topic);
+        keeper->topic = NULL;
+    }
+    if (keeper->status != TARRY_OK) {
+        slot->agenda_us = c->now.boot_us + MINUTE_US / 6;
+    }
+    if (slot->agenda_us < c->house_us) {
+        c->house_us = slot->agenda_us;
+    }
+}
+
+static void look(struct tr_cluster *c, unsigned s, enum tr_cl_kind kind)
+{
+    c->slots[s].looking = true;
+    tr_lane_put(c, kind, &c->slots[s].keeper);
+}
+
+static void build_agenda(struct tr_cluster *c, struct tr_clane *lane)
+{
+    char key[TR_PLACE_KEY_MAX];
+    struct tr_eval *e = &lane->call.eval;
+
+    tr_eval_plain(e, "ZRANGE");
+    tr_eval_add(e, key, tr_place_key(key, &c->layout, lane->slot, 4, NULL));
+    tr_eval_add_number(e, 0);
+    tr_eval_add_number(e, 0);
+    tr_eval_add(e, "WITHSCORES", 10);
+}
+
+static uint64_t number(struct tr_span s)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < s.len && s.at[i] >= '0' && s.at[i] <= '9'; i++) {
+        n = n * 10 + (uint64_t)(s.at[i] - '0');
+    }
+    return n;
+}
+
+/* The topic of its keeper is to be tended: its settings, then the script. */
+static void tend(struct tr_cluster *c, struct tr_item *keeper)
+{
+    tr_lane_put(c, TR_CL_TEND, keeper);
+}
+
+/* The first entry of the agenda and its time. */
+static void heard_agenda(struct tr_cluster *c, struct tr_clane *lane,
+                         const struct tr_redis_reply *reply)
+{
+    struct tr_item *keeper = tr_lane_next(lane);
+    struct tr_cl_slot *slot = &c->slots[lane->slot];
+    uint64_t now_us = tr_cluster_server_now(c);
+    uint64_t due_us = reply->count == 2 ? number(reply->items[1]) : 0;
+    struct tr_ctopic *t;
+
+    slot->agenda_us = c->now.boot_us + (reply->count == 2 ? MINUTE_US : 5 * MINUTE_US);
+    if (due_us == 0 || due_us > now_us) {
+        if (due_us != 0 && due_us - now_us < MINUTE_US) {
+            slot->agenda_us = c->now.boot_us + (due_us - now_us);
+        }
+        tr_item_finish(c, keeper, TARRY_OK);
+        return;
+    }
+    if (!slot->sworn) {
+        slot->agenda_us = c->now.boot_us;
+        keeper->flying = false;
+        tr_lane_put(c, TR_CL_OWN, keeper);
+        return;
+    }
+    t = tr_name_ok(reply->items[0].at, reply->items[0].len)
+            ? tr_ctopic_get(c, reply->items[0].at, reply->items[0].len)
+            : NULL;
+    if (t == NULL) {
+        tr_item_finish(c, keeper, TARRY_ENOMEM);
+        return;
+    }
+    keeper->flying = false;
+    tr_item_pin(keeper, t);
+    tr_ctopic_load(c, keeper, tend);
+}
+
+const struct tr_cl_way tr_agenda_way = {
+    .script = -1, .most = 1, .build = build_agenda, .heard = heard_agenda};
+
+static void build_tend(struct tr_cluster *c, struct tr_clane *lane)
+{
+    (void)c;
+    tr_eval_tend(&lane->call.eval, TEND_MOST);
+}
+
+/* There may be another topic behind it. */
+static void answered_tend(struct tr_cluster *c, struct tr_clane *lane, const struct tr_answer *a)
+{
+    struct tr_item *keeper = tr_lane_next(lane);
+
+    (void)a;
+    c->stat.tended++;
+    c->slots[lane->slot].agenda_us = c->now.boot_us;
+    tr_count_changed(c, keeper->topic, lane->slot);
+    tr_item_finish(c, keeper, TARRY_OK);
+}
+
+const struct tr_cl_way tr_tend_way = {.script = TR_SCRIPT_TEND,
+                                      .most = 1,
+                                      .jobs = true,
+                                      .build = build_tend,
+                                      .answered = answered_tend};
+
+/* KEYS: meta. ARGV: uuid, run, node, epoch. The run is that of the connection. */
+static void build_own(struct tr_cluster *c, struct tr_clane *lane)
+{
+    struct tr_eval *e = &lane->call.eval;
+    char key[TR_PLACE_KEY_MAX];
+    int server = tr_shards_find(&c->shards, c->slots[lane->slot].hash);
+    const char *run = server >= 0 ? c->links[server].run : "";
+
+    tr_eval_meta(e, TR_SCRIPT_OWN, 1);
+    tr_eval_add(e, key, tr_place_key(key, &c->layout, lane->slot, 0, NULL));
+    tr_eval_add(e, c->uuid, strlen(c->uuid));
+    tr_eval_add(e, run, strlen(run));
+    tr_eval_add(e, c->node, TR_PLACE_NODE_DIGITS);
+    tr_eval_add_number(e, c->slots[lane->slot].epoch);
+}
+
+/* OK, epoch; STALE, epoch, owner: once more with that. CHECK: any call of jobs will do that. */
+static void heard_own(struct tr_cluster *c, struct tr_clane *lane,
+                      const struct tr_redis_reply *reply)
+{
+    struct tr_item *keeper = tr_lane_next(lane);
+    struct tr_cl_slot *slot = &c->slots[lane->slot];
+
+    /* CHECK: another server, which `tend` finds out, too. */
+    slot->sworn = reply->count < 2 || !same(reply->items[0], "STALE");
+    if (reply->count >= 2) {
+        slot->epoch = (uint32_t)number(reply->items[1]);
+    }
+    slot->agenda_us = c->now.boot_us;
+    tr_item_finish(c, keeper, TARRY_OK);
+}
+
+const struct tr_cl_way tr_own_way = {
+    .script = TR_SCRIPT_OWN, .most = 1, .build = build_own, .heard = heard_own};
+
+/* ---- time ---- */
+
+static void keep_house(struct tr_cluster *c)
+{
+    unsigned looks = 0;
+
+    c->house_us = TR_CL_NEVER;
+    for (unsigned i = 0; i < c->layout.slots; i++) {
+        unsigned s = (c->agenda_at + i) % c->layout.slots;
+        struct tr_cl_slot *slot = &c->slots[s];
+
+        if (!slot->owned || slot->looking) {
+            continue;
+        }
+        if (slot->agenda_us <= c->now.boot_us && looks < LOOKS_AT_ONCE) {
+            looks++;
+            look(c, s, TR_CL_AGENDA);
+        } else if (slot->agenda_us < c->house_us) {
+            c->house_us = slot->agenda_us;
+        }
+    }
+    c->agenda_at += LOOKS_AT_ONCE;
+}
+
+void tr_home_turn(struct tr_cluster *c)
+{
+    bool holds = tr_tenure_holds(&c->tenure, c->now.boot_us);
+
+    c->owns = holds && c->stage == TR_ENGINE_OPEN;
+    if (c->leaving) {
+        return;
+    }
+    if (c->beat.state == TR_CALL_IDLE && c->beat_retry_us <= c->now.boot_us &&
+        tr_shards_find(&c->shards, c->meta_hash) >= 0 &&
+        tr_tenure_beat(&c->tenure, c->now.boot_us)) {
+        send_beat(c, c->config.lease_us);
+    }
+    if (c->owns && c->house_us <= c->now.boot_us) {
+        keep_house(c);
+    }
+}
+
+uint64_t tr_home_next(const struct tr_cluster *c)
+{
+    uint64_t next_us = tr_tenure_next(&c->tenure);
+
+    if (c->leaving) {
+        return TR_CL_NEVER;
+    }
+    if (c->tenure.sent_us != 0 || tr_shards_find(&c->shards, c->meta_hash) < 0) {
+        next_us = TR_CL_NEVER; /* the answer, or the map, comes by itself */
+    } else if (next_us < c->beat_retry_us) {
+        next_us = c->beat_retry_us;
+    }
+    if (c->owns && c->house_us < next_us) {
+        next_us = c->house_us;
+    }
+    return next_us;
+}
+
+void tr_home_leave(struct tr_cluster *c)
+{
+    c->leaving = true;
+    if (c->beat.state == TR_CALL_IDLE && c->stage == TR_ENGINE_OPEN) {
+        send_beat(c, 0);
+    }
+}

@@ -1,0 +1,713 @@
+#ifndef TR_CLUSTER_INNER_H
+#define TR_CLUSTER_INNER_H
+
+/*
+ * What the files of the engine on Redis share. From the bottom up:
+ *
+ *     link.c    connections, one for each server
+ *     call.c    one command on its way, by route.c
+ *     chart.c   which server has which hash slot
+ *     lane.c    one call a slot and kind; what comes meanwhile is the next batch
+ *     item.c    a request on its way through the steps below, and how it ends
+ *     topics.c  names, numbers and settings of topics
+ *     push.c, edit.c, look.c, count.c, policy.c    requests
+ *     roam.c                                       requests of whole topics
+ *     wait.c, take.c, hold.c                       hand-outs
+ *     wake.c, home.c, mourn.c                      other nodes, housekeeping
+ *
+ * Nothing is sent from inside submit, so that all requests of a round go together: see
+ * tr_cluster_turn.
+ */
+
+#include "base/heap.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "base/name.h"
+#include "base/rng.h"
+#include "cluster/answer.h"
+#include "cluster/engine.h"
+#include "cluster/eval.h"
+#include "cluster/member.h"
+#include "cluster/route.h"
+#include "cluster/shards.h"
+#include "cluster/vigil.h"
+#include "cluster/walk.h"
+#include "rules/policy.h"
+
+enum {
+    TR_CL_RUN = 96,      /* bytes of what a server says of itself */
+    TR_CL_WHY = 160,     /* of a sentence about it */
+    TR_CL_CACHE = 4096,  /* ids whose topic is remembered; a power of two */
+    TR_CL_MANY = 128,    /* items in a call */
+    TR_CL_SPREAD = 1024, /* slots of a topic, at most */
+};
+
+#define TR_CL_NEVER UINT64_MAX
+
+/* ---- one command under way ---- */
+
+enum tr_call_state {
+    TR_CALL_IDLE,
+    TR_CALL_WAITS,  /* for its time */
+    TR_CALL_QUEUED, /* for a connection */
+    TR_CALL_UNSENT, /* there is none: it hears so in the next turn */
+    TR_CALL_SENT,
+};
+
+struct tr_call;
+/* It was answered: why is 0. Or it was given up, and reply, if there is one, is what was said last.
+ * The call is idle again. */
+typedef void tr_call_done_fn(struct tr_cluster *c, struct tr_call *call,
+                             const struct tr_redis_reply *reply, enum tr_route_why why);
+
+struct tr_call {
+    struct tr_list link; /* of the connection's */
+    uint32_t place;      /* among the timers */
+    uint64_t at_us;
+    enum tr_call_state state;
+    struct tr_eval eval;
+    struct tr_route route;
+    tr_call_done_fn *done;
+    int script; /* enum tr_script_name; -1: a command of Redis */
+    unsigned hash_slot;
+    unsigned slot;   /* a script of jobs: the one that `check` is for */
+    int aim;         /* the server it was sent to by a redirect; -1: whom the map says */
+    unsigned server; /* where it is, or was last */
+    bool asking;
+    bool text;
+    unsigned checks; /* in a row */
+    uint64_t tag;
+    uint64_t sent_us;
+};
+
+/* A place among the timers, so that nothing later can fail. */
+TR_MUST_USE int tr_call_init(struct tr_cluster *c, struct tr_call *call, tr_call_done_fn *done);
+void tr_call_fini(struct tr_cluster *c, struct tr_call *call);
+
+struct tr_call_way {
+    int script;
+    unsigned hash_slot;
+    unsigned slot;
+    int server; /* not by the map: to this one; -1 */
+    uint64_t patience_us;
+    bool repeats; /* see struct tr_route */
+};
+/* Its eval is complete. It is sent in this turn, or later. */
+void tr_call_start(struct tr_cluster *c, struct tr_call *call, const struct tr_call_way *way);
+/* It is the first of its connection, and is answered. */
+void tr_call_heard(struct tr_cluster *c, struct tr_call *call, const struct tr_redis_reply *reply);
+/* What became of it, other than an answer. */
+void tr_call_event(struct tr_cluster *c, struct tr_call *call, enum tr_redis_event event);
+/* There is no connection for it. */
+void tr_call_unsent(struct tr_cluster *c, struct tr_call *call);
+void tr_call_set_timer(struct tr_cluster *c, struct tr_call *call, uint64_t at_us);
+void tr_call_timers(struct tr_cluster *c);
+int tr_call_status(enum tr_route_why why);
+
+/* ---- connections ---- */
+
+enum tr_link_state { TR_LINK_DOWN, TR_LINK_DIALS, TR_LINK_ASKS, TR_LINK_UP };
+
+struct tr_link {
+    enum tr_link_state state;
+    bool ready;           /* the lists were made */
+    struct tr_list queue; /* calls for when it is up */
+    struct tr_list sent;  /* in order */
+    uint64_t timer_us;    /* DIALS, ASKS: when to give up */
+    uint64_t retry_us;    /* DOWN: not before */
+    unsigned failures;    /* in a row */
+    char run[TR_CL_RUN];
+    char why[TR_CL_WHY]; /* it is down */
+};
+
+/* The call is sent there, or waits for the connection, or there is none. */
+void tr_link_take(struct tr_cluster *c, struct tr_call *call);
+/* Sends a call of this server's, which is up. */
+void tr_link_send(struct tr_cluster *c, struct tr_call *call);
+/* Makes a connection if there is none and it is time. */
+void tr_link_dial(struct tr_cluster *c, unsigned server);
+void tr_link_hang_up(struct tr_cluster *c, unsigned server, const char *why);
+void tr_link_timers(struct tr_cluster *c);
+uint64_t tr_link_next(const struct tr_cluster *c);
+void tr_link_up(void *ctx, unsigned conn, struct tr_now now);
+void tr_link_heard(void *ctx, unsigned conn, uint64_t tag, const struct tr_redis_reply *reply,
+                   struct tr_now now);
+void tr_link_closed(void *ctx, unsigned conn, const char *why, struct tr_now now);
+bool tr_link_any_up(const struct tr_cluster *c);
+/* Or may be before long. */
+bool tr_link_hope(const struct tr_cluster *c);
+/* The value of "name:value\r\n" in what INFO says. Empty: it is not there. */
+struct tr_span tr_link_info(struct tr_span info, const char *name);
+
+/* The connection that blocks. */
+enum { TR_CL_WAKE_CONN = TR_SHARDS_SERVERS };
+
+/* ---- the map ---- */
+
+void tr_chart_turn(struct tr_cluster *c);
+uint64_t tr_chart_next(const struct tr_cluster *c);
+void tr_chart_answered(struct tr_cluster *c, struct tr_call *call,
+                       const struct tr_redis_reply *reply, enum tr_route_why why);
+/* This server is alone, or is a replica of one that is. */
+void tr_chart_alone(struct tr_cluster *c, unsigned server, bool primary);
+
+/* ---- requests ---- */
+
+struct tr_ctopic;
+struct tr_holder;
+struct tr_holding;
+struct tr_roam;
+struct tr_item;
+typedef void tr_item_fn(struct tr_cluster *c, struct tr_item *item);
+
+struct tr_item {
+    struct tr_list link;     /* of what it waits for */
+    struct tr_req *req;      /* NULL: nobody hears of it */
+    struct tr_ctopic *topic; /* which then stays */
+    tr_item_fn *then;        /* what is next, when that is there */
+    tr_item_fn *end;         /* of an inner one */
+    enum tr_op op;
+    char kind; /* of an inner edit: what the script calls it; KICK: d or s, 0: not known */
+    uint64_t id;
+    uint64_t lease;
+    uint64_t since_us; /* boot time: asked */
+    uint64_t number;   /* done so far */
+    unsigned slot;
+    unsigned at;                /* which of the topic's slots is next */
+    unsigned tries;             /* in a row */
+    bool queued;                /* in a lane */
+    bool flying;                /* in a call: stays until that is answered, whoever leaves */
+    bool inner;                 /* a part of something else: is not freed */
+    bool implied;               /* the lease is the holder's, who named none */
+    bool waits;                 /* is a struct tr_wait */
+    int status;                 /* an inner one's end */
+    uint64_t fresh_us;          /* counts are to be of this time, or later */
+    tr_item_fn *after;          /* what comes behind `then` */
+    const char *partly;         /* some of it was done: so if the rest fails, this is why */
+    struct tr_roam *roam;       /* of a whole topic, or NULL */
+    struct tr_holding *holding; /* RESERVE_JOB: room for it, */
+    struct tr_holder *holder;   /* and for whom */
+};
+
+struct tr_item *tr_item_new(struct tr_cluster *c, struct tr_req *r);
+void tr_item_pin(struct tr_item *item, struct tr_ctopic *t);
+/* The end of it: req->out is filled but for the status. An inner one goes to its `then`. */
+void tr_item_finish(struct tr_cluster *c, struct tr_item *item, int status);
+void tr_item_refuse(struct tr_cluster *c, struct tr_item *item, int status, const char *why);
+void tr_item_free(struct tr_cluster *c, struct tr_item *item);
+/* A request without an item. */
+void tr_req_finish(struct tr_req *r, int status);
+/* out.job, from a header; spans and names are good until it is finished. */
+void tr_item_view(struct tr_cluster *c, struct tr_item *item, const struct tr_header *h,
+                  uint64_t now_us);
+
+/* ---- lanes ---- */
+
+enum tr_cl_kind {
+    TR_CL_PUSH,
+    TR_CL_EDIT,
+    TR_CL_LOOK,
+    TR_CL_KICK,
+    TR_CL_CONF,
+    TR_CL_PAUSE,
+    TR_CL_COUNT,
+    TR_CL_TEND,
+    TR_CL_PURGE,
+    TR_CL_LIST,
+    TR_CL_FORECAST,
+    TR_CL_HEADER,  /* which topic an id is of */
+    TR_CL_KEY,     /* which id a key has */
+    TR_CL_AGENDA,  /* which topics of a slot are to be looked after */
+    TR_CL_OWN,     /* a slot's housekeeping is this node's */
+    TR_CL_LOAD,    /* of the whole store: settings of topics, */
+    TR_CL_NOTE,    /* those are others now, */
+    TR_CL_NAMES,   /* which topics there are */
+    TR_CL_DEAD,    /* which nodes' time is over */
+    TR_CL_LEASES,  /* which topics of a slot have leases */
+    TR_CL_ORPHANS, /* jobs of a dead node */
+    TR_CL_KINDS,
+};
+
+struct tr_clane {
+    struct tr_call call;
+    struct tr_list all;
+    enum tr_cl_kind kind;
+    unsigned slot;
+    uint64_t op;
+    struct tr_list dirty;                     /* has items and no call */
+    struct tr_list items;                     /* for the next call */
+    struct tr_list flying;                    /* of the one under way */
+    unsigned count;                           /* of those */
+    struct tr_ctopic *topics[TR_EVAL_TOPICS]; /* of those: a script of jobs names them, */
+    unsigned topic_count;
+    uint64_t soonest_us; /* and says that something is due then; 0: now */
+};
+
+/* How a kind of lane works. */
+struct tr_cl_way {
+    int script;    /* -1: a command of Redis */
+    unsigned most; /* items in a call */
+    bool jobs;     /* a script of jobs: its keys and first arguments are those of common.lua */
+    bool meta;     /* of the whole store, not of a slot */
+    /* Arguments for the items in `flying`, behind those that all have in common. */
+    void (*build)(struct tr_cluster *c, struct tr_clane *lane);
+    /* What was said: of jobs, as an answer; else as it came. Ends all in `flying`. */
+    void (*answered)(struct tr_cluster *c, struct tr_clane *lane, const struct tr_answer *a);
+    void (*heard)(struct tr_cluster *c, struct tr_clane *lane, const struct tr_redis_reply *reply);
+};
+
+/* NULL: no memory. */
+struct tr_clane *tr_lane_of(struct tr_cluster *c, enum tr_cl_kind kind, unsigned slot);
+/* Into the lane of its slot, which there must be. It goes with the next call. */
+void tr_lane_add(struct tr_cluster *c, struct tr_clane *lane, struct tr_item *item);
+/* The same, and if there is no memory for one the item ends so. */
+void tr_lane_put(struct tr_cluster *c, enum tr_cl_kind kind, struct tr_item *item);
+/* Sends what there is. */
+void tr_lane_go(struct tr_cluster *c, struct tr_clane *lane);
+/* The first one of `flying`, taken out; NULL: that was all. */
+struct tr_item *tr_lane_next(struct tr_clane *lane);
+unsigned tr_lane_topic(const struct tr_clane *lane, const struct tr_ctopic *t);
+/* What all answers of jobs tell: time, versions, whom to wake. */
+struct tr_lane_told {
+    unsigned slot;
+    struct tr_ctopic *const *topics; /* of the call */
+    unsigned count;
+    uint64_t soonest_us; /* something is due then; 0: now */
+};
+void tr_lane_common(struct tr_cluster *c, const struct tr_answer *a, const struct tr_lane_told *of);
+/* All in `flying` end so. */
+void tr_lane_fail(struct tr_cluster *c, struct tr_clane *lane, int status);
+const struct tr_cl_way *tr_lane_way(enum tr_cl_kind kind);
+/* An answer that says SPREAD: so many slots it should be; else 0. */
+unsigned tr_lane_spread(const struct tr_redis_reply *reply);
+
+extern const struct tr_cl_way tr_push_way, tr_edit_way, tr_look_way, tr_kick_way, tr_conf_way,
+    tr_pause_way, tr_count_way, tr_tend_way, tr_header_way, tr_key_way, tr_agenda_way, tr_own_way,
+    tr_load_way, tr_note_way, tr_names_way, tr_purge_way, tr_list_way, tr_forecast_way, tr_dead_way,
+    tr_leases_way, tr_orphans_way;
+
+/* ---- topics ---- */
+
+/* A topic in one of its slots. */
+struct tr_spot {
+    struct tr_ctopic *topic;
+    unsigned index;
+    unsigned slot;
+    /* Who waits: take.c */
+    struct tr_watch watch;
+    struct tr_list queued; /* to be asked */
+    bool asked;
+    uint64_t round;    /* who has not been asked for in this one is to be */
+    uint64_t known_us; /* boot time: when there may be more, as answers of this round said */
+    /* Counts: count.c */
+    struct tr_counted count;
+    uint64_t counted_us; /* boot time of the question; 0: never */
+    struct tr_item counter;
+    bool counting;
+    /* Settings that are to be said again: policy.c */
+    struct tr_item mender;
+    bool mending;
+};
+
+struct tr_ctopic {
+    struct tr_list all;  /* by number */
+    struct tr_list idle; /* nobody needs it; the longest first */
+    struct tr_ctopic *same_hash;
+    uint32_t number;
+    unsigned pins;
+    uint64_t holds[TR_HOLD_COUNT];
+    size_t name_len;
+    char name[TR_TOPIC_NAME_MAX + 1];
+
+    /* Settings: topics.c, policy.c */
+    bool loaded;
+    bool loading;
+    bool stale; /* there are newer ones */
+    uint64_t loaded_us;
+    bool known; /* it is in the list of all topics */
+    bool kept;  /* also when it has no jobs */
+    bool noting;
+    bool gathered;
+    uint32_t version;
+    uint32_t slot_version; /* the highest that a slot has named */
+    struct tr_policy policy;
+    uint8_t *bytes; /* what it was read from; it may point there */
+    size_t byte_count;
+    struct tr_list waiting; /* items, for that */
+    struct tr_item loader;
+    struct tr_item noter;
+
+    unsigned spread;
+    struct tr_spot *spots;   /* so many; NULL before it was loaded */
+    struct tr_spot one;      /* most have one */
+    unsigned turn;           /* where the next job without a key goes */
+    struct tr_list counting; /* items, for counts */
+    struct tr_list line;     /* waiters */
+    unsigned waiting_count;
+    enum tr_order order; /* if a push makes it */
+
+    /* What this node did. */
+    uint64_t pushed, deleted, pauses, handed;
+    uint64_t full_us; /* boot time at which it was last known to have a job; 0: not known */
+};
+
+int tr_ctopics_init(struct tr_cluster *c);
+void tr_ctopics_fini(struct tr_cluster *c);
+struct tr_ctopic *tr_ctopic_by_number(const struct tr_cluster *c, uint32_t number);
+/* Makes it if need be; NULL: no memory, or too many. */
+struct tr_ctopic *tr_ctopic_get(struct tr_cluster *c, const char *name, size_t len);
+void tr_ctopic_pin(struct tr_ctopic *t);
+void tr_ctopic_unpin(struct tr_cluster *c, struct tr_ctopic *t);
+/* `then`, when its settings are known; or the item ends. */
+void tr_ctopic_load(struct tr_cluster *c, struct tr_item *item, tr_item_fn *then);
+/* They are asked for anew; whoever waits for that. */
+void tr_ctopic_reload(struct tr_cluster *c, struct tr_item *item, tr_item_fn *then);
+/* A slot says that they are of this version. */
+void tr_ctopic_version(struct tr_cluster *c, struct tr_ctopic *t, unsigned slot, uint32_t version);
+/* A slot says that it was made for so many slots. False: no memory, or that makes no sense. */
+bool tr_ctopic_set_spread(struct tr_cluster *c, struct tr_ctopic *t, unsigned spread);
+/* It is to be among all topics. */
+void tr_ctopic_note(struct tr_cluster *c, struct tr_ctopic *t, bool keep);
+struct tr_spot *tr_ctopic_spot(struct tr_ctopic *t, unsigned slot);
+void tr_ctopic_hold(struct tr_cluster *c, struct tr_req *r);
+void tr_ctopic_drop(struct tr_cluster *c, struct tr_req *r);
+void tr_ctopic_find(struct tr_cluster *c, struct tr_item *item);
+void tr_ctopic_next(struct tr_cluster *c, struct tr_item *item);
+/* `then`, when all topics that there are are known here, with counts. */
+void tr_ctopics_all(struct tr_cluster *c, struct tr_item *item, tr_item_fn *then);
+/* Its settings are known now, or its counts, or will not be. */
+void tr_ctopics_gathered(struct tr_cluster *c, struct tr_ctopic *t);
+void tr_ctopics_named(struct tr_cluster *c, struct tr_item *names);
+/* What stands in the list of topics, at NULL: nothing. False: no memory. */
+bool tr_ctopic_learn(struct tr_cluster *c, struct tr_ctopic *t, struct tr_span text);
+bool tr_ctopic_has_jobs(const struct tr_ctopic *t);
+bool tr_ctopic_held(const struct tr_ctopic *t);
+int64_t tr_ctopic_retries(const struct tr_ctopic *t, bool beanstalk);
+
+/* Settings as they stand in the list of topics: version, kept or not, policy. */
+enum { TR_CL_NOTE_HEAD = 9 };
+void tr_policy_set(struct tr_cluster *c, struct tr_item *item);
+void tr_policy_pause(struct tr_cluster *c, struct tr_item *item);
+/* This slot has older settings than there are. */
+void tr_policy_mend(struct tr_cluster *c, struct tr_spot *spot);
+
+/* ---- requests of jobs ---- */
+
+void tr_push_ask(struct tr_cluster *c, struct tr_item *item);
+void tr_edit_ask(struct tr_cluster *c, struct tr_item *item);
+void tr_kick_ask(struct tr_cluster *c, struct tr_item *item);
+void tr_look_ask(struct tr_cluster *c, struct tr_item *item);
+void tr_look_at(struct tr_cluster *c, struct tr_item *item); /* id and topic are known */
+/* Finds the topic of an id, or the id of a key. */
+void tr_find_job(struct tr_cluster *c, struct tr_item *item, tr_item_fn *then);
+/* Jobs whose topic is known need not be looked for. */
+void tr_find_note(struct tr_cluster *c, uint64_t id, const struct tr_ctopic *t);
+
+/* `then`, when counts of all its slots are not older than since_us (boot time). */
+void tr_count_topic(struct tr_cluster *c, struct tr_item *item, uint64_t since_us,
+                    tr_item_fn *then);
+/* Asks for those of them that are older, and does not wait. False: none is. */
+bool tr_count_start(struct tr_cluster *c, struct tr_ctopic *t, uint64_t since_us);
+void tr_count_prepare(struct tr_spot *spot);
+/* This node changed something there. */
+void tr_count_changed(struct tr_cluster *c, struct tr_ctopic *t, unsigned slot);
+/* Is the head of a before that of b? */
+bool tr_count_better(const struct tr_counted *a, const struct tr_counted *b, enum tr_order order);
+void tr_count_fill(struct tr_cluster *c, struct tr_req *r, const struct tr_ctopic *t);
+void tr_count_sum(const struct tr_ctopic *t, struct tr_counted *sum);
+void tr_count_stat_topic(struct tr_cluster *c, struct tr_item *item);
+void tr_count_stat(struct tr_cluster *c, struct tr_item *item);
+void tr_count_first(struct tr_cluster *c, struct tr_item *item);
+
+void tr_purge_ask(struct tr_cluster *c, struct tr_item *item);
+void tr_page_ask(struct tr_cluster *c, struct tr_item *item);
+void tr_forecast_ask(struct tr_cluster *c, struct tr_item *item);
+void tr_roam_free(struct tr_cluster *c, struct tr_item *item);
+
+/* ---- hand-outs ---- */
+
+/* A job that a connection has; or one that came for nobody, and goes back. */
+struct tr_holding {
+    struct tr_item item; /* for when it goes back: id, lease, topic */
+    struct tr_list all;
+    struct tr_holder *holder;
+    struct tr_list of_holder;
+    uint64_t end_us; /* boot time: of its lease */
+    uint32_t place;  /* among those that end */
+};
+
+struct tr_holder {
+    uint64_t number;
+    struct tr_list holdings;
+    unsigned users; /* reserves that will add to it */
+};
+
+struct tr_wait;
+struct tr_waiter {
+    struct tr_list link; /* in the topic's line */
+    struct tr_wait *wait;
+    struct tr_ctopic *topic;
+    uint64_t *seen; /* by spot: the last round in which it was asked for */
+};
+
+/* A RESERVE. */
+struct tr_wait {
+    struct tr_item item;
+    struct tr_list all;
+    uint32_t place; /* among the timers of waits */
+    uint64_t at_us;
+    uint64_t until_us; /* boot time */
+    struct tr_holder *holder;
+    struct tr_spot *asked;   /* it is part of a question there, */
+    struct tr_list in_group; /* among others */
+    bool in_line;
+    bool idle;             /* is not to wait: ends when all were asked */
+    struct tr_spot *first; /* the one with the best head; only that is asked for it, */
+    bool lined;            /* until all of them are */
+    bool tried;            /* somebody was asked, in vain */
+    unsigned step;         /* topics that are loaded, then counted */
+    uint64_t *seen;
+    unsigned seen_count;
+    unsigned count;
+    struct tr_waiter waiters[];
+};
+
+void tr_waits_init(struct tr_cluster *c);
+void tr_wait_ask(struct tr_cluster *c, struct tr_req *r);
+void tr_wait_abandon(struct tr_cluster *c, struct tr_wait *w);
+void tr_wait_finish(struct tr_cluster *c, struct tr_wait *w, int status);
+/* Its question came to nothing: another one, the line, or the end. */
+void tr_wait_on(struct tr_cluster *c, struct tr_wait *w);
+/* A lease of its holder's is another one now. */
+void tr_wait_timers(struct tr_cluster *c);
+uint64_t tr_wait_next(const struct tr_cluster *c);
+/* The topic's slots become others: who waits leaves, and comes back. Not while one of them is
+ * asked for. */
+bool tr_wait_line_still(const struct tr_ctopic *t);
+void tr_wait_unline(struct tr_cluster *c, struct tr_ctopic *t, struct tr_list *waits);
+void tr_wait_reline(struct tr_cluster *c, struct tr_list *waits);
+void tr_waits_free(struct tr_cluster *c);
+
+/* Somebody waits for it, or nobody any more. */
+TR_MUST_USE int tr_take_watch(struct tr_cluster *c, struct tr_ctopic *t);
+void tr_take_unwatch(struct tr_cluster *c, struct tr_ctopic *t);
+/* It is to be asked. */
+void tr_take_spot(struct tr_cluster *c, struct tr_spot *spot);
+/* So are those of its topics that were asked while it was elsewhere. */
+void tr_take_missed(struct tr_cluster *c, struct tr_wait *w);
+/* A wake-up came: due_us by the clock of Redis, 0: now. */
+void tr_take_woken(struct tr_cluster *c, struct tr_spot *spot, uint64_t due_us, uint64_t now_us);
+void tr_take_turn(struct tr_cluster *c);
+TR_MUST_USE int tr_take_lane(struct tr_cluster *c, unsigned slot);
+void tr_take_free(struct tr_cluster *c);
+uint64_t tr_take_lease(struct tr_cluster *c);
+
+/* NULL: no memory. It stays until tr_hold_put, and while it has a job. */
+struct tr_holder *tr_hold_get(struct tr_cluster *c, uint64_t number);
+void tr_hold_put(struct tr_cluster *c, struct tr_holder *h);
+struct tr_holding *tr_hold_new(struct tr_cluster *c);
+void tr_hold_free(struct tr_cluster *c, struct tr_holding *g);
+/* It has this job now. */
+void tr_hold_add(struct tr_cluster *c, struct tr_holder *h, struct tr_holding *g);
+struct tr_holding *tr_hold_find(struct tr_cluster *c, uint64_t holder, uint64_t id);
+/* The job goes back: as if it had not been handed out, or since its connection is gone. */
+void tr_hold_return(struct tr_cluster *c, struct tr_holding *g, bool handed);
+void tr_hold_turn(struct tr_cluster *c);
+uint64_t tr_hold_next(const struct tr_cluster *c);
+/* That lease is over; or ends then. */
+void tr_hold_end(struct tr_cluster *c, uint64_t holder, uint64_t id);
+void tr_hold_touched(struct tr_cluster *c, uint64_t holder, uint64_t id, uint64_t end_us);
+void tr_hold_close(struct tr_cluster *c, struct tr_req *r);
+/* When the first lease of a holder ends; TR_CL_NEVER. */
+uint64_t tr_hold_first_end(const struct tr_cluster *c, const struct tr_holder *h);
+void tr_holds_free(struct tr_cluster *c);
+/* RESERVE_JOB: before it is asked, when it was done, and at the end. */
+TR_MUST_USE bool tr_hold_room(struct tr_cluster *c, struct tr_item *item);
+void tr_hold_reserved(struct tr_cluster *c, struct tr_item *item, const struct tr_header *h,
+                      uint64_t now_us);
+void tr_hold_let_go(struct tr_cluster *c, struct tr_item *item);
+
+/* ---- other nodes ---- */
+
+void tr_wake_node(struct tr_cluster *c, const char *node, unsigned slot, const struct tr_ctopic *t,
+                  uint64_t due_us);
+void tr_wake_turn(struct tr_cluster *c);
+uint64_t tr_wake_next(const struct tr_cluster *c);
+void tr_wake_up(struct tr_cluster *c);
+void tr_wake_heard(struct tr_cluster *c, const struct tr_redis_reply *reply);
+void tr_wake_closed(struct tr_cluster *c);
+void tr_wakes_free(struct tr_cluster *c);
+
+int tr_home_init(struct tr_cluster *c);
+void tr_home_fini(struct tr_cluster *c);
+void tr_home_turn(struct tr_cluster *c);
+uint64_t tr_home_next(const struct tr_cluster *c);
+void tr_home_leave(struct tr_cluster *c);
+
+enum { TR_MOURN_TOPICS = 200, TR_MOURN_KNOWN = 256 };
+
+/* A dead node's jobs: mourn.c */
+struct tr_mourn {
+    struct tr_item item;
+    bool busy;
+    uint64_t next_us;
+    uint64_t node;                                       /* whose they are */
+    unsigned slot;                                       /* where it looks, */
+    char topics[TR_MOURN_TOPICS][TR_TOPIC_NAME_MAX + 1]; /* at which topics */
+    unsigned topic_count, topic_at;
+    struct tr_walk walk;
+    uint64_t known[TR_MOURN_KNOWN]; /* of those that died it has seen to these */
+    unsigned known_at;
+};
+void tr_mourn_init(struct tr_cluster *c);
+void tr_mourn_turn(struct tr_cluster *c);
+/* A slot has become ours. */
+void tr_mourn_again(struct tr_cluster *c);
+uint64_t tr_mourn_next(const struct tr_cluster *c);
+
+/* ---- all of it ---- */
+
+enum tr_cl_refusal { /* why this Redis cannot be served; bits */
+                     TR_CL_LAYOUT = 1,
+                     TR_CL_VERSION = 2,
+                     TR_CL_EVICTION = 4,
+                     TR_CL_AUTH = 8,
+                     TR_CL_STORE = 16,
+};
+
+struct tr_wake_link {
+    enum tr_link_state state;
+    unsigned server;
+    uint64_t timer_us;
+    unsigned failures;
+};
+
+struct tr_cl_slot {
+    uint16_t hash;
+    uint64_t seen;      /* the highest sequence number that this node knows of */
+    uint64_t agenda_us; /* boot time: its housekeeping is to be looked at; */
+    bool owned;         /* if it is this node's, */
+    bool sworn;         /* and Redis knows */
+    bool looking;
+    uint32_t epoch;
+    struct tr_item keeper;
+};
+
+struct tr_cluster {
+    struct tr_mem *mem;
+    struct tr_cluster_config config;
+    struct tr_redis_port port;
+    struct tr_now now;
+    struct tr_layout layout;
+    char node[TR_PLACE_NODE_DIGITS + 1];
+    char uuid[TR_CLUSTER_UUID + 1]; /* empty: not known yet */
+    uint8_t uuid_bytes[16];
+    char address[64];
+    char fresh_uuid[TR_CLUSTER_UUID + 1];
+    uint64_t fresh_until_us; /* boot time: the store is new until then, and made by this node */
+    bool emptied;            /* it was there, and is to be made once more */
+    struct tr_rng rng;
+    enum tr_engine_stage stage;
+    unsigned refused; /* enum tr_cl_refusal */
+    char refusal[2 * TR_CL_WHY];
+    char away[2 * TR_CL_WHY];
+    bool draining;
+    bool full;             /* the last push was refused for memory */
+    uint64_t clock_off_us; /* boot time until which its clock is told to be off; 0: it is not */
+    uint64_t server_us;    /* what time it was by Redis, */
+    uint64_t server_at_us; /* at this boot time; 0: not known */
+    uint64_t lease_count;
+    unsigned work;
+
+    struct tr_shards shards;
+    struct tr_link links[TR_SHARDS_SERVERS];
+    unsigned seed_count; /* the first so many servers are those of the config */
+    bool alone;          /* no cluster: one server has all */
+    struct tr_call chart;
+    unsigned chart_at;     /* whom to ask next */
+    uint64_t chart_us;     /* not before */
+    struct tr_heap timers; /* calls */
+    uint64_t tags;
+
+    struct tr_map lanes;
+    struct tr_list all_lanes;
+    struct tr_list dirty;
+    uint64_t items_queued;     /* in lanes */
+    uint64_t calls_under_way;  /* of lanes and takes */
+    struct tr_backoff backoff; /* room for that of a view */
+    uint64_t retry_us;         /* something found no memory: a round then */
+    struct tr_map takes;
+    struct tr_list all_takes;
+    struct tr_list dirty_takes;
+    struct tr_cl_slot slots[TR_SLOTS_MAX];
+    unsigned meta_hash;
+
+    struct tr_list topics; /* all, by number */
+    struct tr_list idle_topics;
+    struct tr_map by_name;
+    struct tr_map by_number;
+    uint32_t next_number;
+    uint64_t topic_count;
+    struct tr_list gathering; /* items, for all topics */
+    struct tr_item names;
+    enum { TR_GATHER_NONE, TR_GATHER_NAMES, TR_GATHER_LOADS, TR_GATHER_COUNTS } gather;
+    uint64_t gather_left; /* topics */
+    uint64_t names_us;    /* boot time of the last list of them; 0: never */
+    uint64_t naming_us;   /* of the one that is under way */
+
+    struct {
+        uint64_t id;
+        uint32_t topic;
+    } cache[TR_CL_CACHE];
+
+    struct tr_vigil vigil;
+    struct tr_heap waits; /* timers of those who wait */
+    struct tr_list waiting;
+    uint64_t wait_count;
+    struct tr_map holders;
+    struct tr_list holdings;
+    struct tr_heap ends;  /* of leases */
+    struct tr_list later; /* items that go back, and could not: again at */
+    uint64_t later_us;
+    uint64_t held;
+    struct tr_map wakers; /* by node */
+    struct tr_list all_wakers;
+    struct tr_wake_link wake;
+    char wake_key[TR_PLACE_KEY_MAX];
+    size_t wake_key_len;
+    unsigned wake_hash;
+
+    struct tr_tenure tenure;
+    struct tr_members members;
+    uint8_t owner[TR_SLOTS_MAX];
+    struct tr_call beat;
+    uint64_t beat_retry_us;
+    bool leaving;
+    bool owns;         /* may do housekeeping, as far as it knew last */
+    uint64_t house_us; /* when there is some */
+    unsigned agenda_at;
+
+    struct tr_mourn mourn;
+
+    char *actors; /* TR_ACTOR_NAME_MAX bytes each, the rest zeros */
+    unsigned actor_count, actor_room;
+
+    struct tr_cluster_stat stat;
+    struct tr_topic_stat totals; /* what this node did, of all topics */
+    uint64_t meters[TR_METERED_COUNT];
+    struct tr_hist late, wait_hist;
+};
+
+void tr_cluster_note(const struct tr_cluster *c, enum tr_notice kind, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* A call was given up; or one of this kind went well. */
+void tr_cluster_trouble(struct tr_cluster *c, enum tr_route_why why,
+                        const struct tr_redis_reply *reply);
+void tr_cluster_better(struct tr_cluster *c, enum tr_cl_kind kind);
+void tr_cluster_set_now(struct tr_cluster *c, struct tr_now now);
+/* What time it is by Redis, as far as is known. */
+uint64_t tr_cluster_server_now(const struct tr_cluster *c);
+/* Boot time of a time by Redis. */
+uint64_t tr_cluster_boot_of(const struct tr_cluster *c, uint64_t server_us, uint64_t now_us);
+
+#endif

@@ -1,0 +1,106 @@
+/*
+ * A request on its way. It goes from one wait to the next by `then`:
+ *
+ *     submit ──► settings of the topic? ──► which topic or id? ──► lane ──► call ──► finish
+ *
+ * Whoever leaves takes his request along; what is in a call stays there until that is answered, and
+ * nobody hears of it.
+ */
+
+#include "base/err.h"
+#include "cluster/inner.h"
+
+#include <string.h>
+
+struct tr_item *tr_item_new(struct tr_cluster *c, struct tr_req *r)
+{
+    struct tr_item *item = tr_mem_alloc(c->mem, sizeof *item);
+
+    if (item != NULL) {
+        tr_list_init(&item->link);
+        item->req = r;
+        item->op = r->op;
+        item->id = r->id;
+        item->lease = r->lease;
+        item->since_us = c->now.boot_us;
+        r->own = item;
+    }
+    return item;
+}
+
+void tr_item_pin(struct tr_item *item, struct tr_ctopic *t)
+{
+    TR_CHECK(item->topic == NULL);
+    tr_ctopic_pin(t);
+    item->topic = t;
+}
+
+void tr_req_finish(struct tr_req *r, int status)
+{
+    if (status == TARRY_ENOSPC && r->out.why == NULL) {
+        r->out.why = "Redis takes no changes: it is out of memory or disk, or has too few replicas "
+                     "(see its log)";
+    }
+    r->out.status = status;
+    r->busy = false;
+    r->own = NULL;
+    r->done(r);
+}
+
+void tr_item_free(struct tr_cluster *c, struct tr_item *item)
+{
+    tr_list_remove(&item->link);
+    tr_hold_let_go(c, item);
+    tr_roam_free(c, item);
+    if (item->topic != NULL) {
+        tr_ctopic_unpin(c, item->topic);
+    }
+    tr_mem_free(c->mem, item, sizeof *item);
+}
+
+void tr_item_finish(struct tr_cluster *c, struct tr_item *item, int status)
+{
+    tr_list_remove(&item->link);
+    if (item->inner) {
+        item->status = status;
+        item->flying = false;
+        item->end(c, item);
+        return;
+    }
+    if (item->waits) {
+        tr_wait_finish(c, (struct tr_wait *)item, status);
+        return;
+    }
+    if (item->req != NULL && status != TARRY_OK && item->partly != NULL) {
+        item->req->out.why = item->partly;
+        status = TARRY_EUNSURE;
+    }
+    if (item->req != NULL) {
+        tr_req_finish(item->req, status);
+    }
+    tr_item_free(c, item);
+}
+
+void tr_item_refuse(struct tr_cluster *c, struct tr_item *item, int status, const char *why)
+{
+    if (item->req != NULL) {
+        item->req->out.why = why;
+    }
+    tr_item_finish(c, item, status);
+}
+
+void tr_item_view(struct tr_cluster *c, struct tr_item *item, const struct tr_header *h,
+                  uint64_t now_us)
+{
+    struct tr_job_view *view = &item->req->out.job;
+
+    tr_header_view(h, item->id, now_us, &c->backoff, view);
+    if (item->topic != NULL) {
+        view->topic = item->topic->number;
+        view->topic_name = item->topic->name;
+        view->topic_name_len = item->topic->name_len;
+        view->ttr_us = view->ttr_us != 0 ? view->ttr_us : item->topic->policy.ttr_us;
+        view->allowed =
+            view->has_retries ? view->retries : tr_ctopic_retries(item->topic, view->beanstalk);
+    }
+}

@@ -1,0 +1,372 @@
+/*
+ * Lanes: for each slot and kind of call one that is under way, and what comes meanwhile is the next
+ * batch. So the more there is to do the larger the batches are, and a node has few calls in flight;
+ * and a slot's meta need remember one call of a kind for each node (doc/cluster.md, section 2).
+ *
+ *     items ── go ──► flying + eval ──► call ──► answered: each item ends, or goes on
+ *                                          └──► given up: each item ends so
+ *
+ * A call that finds that its topic is spread otherwise than this node believed (SPREAD) has changed
+ * nothing: its items begin anew.
+ *
+ * *Invariant.* While a call is under way the topics that it names stay.
+ */
+
+#include "base/err.h"
+#include "cluster/inner.h"
+
+#include <string.h>
+
+#define NO_MEMORY_AGAIN_US UINT64_C(50000)
+
+enum { TRIES_MAX = 4, KEY_SLOT_BITS = 16 };
+
+const struct tr_cl_way *tr_lane_way(enum tr_cl_kind kind)
+{
+    static const struct tr_cl_way *const ways[TR_CL_KINDS] = {
+        [TR_CL_PUSH] = &tr_push_way,       [TR_CL_EDIT] = &tr_edit_way,
+        [TR_CL_LOOK] = &tr_look_way,       [TR_CL_KICK] = &tr_kick_way,
+        [TR_CL_CONF] = &tr_conf_way,       [TR_CL_PAUSE] = &tr_pause_way,
+        [TR_CL_COUNT] = &tr_count_way,     [TR_CL_TEND] = &tr_tend_way,
+        [TR_CL_HEADER] = &tr_header_way,   [TR_CL_KEY] = &tr_key_way,
+        [TR_CL_AGENDA] = &tr_agenda_way,   [TR_CL_OWN] = &tr_own_way,
+        [TR_CL_LOAD] = &tr_load_way,       [TR_CL_NOTE] = &tr_note_way,
+        [TR_CL_NAMES] = &tr_names_way,     [TR_CL_PURGE] = &tr_purge_way,
+        [TR_CL_LIST] = &tr_list_way,       [TR_CL_FORECAST] = &tr_forecast_way,
+        [TR_CL_DEAD] = &tr_dead_way,       [TR_CL_LEASES] = &tr_leases_way,
+        [TR_CL_ORPHANS] = &tr_orphans_way,
+    };
+
+    return ways[kind];
+}
+
+static void heard(struct tr_cluster *c, struct tr_call *call, const struct tr_redis_reply *reply,
+                  enum tr_route_why why);
+
+struct tr_clane *tr_lane_of(struct tr_cluster *c, enum tr_cl_kind kind, unsigned slot)
+{
+    uint64_t key = (uint64_t)kind << KEY_SLOT_BITS | slot;
+    struct tr_clane *lane = tr_map_find(&c->lanes, key);
+
+    if (lane != NULL) {
+        return lane;
+    }
+    lane = tr_mem_alloc(c->mem, sizeof *lane);
+    if (lane == NULL) {
+        return NULL;
+    }
+    if (tr_call_init(c, &lane->call, heard) != TARRY_OK) {
+        tr_mem_free(c->mem, lane, sizeof *lane);
+        return NULL;
+    }
+    lane->kind = kind;
+    lane->slot = slot;
+    tr_list_init(&lane->all);
+    tr_list_init(&lane->dirty);
+    tr_list_init(&lane->items);
+    tr_list_init(&lane->flying);
+    if (tr_map_put(&c->lanes, key, lane) != TARRY_OK) {
+        tr_call_fini(c, &lane->call);
+        tr_mem_free(c->mem, lane, sizeof *lane);
+        return NULL;
+    }
+    tr_list_append(&c->all_lanes, &lane->all);
+    return lane;
+}
+
+static void mark(struct tr_cluster *c, struct tr_clane *lane)
+{
+    if (tr_list_empty(&lane->dirty)) {
+        tr_list_append(&c->dirty, &lane->dirty);
+    }
+}
+
+void tr_lane_add(struct tr_cluster *c, struct tr_clane *lane, struct tr_item *item)
+{
+    tr_list_remove(&item->link);
+    tr_list_append(&lane->items, &item->link);
+    item->queued = true;
+    c->items_queued++;
+    mark(c, lane);
+}
+
+void tr_lane_put(struct tr_cluster *c, enum tr_cl_kind kind, struct tr_item *item)
+{
+    struct tr_clane *lane = tr_lane_of(c, kind, tr_lane_way(kind)->meta ? 0 : item->slot);
+
+    if (lane == NULL) {
+        tr_item_finish(c, item, TARRY_ENOMEM);
+    } else {
+        tr_lane_add(c, lane, item);
+    }
+}
+
+/* ---- on the way out ---- */
+
+unsigned tr_lane_topic(const struct tr_clane *lane, const struct tr_ctopic *t)
+{
+    unsigned i = 0;
+
+    while (i < lane->topic_count && lane->topics[i] != t) {
+        i++;
+    }
+    return i;
+}
+
+static size_t weight(const struct tr_item *item)
+{
+    return item->req != NULL ? item->req->body_len : 0;
+}
+
+/* As many of those that wait as one call takes. */
+static void gather(struct tr_cluster *c, struct tr_clane *lane, const struct tr_cl_way *way)
+{
+    size_t bytes = 0;
+
+    lane->count = 0;
+    lane->topic_count = 0;
+    lane->soonest_us = 0;
+    while (!tr_list_empty(&lane->items) && lane->count < way->most) {
+        struct tr_item *item = TR_CONTAINER_OF(lane->items.next, struct tr_item, link);
+        unsigned topic = tr_lane_topic(lane, item->topic);
+
+        bytes += weight(item);
+        if (lane->count > 0 && bytes > TR_EVAL_BYTES) {
+            break;
+        }
+        if (way->jobs && topic == lane->topic_count) {
+            if (topic == TR_EVAL_TOPICS) {
+                break;
+            }
+            tr_ctopic_pin(item->topic);
+            lane->topics[lane->topic_count++] = item->topic;
+        }
+        tr_list_remove(&item->link);
+        tr_list_append(&lane->flying, &item->link);
+        item->queued = false;
+        item->flying = true;
+        lane->count++;
+        c->items_queued--;
+    }
+}
+
+static void let_topics_go(struct tr_cluster *c, struct tr_clane *lane)
+{
+    for (unsigned i = 0; i < lane->topic_count; i++) {
+        tr_ctopic_unpin(c, lane->topics[i]);
+    }
+    lane->topic_count = 0;
+}
+
+static int build(struct tr_cluster *c, struct tr_clane *lane, const struct tr_cl_way *way)
+{
+    struct tr_eval_topic topics[TR_EVAL_TOPICS];
+    struct tr_eval_about about = {.layout = &c->layout,
+                                  .slot = lane->slot,
+                                  .uuid = c->uuid,
+                                  .node = c->node,
+                                  .op = lane->op,
+                                  .topics = topics,
+                                  .topic_count = lane->topic_count};
+
+    for (unsigned i = 0; i < lane->topic_count; i++) {
+        topics[i] = (struct tr_eval_topic){lane->topics[i]->name, lane->topics[i]->spread,
+                                           lane->topics[i]->order};
+    }
+    if (way->jobs) {
+        tr_eval_begin(&lane->call.eval, (enum tr_script_name)way->script, &about);
+    }
+    way->build(c, lane);
+    return tr_eval_end(&lane->call.eval);
+}
+
+/* Without memory for the call: requests hear so, the rest tries again. */
+static void no_memory(struct tr_cluster *c, struct tr_clane *lane)
+{
+    struct tr_list again;
+    struct tr_item *item;
+
+    tr_list_init(&again);
+    let_topics_go(c, lane);
+    while ((item = tr_lane_next(lane)) != NULL) {
+        item->flying = false;
+        if (item->inner) {
+            tr_list_append(&again, &item->link);
+            item->queued = true;
+            c->items_queued++;
+        } else {
+            tr_item_finish(c, item, TARRY_ENOMEM);
+        }
+    }
+    tr_list_splice(&again, &lane->items);
+    tr_list_splice(&lane->items, &again);
+    if (!tr_list_empty(&lane->items)) {
+        c->retry_us = c->now.boot_us + NO_MEMORY_AGAIN_US;
+        mark(c, lane);
+    }
+}
+
+void tr_lane_go(struct tr_cluster *c, struct tr_clane *lane)
+{
+    const struct tr_cl_way *way = tr_lane_way(lane->kind);
+    struct tr_call_way how = {.script = way->script,
+                              .hash_slot = way->meta ? c->meta_hash : c->slots[lane->slot].hash,
+                              .slot = lane->slot,
+                              .server = -1,
+                              .patience_us = c->config.patience_us,
+                              .repeats = true};
+
+    if (lane->call.state != TR_CALL_IDLE || tr_list_empty(&lane->items)) {
+        return;
+    }
+    gather(c, lane, way);
+    lane->op++;
+    if (build(c, lane, way) != TARRY_OK) {
+        no_memory(c, lane);
+        return;
+    }
+    c->stat.batches++;
+    c->stat.items += lane->count;
+    c->calls_under_way++;
+    tr_call_start(c, &lane->call, &how);
+}
+
+/* ---- on the way in ---- */
+
+struct tr_item *tr_lane_next(struct tr_clane *lane)
+{
+    struct tr_item *item;
+
+    if (tr_list_empty(&lane->flying)) {
+        return NULL;
+    }
+    item = TR_CONTAINER_OF(lane->flying.next, struct tr_item, link);
+    tr_list_remove(&item->link);
+    return item;
+}
+
+void tr_lane_fail(struct tr_cluster *c, struct tr_clane *lane, int status)
+{
+    struct tr_item *item;
+
+    while ((item = tr_lane_next(lane)) != NULL) {
+        tr_item_finish(c, item, status);
+    }
+}
+
+/* One that is to be woken: here, or elsewhere. */
+static void wake(struct tr_cluster *c, const char *node, struct tr_spot *spot, uint64_t due_us,
+                 uint64_t now_us)
+{
+    if (memcmp(node, c->node, TR_PLACE_NODE_DIGITS) == 0) {
+        tr_take_woken(c, spot, due_us, now_us);
+    } else {
+        tr_wake_node(c, node, spot->slot, spot->topic, due_us);
+    }
+}
+
+void tr_lane_common(struct tr_cluster *c, const struct tr_answer *a, const struct tr_lane_told *of)
+{
+    char node[TR_PLACE_NODE_DIGITS];
+    unsigned topic;
+
+    c->server_us = a->now_us;
+    c->server_at_us = c->now.boot_us;
+    for (unsigned i = 0; i < of->count && a->versions.len > 0; i++) {
+        tr_ctopic_version(c, of->topics[i], of->slot, tr_answer_version(a, i));
+    }
+    for (unsigned i = 0; tr_answer_waiter(a, i, &topic, node); i++) {
+        struct tr_spot *spot =
+            topic < of->count ? tr_ctopic_spot(of->topics[topic], of->slot) : NULL;
+
+        if (spot != NULL) {
+            wake(c, node, spot, of->soonest_us, a->now_us);
+        }
+    }
+}
+
+/* SPREAD, name, so many. */
+unsigned tr_lane_spread(const struct tr_redis_reply *reply)
+{
+    unsigned spread = 0;
+
+    if (reply->count < 3 || !tr_span_begins(reply->items[0], "SPREAD")) {
+        return 0;
+    }
+    for (size_t i = 0; i < reply->items[2].len && spread < TR_SLOTS_MAX; i++) {
+        char ch = reply->items[2].at[i];
+
+        spread = ch >= '0' && ch <= '9' ? spread * 10 + (unsigned)(ch - '0') : 0;
+    }
+    return spread;
+}
+
+/* It was made for so many slots. Everybody begins anew. */
+static void respread(struct tr_cluster *c, struct tr_clane *lane,
+                     const struct tr_redis_reply *reply)
+{
+    unsigned spread = tr_lane_spread(reply);
+    struct tr_item *item;
+
+    for (unsigned i = 0; i < lane->topic_count && reply->count > 2; i++) {
+        struct tr_ctopic *t = lane->topics[i];
+
+        if (t->name_len == reply->items[1].len &&
+            memcmp(t->name, reply->items[1].at, t->name_len) == 0) {
+            (void)tr_ctopic_set_spread(c, t, spread);
+        }
+    }
+    while ((item = tr_lane_next(lane)) != NULL) {
+        item->flying = false;
+        if (++item->tries > TRIES_MAX || (item->req == NULL && !item->inner)) {
+            tr_item_finish(c, item, TARRY_EAWAY);
+        } else if (lane->kind == TR_CL_PUSH) {
+            tr_push_ask(c, item); /* it may be another slot's */
+        } else {
+            tr_lane_add(c, lane, item);
+        }
+    }
+}
+
+static void answered(struct tr_cluster *c, struct tr_clane *lane,
+                     const struct tr_redis_reply *reply)
+{
+    const struct tr_cl_way *way = tr_lane_way(lane->kind);
+    struct tr_answer a;
+
+    if (!way->jobs) {
+        way->heard(c, lane, reply);
+    } else if (tr_answer_read(reply, &a) == TARRY_OK) {
+        way->answered(c, lane, &a);
+        tr_lane_common(c, &a,
+                       &(struct tr_lane_told){.slot = lane->slot,
+                                              .topics = lane->topics,
+                                              .count = lane->topic_count,
+                                              .soonest_us = lane->soonest_us});
+    } else if (tr_lane_spread(reply) != 0) {
+        respread(c, lane, reply);
+    }
+    tr_lane_fail(c, lane, TARRY_EDAMAGED); /* if any is left, that was no answer of ours */
+}
+
+static void heard(struct tr_cluster *c, struct tr_call *call, const struct tr_redis_reply *reply,
+                  enum tr_route_why why)
+{
+    struct tr_clane *lane = TR_CONTAINER_OF(call, struct tr_clane, call);
+
+    c->calls_under_way--;
+    if (why == 0) {
+        answered(c, lane, reply);
+    } else {
+        tr_cluster_trouble(c, why, reply);
+        tr_lane_fail(c, lane, tr_call_status(why));
+    }
+    let_topics_go(c, lane);
+    tr_eval_trim(&lane->call.eval);
+    if (why == 0) {
+        tr_cluster_better(c, lane->kind);
+    }
+    if (!tr_list_empty(&lane->items)) {
+        mark(c, lane);
+    }
+}

@@ -1,0 +1,328 @@
+/*
+ * Connections: one for each server, whose number in the map is also the connection's. It is made
+ * when a call wants to go there. Before any call it is asked who it is (INFO): what it says of
+ * itself goes with each call (doc/cluster.md, section 1), and some servers are not to be used.
+ *
+ * One that breaks is made anew at once; one that cannot be made, after 20, 40 ... 1280 ms.
+ */
+
+#include "base/err.h"
+#include "base/text.h"
+#include "cluster/inner.h"
+#include "cluster/mutant.h"
+
+#include <string.h>
+
+#define RETRY_FIRST_US UINT64_C(20000)
+
+#define TAG_INFO UINT64_MAX
+
+enum { RETRY_DOUBLINGS = 6, RUN_PART = 40, MAJOR_LEAST = 7 };
+
+static void prepare(struct tr_link *l)
+{
+    if (!l->ready) {
+        tr_list_init(&l->queue);
+        tr_list_init(&l->sent);
+        l->ready = true;
+    }
+}
+
+bool tr_link_any_up(const struct tr_cluster *c)
+{
+    for (unsigned i = 0; i < c->shards.count; i++) {
+        if (c->links[i].state == TR_LINK_UP) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool tr_link_hope(const struct tr_cluster *c)
+{
+    for (unsigned i = 0; i < c->shards.count; i++) {
+        const struct tr_link *l = &c->links[i];
+
+        if (l->state == TR_LINK_UP || (l->ready && l->failures == 0)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void tr_link_dial(struct tr_cluster *c, unsigned server)
+{
+    struct tr_link *l = &c->links[server];
+
+    prepare(l);
+    if (l->state == TR_LINK_DOWN && l->retry_us <= c->now.boot_us) {
+        l->state = TR_LINK_DIALS;
+        l->timer_us = c->now.boot_us + c->config.timeout_us;
+        c->port.connect(c->port.ctx, server, c->shards.names[server]);
+    }
+}
+
+void tr_link_send(struct tr_cluster *c, struct tr_call *call)
+{
+    struct tr_link *l = &c->links[call->server];
+
+    if (call->asking) {
+        c->port.send(c->port.ctx, call->server, 0, &(struct tr_span){"ASKING", 6}, 1);
+    }
+    if (call->script >= 0) {
+        tr_eval_with_text(&call->eval, (enum tr_script_name)call->script, call->text);
+    }
+    if (call->eval.run_at != 0) {
+        tr_eval_aim(&call->eval, l->run, c->now.wall_us);
+    }
+    tr_list_remove(&call->link);
+    tr_list_append(&l->sent, &call->link);
+    call->state = TR_CALL_SENT;
+    call->tag = ++c->tags;
+    call->sent_us = c->now.boot_us;
+    tr_call_set_timer(c, call, c->now.boot_us + c->config.timeout_us);
+    c->stat.calls++;
+    c->port.send(c->port.ctx, call->server, call->tag, call->eval.args, call->eval.count);
+}
+
+void tr_link_take(struct tr_cluster *c, struct tr_call *call)
+{
+    struct tr_link *l = &c->links[call->server];
+
+    tr_link_dial(c, call->server);
+    if (l->state == TR_LINK_UP) {
+        tr_link_send(c, call);
+    } else if (l->state == TR_LINK_DOWN) {
+        tr_call_unsent(c, call);
+    } else {
+        call->state = TR_CALL_QUEUED;
+        tr_list_append(&l->queue, &call->link);
+        tr_call_set_timer(c, call, c->now.boot_us + c->config.timeout_us);
+    }
+}
+
+/* It is gone: whoever was on it hears so. They may begin another one at once. */
+static void down(struct tr_cluster *c, unsigned server, const char *why)
+{
+    struct tr_link *l = &c->links[server];
+    bool was_up = l->state == TR_LINK_UP;
+    unsigned doublings = l->failures < RETRY_DOUBLINGS ? l->failures : RETRY_DOUBLINGS;
+    struct tr_list sent, queue;
+
+    tr_list_init(&sent);
+    tr_list_init(&queue);
+    tr_list_splice(&sent, &l->sent);
+    tr_list_splice(&queue, &l->queue);
+    l->state = TR_LINK_DOWN;
+    l->retry_us = was_up ? 0 : c->now.boot_us + (RETRY_FIRST_US << doublings);
+    l->failures += !was_up;
+    tr_text(l->why, sizeof l->why, "%s", why);
+    tr_shards_doubt(&c->shards);
+    if (was_up) {
+        tr_cluster_note(c, TR_NOTE_WARNING, "The connection to Redis at %s is gone: %s.",
+                        c->shards.names[server], why);
+    }
+    while (!tr_list_empty(&sent)) {
+        tr_call_event(c, TR_CONTAINER_OF(sent.next, struct tr_call, link),
+                      TR_CL_MUTANT(LOST_IS_UNSENT) ? TR_REDIS_UNSENT : TR_REDIS_LOST);
+    }
+    while (!tr_list_empty(&queue)) {
+        tr_call_event(c, TR_CONTAINER_OF(queue.next, struct tr_call, link), TR_REDIS_UNSENT);
+    }
+}
+
+void tr_link_hang_up(struct tr_cluster *c, unsigned server, const char *why)
+{
+    if (c->links[server].state != TR_LINK_DOWN) {
+        c->port.close(c->port.ctx, server);
+        down(c, server, why);
+    }
+}
+
+void tr_link_timers(struct tr_cluster *c)
+{
+    for (unsigned i = 0; i < c->shards.count; i++) {
+        const struct tr_link *l = &c->links[i];
+
+        if ((l->state == TR_LINK_DIALS || l->state == TR_LINK_ASKS) &&
+            l->timer_us <= c->now.boot_us) {
+            tr_link_hang_up(c, i, "it did not answer in time");
+        }
+    }
+}
+
+uint64_t tr_link_next(const struct tr_cluster *c)
+{
+    uint64_t next_us = TR_CL_NEVER;
+
+    for (unsigned i = 0; i < c->shards.count; i++) {
+        const struct tr_link *l = &c->links[i];
+
+        if ((l->state == TR_LINK_DIALS || l->state == TR_LINK_ASKS) && l->timer_us < next_us) {
+            next_us = l->timer_us;
+        }
+    }
+    return next_us;
+}
+
+/* ---- who is it? ---- */
+
+struct tr_span tr_link_info(struct tr_span info, const char *name)
+{
+    size_t len = strlen(name);
+    const char *end = info.at + info.len;
+
+    for (const char *at = info.at; at < end;) {
+        const char *line = memchr(at, '\n', (size_t)(end - at));
+        size_t whole = (size_t)((line != NULL ? line : end) - at);
+
+        if (whole > len && at[len] == ':' && memcmp(at, name, len) == 0) {
+            whole -= at[whole - 1] == '\r';
+            return (struct tr_span){at + len + 1, whole - len - 1};
+        }
+        at = line != NULL ? line + 1 : end;
+    }
+    return (struct tr_span){"", 0};
+}
+
+static bool is(struct tr_span s, const char *text)
+{
+    return s.len == strlen(text) && memcmp(s.at, text, s.len) == 0;
+}
+
+static unsigned number(struct tr_span s)
+{
+    unsigned n = 0;
+
+    for (size_t i = 0; i < s.len && s.at[i] >= '0' && s.at[i] <= '9' && n < 100000; i++) {
+        n = n * 10 + (unsigned)(s.at[i] - '0');
+    }
+    return n;
+}
+
+static int shortened(struct tr_span s)
+{
+    return (int)(s.len < RUN_PART ? s.len : RUN_PART);
+}
+
+/* It cannot be served, until it is set up otherwise. */
+static void refuse(struct tr_cluster *c, unsigned server, enum tr_cl_refusal what, const char *why)
+{
+    c->refused |= (unsigned)what;
+    tr_text(c->refusal, sizeof c->refusal, "%s: %s", c->shards.names[server], why);
+    if (c->stage == TR_ENGINE_OPENING) {
+        c->stage = TR_ENGINE_REFUSED;
+    }
+    tr_link_hang_up(c, server, why);
+}
+
+static void known(struct tr_cluster *c, unsigned server, struct tr_span info)
+{
+    struct tr_link *l = &c->links[server];
+    struct tr_span run = tr_link_info(info, "run_id");
+    struct tr_span replid = tr_link_info(info, "master_replid");
+    struct tr_span policy = tr_link_info(info, "maxmemory_policy");
+    struct tr_span version = tr_link_info(info, "redis_version");
+    char why[TR_CL_WHY];
+
+    if (number(version) < MAJOR_LEAST) {
+        tr_text(why, sizeof why, "this is Redis %.*s, and 7.0 or later is needed",
+                shortened(version), version.at);
+        refuse(c, server, TR_CL_VERSION, why);
+        return;
+    }
+    if (policy.len > 0 && !is(policy, "noeviction")) {
+        tr_text(why, sizeof why,
+                "this Redis may throw jobs away: its maxmemory-policy is %.*s, set noeviction",
+                shortened(policy), policy.at);
+        refuse(c, server, TR_CL_EVICTION, why);
+        return;
+    }
+    c->refused &= ~(unsigned)(TR_CL_VERSION | TR_CL_EVICTION | TR_CL_AUTH);
+    tr_text(l->run, sizeof l->run, "%.*s-%.*s", shortened(run), run.at, shortened(replid),
+            replid.at);
+    l->state = TR_LINK_UP;
+    l->failures = 0;
+    l->why[0] = '\0';
+    if (is(tr_link_info(info, "cluster_enabled"), "0")) {
+        tr_chart_alone(c, server, is(tr_link_info(info, "role"), "master"));
+    }
+    while (!tr_list_empty(&l->queue)) {
+        tr_link_send(c, TR_CONTAINER_OF(l->queue.next, struct tr_call, link));
+    }
+}
+
+/* ---- what the port tells ---- */
+
+void tr_link_up(void *ctx, unsigned conn, struct tr_now now)
+{
+    static const struct tr_span info[] = {
+        {"INFO", 4}, {"server", 6}, {"replication", 11}, {"memory", 6}, {"cluster", 7}};
+    struct tr_cluster *c = ctx;
+
+    tr_cluster_set_now(c, now);
+    if (conn == TR_CL_WAKE_CONN) {
+        tr_wake_up(c);
+        return;
+    }
+    c->links[conn].state = TR_LINK_ASKS;
+    c->links[conn].timer_us = c->now.boot_us + c->config.timeout_us;
+    c->port.send(c->port.ctx, conn, TAG_INFO, info, sizeof info / sizeof info[0]);
+}
+
+void tr_link_heard(void *ctx, unsigned conn, uint64_t tag, const struct tr_redis_reply *reply,
+                   struct tr_now now)
+{
+    struct tr_cluster *c = ctx;
+    struct tr_link *l = &c->links[conn < TR_SHARDS_SERVERS ? conn : 0];
+
+    tr_cluster_set_now(c, now);
+    if (conn == TR_CL_WAKE_CONN) {
+        tr_wake_heard(c, reply);
+    } else if (l->state == TR_LINK_ASKS && tag == TAG_INFO) {
+        if (reply->event == TR_REDIS_LIST && reply->count == 1 && reply->items[0].at != NULL) {
+            known(c, conn, reply->items[0]);
+        } else {
+            char why[TR_CL_WHY];
+
+            tr_text(why, sizeof why, "%.*s", (int)reply->error.len,
+                    reply->error.len > 0 ? reply->error.at : "");
+            tr_link_hang_up(c, conn, why);
+        }
+    } else if (tag != 0 && !tr_list_empty(&l->sent)) {
+        struct tr_call *call = TR_CONTAINER_OF(l->sent.next, struct tr_call, link);
+
+        if (call->tag == tag) {
+            tr_call_heard(c, call, reply);
+        } else {
+            tr_link_hang_up(c, conn, "it answered out of order");
+        }
+    }
+}
+
+static bool begins(const char *text, const char *word)
+{
+    return strncmp(text, word, strlen(word)) == 0;
+}
+
+void tr_link_closed(void *ctx, unsigned conn, const char *why, struct tr_now now)
+{
+    struct tr_cluster *c = ctx;
+
+    tr_cluster_set_now(c, now);
+    if (conn == TR_CL_WAKE_CONN) {
+        tr_wake_closed(c);
+        return;
+    }
+    if (begins(why, "WRONGPASS") || begins(why, "NOAUTH") || begins(why, "NOPERM")) {
+        c->refused |= TR_CL_AUTH;
+        tr_text(c->refusal, sizeof c->refusal,
+                "Redis at %s does not let us in: %s. Set redis.password, and redis.user if it is "
+                "not the default one",
+                c->shards.names[conn], why);
+        if (c->stage == TR_ENGINE_OPENING) {
+            c->stage = TR_ENGINE_REFUSED;
+        }
+    }
+    down(c, conn, why);
+}

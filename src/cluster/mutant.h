@@ -1,0 +1,38 @@
+#ifndef TR_CLUSTER_MUTANT_H
+#define TR_CLUSTER_MUTANT_H
+
+/*
+ * Deliberate bugs of the engine on Redis, as base/mutant.h has them of the embedded one. They exist
+ * only in tarry-sim-cluster, which shows that it notices them.
+ */
+
+#define TR_CL_MUTANTS_LIST(X)                                                                      \
+    X(NEW_OP, "a call is repeated under a new number")                                             \
+    X(REFUSAL_BELIEVED, "a refusal after a loss is believed")                                      \
+    X(LEASE_AGAIN, "all hand-outs of a node have one lease")                                       \
+    X(LOST_IS_UNSENT, "what was under way on a broken connection counts as not sent")              \
+    X(WRONG_ORDER, "the answers of a batch go to the wrong requests")                              \
+    X(NO_WAKE, "who waits on another node is not told")                                            \
+    X(NO_GUARD, "a topic is not asked again when no wake-up comes")                                \
+    X(WAKE_OVERHEARD, "a wake-up that comes during a question is not minded")                      \
+    X(ONE_ROUND, "who came while others were asked for is not asked for")                          \
+    X(CLOSE_KEEPS, "jobs of a closed connection stay out until their lease ends")                  \
+    X(SURPLUS_KEPT, "a job that came for nobody is not given back")                                \
+    X(NOT_MOURNED, "jobs of a dead node's connections stay out until their lease ends")
+
+enum tr_cl_mutant {
+    TR_CL_MUTANT_NONE,
+#define X(name, what) TR_CL_MUTANT_##name,
+    TR_CL_MUTANTS_LIST(X)
+#undef X
+        TR_CL_MUTANT_COUNT
+};
+
+#ifdef TR_CL_MUTANTS
+extern enum tr_cl_mutant tr_cl_mutant_now; /* set by the simulator alone */
+#define TR_CL_MUTANT(name) (tr_cl_mutant_now == TR_CL_MUTANT_##name)
+#else
+#define TR_CL_MUTANT(name) (0)
+#endif
+
+#endif

@@ -1,0 +1,302 @@
+/*
+ * Settings of a topic: first in the list of topics, by version, then in each of its slots, then the
+ * answer: so they hold on every node from then on.
+ *
+ *     reload ──► changed ──► `topic` (if the version is still that one) ──► `conf`, slot by slot
+ *        ▲                        │ CHANGED: somebody was quicker
+ *        └────────────────────────┘
+ *
+ * A slot that could not be reached hears of it from whoever meets it next: its answers name the
+ * version that it has.
+ */
+
+#include "base/err.h"
+#include "base/text.h"
+#include "cluster/inner.h"
+#include "rules/bucket.h"
+
+#include <string.h>
+
+#define NO_END UINT64_C(9007199254740991) /* the last whole number that Lua has */
+
+enum { TRIES_MAX = 8 };
+
+static const char not_everywhere[] =
+    "the settings are stored, but a part of the servers could not be reached: they hold there as "
+    "soon as they can be";
+
+/* ---- in a slot ---- */
+
+static void mended(struct tr_cluster *c, struct tr_item *item)
+{
+    struct tr_spot *spot = TR_CONTAINER_OF(item, struct tr_spot, mender);
+
+    spot->mending = false;
+    tr_ctopic_unpin(c, spot->topic);
+}
+
+void tr_policy_mend(struct tr_cluster *c, struct tr_spot *spot)
+{
+    if (spot->mending) {
+        return;
+    }
+    spot->mending = true;
+    spot->mender =
+        (struct tr_item){.inner = true, .end = mended, .topic = spot->topic, .slot = spot->slot};
+    tr_list_init(&spot->mender.link);
+    tr_ctopic_pin(spot->topic);
+    tr_lane_put(c, TR_CL_CONF, &spot->mender);
+}
+
+/* An empty value: none. */
+static void put(struct tr_eval *e, const char *name, bool given, uint64_t value)
+{
+    char text[24] = "";
+
+    if (given) {
+        tr_text(text, sizeof text, "%llu", (unsigned long long)value);
+    }
+    tr_eval_add(e, name, strlen(name));
+    tr_eval_add(e, text, strlen(text));
+}
+
+/* Paused until then, or without end. */
+static uint64_t pause_of(const struct tr_policy *p, unsigned what)
+{
+    if ((p->paused & what) == 0) {
+        return 0;
+    }
+    return p->paused_until_us != 0 ? p->paused_until_us : NO_END;
+}
+
+/* As the scripts name them; limits are a slot's share. */
+static void build_conf(struct tr_cluster *c, struct tr_clane *lane)
+{
+    const struct tr_ctopic *t = lane->topics[0];
+    const struct tr_policy *p = &t->policy;
+    struct tr_eval *e = &lane->call.eval;
+    uint64_t burst = p->burst != 0 ? p->burst : tr_bucket_burst_of(p->rate_milli);
+    char text[TR_HEADER_BACKOFF] = "";
+
+    (void)c;
+    tr_eval_add_number(e, t->version);
+    put(e, "ttr", (p->given & TR_POLICY_BIT(TTR)) != 0, p->ttr_us);
+    put(e, "ttl", p->ttl_us != 0, p->ttl_us);
+    put(e, "out", pause_of(p, TR_PAUSED_OUT) != 0, pause_of(p, TR_PAUSED_OUT));
+    put(e, "in", pause_of(p, TR_PAUSED_IN) != 0, pause_of(p, TR_PAUSED_IN));
+    put(e, "in_flight", p->in_flight != UINT64_MAX, tr_place_share(p->in_flight, t->spread));
+    put(e, "max_jobs", p->max_jobs != UINT64_MAX, tr_place_share(p->max_jobs, t->spread));
+    put(e, "rate", p->rate_milli != 0, tr_place_share(p->rate_milli, t->spread));
+    put(e, "burst", p->rate_milli != 0, burst / t->spread > 0 ? burst / t->spread : 1);
+    put(e, "dead_keep", true, p->dead_keep_us < NO_END ? p->dead_keep_us : NO_END);
+    put(e, "dead_max", p->dead_max != UINT64_MAX, tr_place_share(p->dead_max, t->spread));
+    tr_eval_add(e, "backoff", 7);
+    tr_eval_add(e, text,
+                (p->given & TR_POLICY_BIT(BACKOFF)) != 0 ? tr_header_put_backoff(text, &p->backoff)
+                                                         : 0);
+    tr_eval_add(e, "retries", 7);
+    tr_text(text, sizeof text, "%lld", (long long)p->retries);
+    tr_eval_add(e, text, (p->given & TR_POLICY_BIT(RETRIES)) != 0 ? strlen(text) : 0);
+}
+
+static void answered(struct tr_cluster *c, struct tr_clane *lane, const struct tr_answer *a)
+{
+    struct tr_item *item = tr_lane_next(lane);
+
+    (void)a;
+    tr_count_changed(c, item->topic, lane->slot);
+    if (item->inner) {
+        tr_item_finish(c, item, TARRY_OK);
+        return;
+    }
+    item->flying = false;
+    item->at++;
+    item->then(c, item);
+}
+
+const struct tr_cl_way tr_conf_way = {
+    .script = TR_SCRIPT_CONF, .most = 1, .jobs = true, .build = build_conf, .answered = answered};
+
+/* ---- in the list ---- */
+
+static void build_note(struct tr_cluster *c, struct tr_clane *lane)
+{
+    const struct tr_item *item = TR_CONTAINER_OF(lane->flying.next, struct tr_item, link);
+    const struct tr_ctopic *t = item->topic;
+    struct tr_eval *e = &lane->call.eval;
+    char key[TR_PLACE_KEY_MAX];
+    char flag = item->kind;
+    uint8_t bytes[TR_POLICY_BYTES_MAX];
+    struct tr_policy next = t->policy;
+
+    tr_eval_meta(e, TR_SCRIPT_TOPIC, 1);
+    tr_eval_add(e, key, tr_place_meta_key(key, &c->layout, TR_META_TOPICS));
+    tr_eval_add(e, t->name, t->name_len);
+    tr_eval_add(e, &flag, 1);
+    if (!item->inner) {
+        tr_policy_change(&next, item->req->policy, item->req->fields);
+        next.given |= item->req->keep_topic ? TR_POLICY_BIT(KEPT) : 0;
+        tr_eval_add_number(e, t->version);
+        tr_eval_add(e, (const char *)bytes, tr_policy_encode(bytes, &next));
+        tr_eval_add_number(e, t->slot_version);
+    }
+}
+
+static void put_slot(struct tr_cluster *c, struct tr_item *item);
+
+static tr_item_fn reloaded;
+
+static void heard_note(struct tr_cluster *c, struct tr_clane *lane,
+                       const struct tr_redis_reply *reply)
+{
+    struct tr_item *item = tr_lane_next(lane);
+    bool good = reply->count == 2 && reply->items[1].at != NULL;
+
+    if (item->inner) {
+        tr_item_finish(c, item, good ? TARRY_OK : TARRY_EDAMAGED);
+        return;
+    }
+    item->flying = false;
+    if (!good || (!tr_span_begins(reply->items[0], "OK") && ++item->tries > TRIES_MAX)) {
+        tr_item_finish(c, item, good ? TARRY_EAWAY : TARRY_EDAMAGED);
+    } else if (!tr_ctopic_learn(c, item->topic, reply->items[1])) {
+        tr_item_finish(c, item, TARRY_ENOMEM);
+    } else if (tr_span_begins(reply->items[0], "OK")) {
+        item->at = 0;
+        put_slot(c, item);
+    } else if (item->req == NULL) {
+        tr_item_finish(c, item, TARRY_OK); /* who asked is gone, and it was not done */
+    } else {
+        reloaded(c, item);
+    }
+}
+
+const struct tr_cl_way tr_note_way = {
+    .script = TR_SCRIPT_TOPIC, .most = 1, .meta = true, .build = build_note, .heard = heard_note};
+
+/* ---- the request ---- */
+
+static void tell(struct tr_cluster *c, struct tr_item *item)
+{
+    if (item->req != NULL) {
+        tr_count_fill(c, item->req, item->topic);
+    }
+    tr_item_finish(c, item, TARRY_OK);
+}
+
+static void put_slot(struct tr_cluster *c, struct tr_item *item)
+{
+    if (item->at < item->topic->spread) {
+        item->slot = item->topic->spots[item->at].slot;
+        item->then = put_slot;
+        item->partly = not_everywhere;
+        tr_lane_put(c, TR_CL_CONF, item);
+    } else {
+        item->partly = NULL;
+        tr_count_topic(c, item, item->since_us, tell);
+    }
+}
+
+/* NULL: it can be so here. */
+static const char *objection(const struct tr_cluster *c, const struct tr_policy *p)
+{
+    if (p->spread > c->layout.slots || (p->spread & (p->spread - 1)) != 0) {
+        return "spread is a power of two, not above cluster.slots";
+    }
+    if ((p->in_flight != UINT64_MAX && p->in_flight < p->spread) ||
+        (p->max_jobs != UINT64_MAX && p->max_jobs < p->spread) ||
+        (p->rate_milli != 0 && p->rate_milli < p->spread)) {
+        return "a limit below spread cannot be kept: each slot has its share";
+    }
+    return NULL;
+}
+
+/* Is it there without jobs, from now on? */
+static char flag_of(const struct tr_req *r, const struct tr_ctopic *t)
+{
+    if (r->forget) {
+        return 'g';
+    }
+    return r->keep_topic || t->kept ? 'k' : '-';
+}
+
+static void reloaded(struct tr_cluster *c, struct tr_item *item)
+{
+    struct tr_ctopic *t = item->topic;
+    const struct tr_req *r = item->req;
+    struct tr_policy next = t->policy;
+    const char *why;
+
+    tr_policy_change(&next, r->policy, r->fields);
+    next.given |= r->keep_topic ? TR_POLICY_BIT(KEPT) : 0;
+    why = objection(c, &next);
+    if (!tr_policy_ok(&next) || why != NULL) {
+        tr_item_refuse(c, item, TARRY_EINVAL, why);
+    } else if (next.max_bytes != UINT64_MAX) {
+        tr_item_refuse(c, item, TARRY_EUNSUPPORTED, "max_bytes is not kept on Redis: use max_jobs");
+    } else if (next.deliver_len > 0) {
+        tr_item_refuse(c, item, TARRY_EUNSUPPORTED,
+                       "outlets need the embedded engine: take the jobs with reserve");
+    } else if (next.spread != t->spread && tr_ctopic_has_jobs(t)) {
+        tr_item_refuse(c, item, TARRY_ESTATE, "spread is fixed by the first job of a topic");
+    } else {
+        item->kind = flag_of(r, t);
+        tr_lane_put(c, TR_CL_NOTE, item);
+    }
+}
+
+static void count_first(struct tr_cluster *c, struct tr_item *item)
+{
+    tr_count_topic(c, item, item->since_us, reloaded);
+}
+
+void tr_policy_set(struct tr_cluster *c, struct tr_item *item)
+{
+    const struct tr_req *r = item->req;
+    struct tr_ctopic *t = tr_ctopic_by_number(c, r->topic);
+
+    if (t == NULL || r->policy == NULL || (r->fields & ~TR_POLICY_ALL) != 0) {
+        tr_item_finish(c, item, t == NULL ? TARRY_ENOTFOUND : TARRY_EINVAL);
+        return;
+    }
+    tr_item_pin(item, t);
+    tr_ctopic_reload(c, item, count_first);
+}
+
+/* ---- the beanstalk port's pause ---- */
+
+static void pause_slot(struct tr_cluster *c, struct tr_item *item)
+{
+    if (item->at < item->topic->spread) {
+        item->slot = item->topic->spots[item->at].slot;
+        item->then = pause_slot;
+        tr_lane_put(c, TR_CL_PAUSE, item);
+    } else {
+        tr_item_finish(c, item, TARRY_OK);
+    }
+}
+
+static void build_pause(struct tr_cluster *c, struct tr_clane *lane)
+{
+    const struct tr_item *item = TR_CONTAINER_OF(lane->flying.next, struct tr_item, link);
+
+    (void)c;
+    tr_eval_pause(&lane->call.eval, item->number);
+}
+
+const struct tr_cl_way tr_pause_way = {
+    .script = TR_SCRIPT_PAUSE, .most = 1, .jobs = true, .build = build_pause, .answered = answered};
+
+void tr_policy_pause(struct tr_cluster *c, struct tr_item *item)
+{
+    struct tr_ctopic *t = tr_ctopic_by_number(c, item->req->topic);
+
+    if (t == NULL) {
+        tr_item_finish(c, item, TARRY_ENOTFOUND);
+        return;
+    }
+    item->number = item->req->wait_us < TR_DELAY_MAX_US ? item->req->wait_us : TR_DELAY_MAX_US;
+    c->totals.pauses++;
+    tr_item_pin(item, t);
+    tr_ctopic_load(c, item, pause_slot);
+}

@@ -1,0 +1,196 @@
+/* New jobs: what is asked is checked here, all else is decided by the script. */
+
+#include "base/err.h"
+#include "cluster/inner.h"
+#include "cluster/mutant.h"
+
+static bool is_sane(const struct tr_cluster *c, const struct tr_req *r)
+{
+    uint64_t now_us = tr_cluster_server_now(c);
+
+    return r->delay_us <= TR_DELAY_MAX_US && r->at_us <= now_us + TR_DELAY_MAX_US &&
+           r->ttr_us <= TR_DELAY_MAX_US && r->ttl_us <= TR_DELAY_MAX_US && r->key_len <= 255 &&
+           r->tag_len <= 64 && (!r->has_retries || r->retries >= -1) &&
+           (r->backoff == NULL || tr_backoff_ok(r->backoff)) &&
+           (unsigned)r->conflict < TR_CONFLICT_COUNT;
+}
+
+static void to_slot(struct tr_cluster *c, struct tr_item *item)
+{
+    struct tr_ctopic *t = item->topic;
+    const struct tr_req *r = item->req;
+    unsigned i =
+        r->key_len > 0 ? tr_place_of_key(r->key, r->key_len, t->spread) : t->turn & (t->spread - 1);
+
+    if (!t->known && r->beanstalk) {
+        t->order = TR_ORDER_ID; /* if this push makes it */
+    }
+    item->slot = t->spots[i].slot;
+    tr_ctopic_note(c, t, r->keep_topic);
+    tr_lane_put(c, TR_CL_PUSH, item);
+}
+
+void tr_push_ask(struct tr_cluster *c, struct tr_item *item)
+{
+    const struct tr_req *r = item->req;
+    struct tr_ctopic *t = item->topic != NULL ? item->topic : tr_ctopic_by_number(c, r->topic);
+
+    if (t == NULL || !is_sane(c, r)) {
+        tr_item_finish(c, item, TARRY_EINVAL);
+    } else if (r->body_len > c->config.body_max) {
+        tr_item_finish(c, item, TARRY_EFULL);
+    } else if (c->draining) {
+        tr_item_finish(c, item, TARRY_EDRAINING);
+    } else if (!tr_mem_spare(c->mem, r->body_len)) {
+        tr_item_finish(c, item, TARRY_ENOMEM);
+    } else {
+        if (item->topic == NULL) {
+            tr_item_pin(item, t);
+        }
+        tr_ctopic_load(c, item, to_slot);
+    }
+}
+
+/* The due times of a topic are spread by its jitter, later only. */
+static void with_jitter(struct tr_cluster *c, const struct tr_ctopic *t, struct tr_req *r)
+{
+    uint64_t jitter_us =
+        t->policy.jitter_us != 0 ? tr_rng_below(&c->rng, t->policy.jitter_us + 1) : 0;
+
+    if (r->at_us != 0) {
+        r->at_us += jitter_us;
+    } else {
+        r->delay_us += jitter_us;
+    }
+}
+
+static void build(struct tr_cluster *c, struct tr_clane *lane)
+{
+    struct tr_eval *e = &lane->call.eval;
+
+    tr_eval_push_from(e, c->slots[lane->slot].seen, lane->slot);
+    for (const struct tr_list *n = lane->flying.next; n != &lane->flying; n = n->next) {
+        const struct tr_item *item = TR_CONTAINER_OF(n, struct tr_item, link);
+        struct tr_req asked = *item->req;
+
+        with_jitter(c, item->topic, &asked);
+        tr_eval_push(e, tr_lane_topic(lane, item->topic), &asked, c->now.boot_us - item->since_us);
+        item->topic->turn++;
+    }
+}
+
+/* A new job, as the request has it. */
+static void view_new(struct tr_cluster *c, struct tr_item *item, const struct tr_pushed *p,
+                     uint64_t now_us)
+{
+    const struct tr_req *r = item->req;
+    struct tr_header h = {.set = 's',
+                          .priority = r->priority,
+                          .due_us = p->due_us,
+                          .created_us = now_us,
+                          .delay_us = r->delay_us,
+                          .ttr_us = r->ttr_us,
+                          .ttl_us = r->ttl_us,
+                          .retries = !r->has_retries  ? TR_RETRIES_TOPIC
+                                     : r->retries < 0 ? TR_RETRIES_NO_END
+                                                      : (uint32_t)r->retries,
+                          .flags = (r->beanstalk ? TR_HEADER_BEANSTALK : 0U) |
+                                   (r->ttl_us != 0 ? TR_HEADER_OWN_TTL : 0U),
+                          .tag = r->tag,
+                          .tag_len = r->tag_len,
+                          .key = r->key,
+                          .key_len = r->key_len};
+
+    tr_item_view(c, item, &h, now_us);
+    item->req->out.job.backoff = r->backoff;
+    item->req->out.job.body_len = (uint32_t)r->body_len;
+}
+
+static int status_of(char what, const struct tr_req *r)
+{
+    switch (what) {
+    case 'N':
+    case 'R':
+    case 'K':
+        return TARRY_OK;
+    case 'E':
+        return TARRY_EEXISTS;
+    case 'X':
+        return r->conflict == TR_CONFLICT_REPLACE ? TARRY_ESTATE : TARRY_EEXISTS;
+    case 'P':
+        return TARRY_EPAUSED;
+    default: /* F */
+        return TARRY_EQUOTA;
+    }
+}
+
+/* It has a job now, whoever asks. */
+static void note_pushed(struct tr_cluster *c, struct tr_item *item, const struct tr_pushed *p,
+                        uint64_t now_us)
+{
+    struct tr_spot *spot = tr_ctopic_spot(item->topic, item->slot);
+
+    tr_count_changed(c, item->topic, item->slot);
+    item->topic->pushed++;
+    c->totals.pushed++;
+    c->meters[TR_METERED_PUSHED]++;
+    if (spot != NULL) {
+        spot->count.delayed += p->due_us > now_us;
+        spot->count.ready += p->due_us <= now_us;
+    }
+}
+
+static void ended(struct tr_cluster *c, struct tr_clane *lane, struct tr_item *item,
+                  const struct tr_pushed *p, uint64_t now_us)
+{
+    struct tr_req *r = item->req;
+    uint64_t *seen = &c->slots[lane->slot].seen;
+
+    item->id = p->id;
+    if (p->what == 'N' || p->what == 'R') {
+        if (p->what == 'N' && tr_place_seq_of(p->id) > *seen) {
+            *seen = tr_place_seq_of(p->id);
+        }
+        if (lane->soonest_us == 0 || p->due_us < lane->soonest_us) {
+            lane->soonest_us = p->due_us;
+        }
+        tr_find_note(c, p->id, item->topic);
+    }
+    if (p->what == 'N') {
+        note_pushed(c, item, p, now_us);
+    }
+    if (r != NULL) {
+        r->out.existed = p->what == 'R' || p->what == 'K' || p->what == 'E' || p->what == 'X';
+        if (p->what == 'N') {
+            view_new(c, item, p, now_us);
+        } else if (r->out.existed) {
+            tr_item_view(c, item, &p->header, now_us);
+        }
+        tr_item_finish(c, item, status_of(p->what, r));
+    } else {
+        tr_item_finish(c, item, TARRY_OK);
+    }
+}
+
+static void answered(struct tr_cluster *c, struct tr_clane *lane, const struct tr_answer *a)
+{
+    struct tr_item *item;
+
+    for (size_t i = 0; a->count == lane->count && (item = tr_lane_next(lane)) != NULL; i++) {
+        struct tr_pushed p;
+
+        size_t at = TR_CL_MUTANT(WRONG_ORDER) ? a->count - 1 - i : i;
+
+        if (tr_answer_pushed(a->items[at], &p) == TARRY_OK) {
+            ended(c, lane, item, &p, a->now_us);
+        } else {
+            tr_item_finish(c, item, TARRY_EDAMAGED);
+        }
+    }
+}
+
+const struct tr_cl_way tr_push_way = {.script = TR_SCRIPT_PUSH,
+                                      .most = TR_EVAL_JOBS,
+                                      .jobs = true,
+                                      .build = build,
+                                      .answered = answered};

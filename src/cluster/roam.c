@@ -1,0 +1,512 @@
+/*
+ * Requests that go through all jobs of a topic, or of all topics: purge, list, forecast.
+ *
+ *     topics ──► slots of each ──► sets of each ──► some hundred entries a call ──► the answer
+ *
+ * A purge goes through all sets of a slot, up to the last id that there was when it came there, and
+ * once more until it finds none: jobs change their sets meanwhile. A page of a list is the first of
+ * ready and prepared ones, of which all must be looked at, and of stored ones, which are in order;
+ * if these do not fill it, dead ones follow. Only so many entries are looked at for one page: who
+ * has more ready jobs is told so.
+ *
+ * One request has one call under way, so that it does not push others aside.
+ */
+
+#include "base/err.h"
+#include "cluster/inner.h"
+#include "cluster/walk.h"
+
+#include <string.h>
+
+enum { PASSES_MAX = 8, LOOKED_MAX = 200000, TOPICS_MAX = 1000 };
+
+#define SECOND_US UINT64_C(1000000)
+
+struct tr_roam {
+    tr_item_fn
+        *step;       /* the next call for item->topic and item->at, or the next topic, or the end */
+    bool all;        /* topics, */
+    uint32_t number; /* up to this one */
+    struct tr_walk walk;
+    /* PURGE */
+    uint64_t last_id;
+    uint64_t found;
+    unsigned passes;
+    /* LIST */
+    struct tr_page page;
+    bool dead;       /* the live ones were looked at */
+    unsigned of_set; /* jobs that this set gave */
+    unsigned looked;
+    struct tr_job_view *views;
+    struct tr_backoff *backoffs;
+    /* FORECAST */
+    struct tr_forecast_view view;
+    uint64_t *counts;
+};
+
+void tr_roam_free(struct tr_cluster *c, struct tr_item *item)
+{
+    struct tr_roam *m = item->roam;
+
+    if (m == NULL) {
+        return;
+    }
+    tr_mem_free(c->mem, m->views, m->page.limit * sizeof *m->views);
+    tr_mem_free(c->mem, m->backoffs, m->page.limit * sizeof *m->backoffs);
+    tr_mem_free(c->mem, m->counts, TR_FORECAST_STEPS_MAX * sizeof *m->counts);
+    if (m->page.mem != NULL) {
+        tr_page_fini(&m->page);
+    }
+    tr_mem_free(c->mem, m, sizeof *m);
+    item->roam = NULL;
+}
+
+/* ---- from topic to topic, from slot to slot ---- */
+
+static void at_topic(struct tr_cluster *c, struct tr_item *item)
+{
+    item->at = 0;
+    item->roam->step(c, item);
+}
+
+static void to_topic(struct tr_cluster *c, struct tr_item *item, struct tr_ctopic *t)
+{
+    if (item->topic != NULL) {
+        tr_ctopic_unpin(c, item->topic);
+        item->topic = NULL;
+    }
+    tr_item_pin(item, t);
+    item->roam->number = t->number;
+    tr_ctopic_load(c, item, at_topic);
+}
+
+/* The next one, if all are meant. False: that was the last. */
+static bool next_topic(struct tr_cluster *c, struct tr_item *item)
+{
+    for (struct tr_list *n = c->topics.next; item->roam->all && n != &c->topics; n = n->next) {
+        struct tr_ctopic *t = TR_CONTAINER_OF(n, struct tr_ctopic, all);
+
+        if (t->number > item->roam->number) {
+            to_topic(c, item, t);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void first_topic(struct tr_cluster *c, struct tr_item *item)
+{
+    if (c->topic_count > TOPICS_MAX) {
+        tr_item_refuse(c, item, TARRY_EUNSUPPORTED,
+                       "there are more than 1000 topics: name one of them");
+    } else if (!next_topic(c, item)) {
+        item->roam->step(c, item);
+    }
+}
+
+static void begin(struct tr_cluster *c, struct tr_item *item, tr_item_fn *step)
+{
+    struct tr_ctopic *t = tr_ctopic_by_number(c, item->req->topic);
+
+    item->roam->step = step;
+    if (item->req->topic == 0 && item->op != TR_OP_PURGE) {
+        item->roam->all = true;
+        tr_ctopics_all(c, item, first_topic);
+    } else if (t == NULL) {
+        tr_item_finish(c, item, TARRY_ENOTFOUND);
+    } else {
+        to_topic(c, item, t);
+    }
+}
+
+static bool make(struct tr_cluster *c, struct tr_item *item)
+{
+    item->roam = tr_mem_alloc(c->mem, sizeof *item->roam);
+    if (item->roam == NULL) {
+        tr_item_finish(c, item, TARRY_ENOMEM);
+        return false;
+    }
+    return true;
+}
+
+static bool more_slots(const struct tr_item *item)
+{
+    return item->topic != NULL && item->at < item->topic->spread;
+}
+
+static void to_lane(struct tr_cluster *c, struct tr_item *item, enum tr_cl_kind kind)
+{
+    item->slot = item->topic->spots[item->at].slot;
+    tr_lane_put(c, kind, item);
+}
+
+static struct tr_item *only(const struct tr_clane *lane)
+{
+    return TR_CONTAINER_OF(lane->flying.next, struct tr_item, link);
+}
+
+/* What the lane's one item asked for came. NULL: it is damaged or nobody wants it any more. */
+static struct tr_item *come(struct tr_cluster *c, struct tr_clane *lane, int err)
+{
+    struct tr_item *item = tr_lane_next(lane);
+
+    item->flying = false;
+    if (err != TARRY_OK || item->req == NULL) {
+        tr_item_finish(c, item, err);
+        return NULL;
+    }
+    return item;
+}
+
+/* ---- purge ---- */
+
+static void purge_step(struct tr_cluster *c, struct tr_item *item)
+{
+    if (!more_slots(item)) {
+        item->req->out.number = item->number;
+        tr_item_finish(c, item, TARRY_OK);
+        return;
+    }
+    item->roam->walk = tr_walk_at('s');
+    item->roam->last_id = 0;
+    item->roam->found = 0;
+    item->roam->passes = 0;
+    to_lane(c, item, TR_CL_PURGE);
+}
+
+void tr_purge_ask(struct tr_cluster *c, struct tr_item *item)
+{
+    if (make(c, item)) {
+        begin(c, item, purge_step);
+    }
+}
+
+static void build_purge(struct tr_cluster *c, struct tr_clane *lane)
+{
+    const struct tr_roam *m = only(lane)->roam;
+
+    (void)c;
+    tr_eval_purge(&lane->call.eval, &m->walk, m->last_id, TR_WALK_LOOK);
+}
+
+static void answered_purge(struct tr_cluster *c, struct tr_clane *lane, const struct tr_answer *a)
+{
+    struct tr_roam *m = only(lane)->roam;
+    uint64_t count = 0;
+    struct tr_item *item = come(c, lane, tr_answer_purged(a, &m->walk, &m->last_id, &count));
+
+    if (item == NULL) {
+        return;
+    }
+    tr_count_changed(c, item->topic, lane->slot);
+    item->number += count;
+    m->found += count;
+    if (item->number > 0) {
+        item->partly = "some of its jobs were purged, perhaps not all: purge it again";
+    }
+    if (m->walk.set == '\0' && m->found > 0 && ++m->passes < PASSES_MAX) {
+        m->found = 0;
+        m->walk = tr_walk_at('s');
+    }
+    if (m->walk.set != '\0') {
+        to_lane(c, item, TR_CL_PURGE);
+        return;
+    }
+    item->at++;
+    purge_step(c, item);
+}
+
+const struct tr_cl_way tr_purge_way = {.script = TR_SCRIPT_PURGE,
+                                       .most = 1,
+                                       .jobs = true,
+                                       .build = build_purge,
+                                       .answered = answered_purge};
+
+/* ---- list ---- */
+
+static bool wants(const struct tr_req *r, bool dead)
+{
+    unsigned bit = 1U << TR_DEAD;
+
+    if (dead) {
+        return r->filter.states == 0 || (r->filter.states & bit) != 0;
+    }
+    return !r->cursor.dead && (r->filter.states == 0 || (r->filter.states & ~bit) != 0);
+}
+
+static void view_one(struct tr_cluster *c, const struct tr_roam *m, unsigned i, uint64_t now_us)
+{
+    const struct tr_paged *job = &m->page.jobs[i];
+    struct tr_job_view *v = &m->views[i];
+    struct tr_header h;
+    const struct tr_ctopic *t;
+
+    if (tr_header_read(job->bytes, job->len, &h) != TARRY_OK) {
+        return; /* it was read before */
+    }
+    tr_header_view(&h, job->key.id, now_us, &m->backoffs[i], v);
+    t = tr_ctopic_get(c, h.topic, h.topic_len);
+    if (t != NULL) {
+        v->topic = t->number;
+        v->ttr_us = v->ttr_us != 0 ? v->ttr_us : t->policy.ttr_us;
+        v->allowed = v->has_retries ? v->retries : tr_ctopic_retries(t, v->beanstalk);
+    }
+}
+
+static void list_end(struct tr_cluster *c, struct tr_item *item)
+{
+    struct tr_roam *m = item->roam;
+    struct tr_req *r = item->req;
+    uint64_t now_us = tr_cluster_server_now(c);
+
+    for (unsigned i = 0; i < m->page.count; i++) {
+        view_one(c, m, i, now_us);
+    }
+    r->out.jobs = m->views;
+    r->out.number = m->page.count;
+    if (m->page.count > 0) {
+        r->out.cursor = m->page.jobs[m->page.count - 1].key;
+    }
+    r->out.cursor.more =
+        m->page.more || (m->page.count == m->page.limit && !m->dead && wants(r, true));
+    tr_item_finish(c, item, TARRY_OK);
+}
+
+/* The sets of a slot: ready, prepared, stored; then, when no live one is left, dead ones. */
+static char first_set(const struct tr_roam *m)
+{
+    return m->dead ? 'd' : 'r';
+}
+
+static char next_set(char set)
+{
+    switch (set) {
+    case 'r':
+        return 'p';
+    case 'p':
+        return 's';
+    default:
+        return '\0';
+    }
+}
+
+static void ask_slot(struct tr_cluster *c, struct tr_item *item)
+{
+    struct tr_roam *m = item->roam;
+
+    m->walk = tr_walk_at(first_set(m));
+    m->of_set = 0;
+    to_lane(c, item, TR_CL_LIST);
+}
+
+static void list_step(struct tr_cluster *c, struct tr_item *item)
+{
+    struct tr_roam *m = item->roam;
+
+    if (more_slots(item)) {
+        ask_slot(c, item);
+        return;
+    }
+    if (next_topic(c, item)) {
+        return;
+    }
+    if (!m->dead && wants(item->req, true) && m->page.count < m->page.limit) {
+        m->dead = true;
+        m->number = 0;
+        if (!m->all) {
+            item->at = 0;
+            ask_slot(c, item);
+            return;
+        }
+        if (next_topic(c, item)) {
+            return;
+        }
+    }
+    list_end(c, item);
+}
+
+void tr_page_ask(struct tr_cluster *c, struct tr_item *item)
+{
+    const struct tr_req *r = item->req;
+    struct tr_roam *m;
+
+    if (r->count == 0 || r->count > TR_LIST_MAX) {
+        tr_item_finish(c, item, TARRY_EINVAL);
+        return;
+    }
+    if (!make(c, item)) {
+        return;
+    }
+    m = item->roam;
+    if (tr_page_init(&m->page, c->mem, (unsigned)r->count) != TARRY_OK ||
+        (m->views = tr_mem_alloc(c->mem, m->page.limit * sizeof *m->views)) == NULL ||
+        (m->backoffs = tr_mem_alloc(c->mem, m->page.limit * sizeof *m->backoffs)) == NULL) {
+        tr_item_finish(c, item, TARRY_ENOMEM);
+        return;
+    }
+    m->dead = !wants(r, false);
+    if (m->dead && !wants(r, true)) {
+        list_end(c, item);
+        return;
+    }
+    begin(c, item, list_step);
+}
+
+static void build_list(struct tr_cluster *c, struct tr_clane *lane)
+{
+    const struct tr_item *item = only(lane);
+    struct tr_filter none = {0};
+    struct tr_eval_list l = {.filter = item->req != NULL ? &item->req->filter : &none,
+                             .look = TR_WALK_LOOK,
+                             .most = item->roam->page.limit + 1}; /* is there one more? */
+
+    (void)c;
+    if (item->req != NULL) {
+        l.after = item->req->cursor;
+    }
+    tr_eval_list(&lane->call.eval, &item->roam->walk, &l);
+}
+
+/* All that a call told, into the page. */
+static int gather(struct tr_roam *m, const struct tr_answer *a)
+{
+    struct tr_listed_job job;
+    size_t count = 0;
+    int err = tr_answer_listed(a, &m->walk, &count);
+
+    for (size_t i = 0; err == TARRY_OK && i < count; i++) {
+        err = tr_answer_listed_job(a, i, &job);
+        err = err == TARRY_OK ? tr_page_add(&m->page, &job) : err;
+    }
+    m->of_set += (unsigned)count;
+    m->looked += TR_WALK_LOOK;
+    return err;
+}
+
+static void answered_list(struct tr_cluster *c, struct tr_clane *lane, const struct tr_answer *a)
+{
+    struct tr_roam *m = only(lane)->roam;
+    char set = m->walk.set;
+    struct tr_item *item = come(c, lane, gather(m, a));
+    bool in_order = set == 's' || set == 'd';
+
+    if (item == NULL) {
+        return;
+    }
+    if (in_order && m->of_set > m->page.limit) {
+        m->walk.set = '\0'; /* the rest comes behind those */
+    }
+    if (m->walk.set != '\0' && m->looked > LOOKED_MAX) {
+        tr_item_refuse(c, item, TARRY_EUNSUPPORTED,
+                       "too many jobs to put in order: ask for one state, or a range of due times");
+        return;
+    }
+    if (m->walk.set == '\0' && next_set(set) != '\0') {
+        m->walk = tr_walk_at(next_set(set));
+        m->of_set = 0;
+    }
+    if (m->walk.set != '\0') {
+        to_lane(c, item, TR_CL_LIST);
+        return;
+    }
+    item->at++;
+    list_step(c, item);
+}
+
+const struct tr_cl_way tr_list_way = {.script = TR_SCRIPT_LIST,
+                                      .most = 1,
+                                      .jobs = true,
+                                      .build = build_list,
+                                      .answered = answered_list};
+
+/* ---- forecast ---- */
+
+static void forecast_step(struct tr_cluster *c, struct tr_item *item)
+{
+    struct tr_roam *m = item->roam;
+
+    if (more_slots(item)) {
+        to_lane(c, item, TR_CL_FORECAST);
+    } else if (!next_topic(c, item)) {
+        m->view.counts = m->counts;
+        item->req->out.forecast = m->view;
+        tr_item_finish(c, item, TARRY_OK);
+    }
+}
+
+static uint64_t down(uint64_t us)
+{
+    return us / SECOND_US * SECOND_US;
+}
+
+static uint64_t up(uint64_t us)
+{
+    return down(us + SECOND_US - 1);
+}
+
+/* Steps and times are whole seconds. */
+static bool plan(struct tr_forecast_view *v, const struct tr_req *r, uint64_t now_us)
+{
+    uint64_t from_us = r->from_us > now_us ? r->from_us : now_us;
+
+    if (r->step_us == 0 || r->step_us > TR_DELAY_MAX_US || r->from_us >= r->until_us ||
+        r->until_us > now_us + 2 * TR_DELAY_MAX_US ||
+        (r->until_us > from_us &&
+         (r->until_us - from_us - 1) / r->step_us >= TR_FORECAST_STEPS_MAX)) {
+        return false;
+    }
+    v->resolution_us = SECOND_US;
+    v->first_us = v->from_us = down(from_us);
+    v->until_us = up(r->until_us > v->from_us ? r->until_us : v->from_us);
+    v->step_us = up(r->step_us);
+    v->count = (unsigned)((v->until_us - v->first_us + v->step_us - 1) / v->step_us);
+    v->count = v->count < TR_FORECAST_STEPS_MAX ? v->count : TR_FORECAST_STEPS_MAX;
+    return true;
+}
+
+void tr_forecast_ask(struct tr_cluster *c, struct tr_item *item)
+{
+    struct tr_roam *m;
+
+    if (!make(c, item)) {
+        return;
+    }
+    m = item->roam;
+    if (!plan(&m->view, item->req, tr_cluster_server_now(c))) {
+        tr_item_finish(c, item, TARRY_EINVAL);
+        return;
+    }
+    m->counts = tr_mem_alloc(c->mem, TR_FORECAST_STEPS_MAX * sizeof *m->counts);
+    if (m->counts == NULL) {
+        tr_item_finish(c, item, TARRY_ENOMEM);
+        return;
+    }
+    memset(m->counts, 0, TR_FORECAST_STEPS_MAX * sizeof *m->counts);
+    begin(c, item, forecast_step);
+}
+
+static void build_forecast(struct tr_cluster *c, struct tr_clane *lane)
+{
+    const struct tr_forecast_view *v = &only(lane)->roam->view;
+
+    (void)c;
+    tr_eval_forecast(&lane->call.eval, v->first_us, v->step_us, v->count);
+}
+
+static void answered_forecast(struct tr_cluster *c, struct tr_clane *lane,
+                              const struct tr_answer *a)
+{
+    struct tr_roam *m = only(lane)->roam;
+    struct tr_item *item = come(c, lane, tr_answer_forecast(a, m->counts, m->view.count));
+
+    if (item != NULL) {
+        item->at++;
+        forecast_step(c, item);
+    }
+}
+
+const struct tr_cl_way tr_forecast_way = {.script = TR_SCRIPT_FORECAST,
+                                          .most = 1,
+                                          .jobs = true,
+                                          .build = build_forecast,
+                                          .answered = answered_forecast};

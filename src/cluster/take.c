@@ -1,0 +1,517 @@
+/*
+ * Questions for jobs. A topic in a slot (a spot) that somebody waits for is asked when vigil.c says
+ * so; for as many as wait, who want the same (tag, time to run, connection or not).
+ *
+ *     vigil ──► spot: a new round ──► the slot's lane ──► take ──► jobs: to those it was asked for,
+ *                      ▲                                      │    else to who waits, else back
+ *                      └── somebody was not asked for yet ◄───┘
+ *
+ * A round is over when all who wait were asked for in it, or nothing is there for anybody: a
+ * question without a tag that brings nothing tells for all. Each question that brings less than was
+ * wanted has entered this node among those who are told when there is more.
+ *
+ * *Invariant.* For each job that may come there is a holding, made before it is asked for.
+ */
+
+#include "base/err.h"
+#include "cluster/inner.h"
+#include "cluster/mutant.h"
+
+#include <string.h>
+
+#define TOLD_US                                                                                    \
+    UINT64_C(120000000) /* how long it is to be told: two minutes, asked once in one               \
+                         */
+#define AWAY_AGAIN_US UINT64_C(1000000)
+#define NO_MEMORY_AGAIN_US UINT64_C(50000)
+
+struct tr_take {
+    struct tr_call call;
+    struct tr_list all;
+    struct tr_list dirty;
+    struct tr_list spots; /* to be asked */
+    unsigned slot;
+    uint64_t op;
+    struct tr_spot *spot; /* asked now */
+    struct tr_list group; /* for whom */
+    unsigned want;
+    bool tagged;
+    bool told;                              /* this node is to be told when there is more */
+    struct tr_holding *rooms[TR_EVAL_JOBS]; /* for what may come */
+    unsigned room_count;
+};
+
+uint64_t tr_take_lease(struct tr_cluster *c)
+{
+    if (!TR_CL_MUTANT(LEASE_AGAIN) || c->lease_count == 0) {
+        c->lease_count++;
+    }
+    return c->config.node >> 32 << 32 | (c->lease_count & UINT32_MAX);
+}
+
+static void heard(struct tr_cluster *c, struct tr_call *call, const struct tr_redis_reply *reply,
+                  enum tr_route_why why);
+
+int tr_take_lane(struct tr_cluster *c, unsigned slot)
+{
+    struct tr_take *take = tr_map_find(&c->takes, slot);
+
+    if (tr_lane_of(c, TR_CL_EDIT, slot) == NULL) { /* where jobs go back */
+        return TARRY_ENOMEM;
+    }
+    if (take != NULL) {
+        return TARRY_OK;
+    }
+    take = tr_mem_alloc(c->mem, sizeof *take);
+    if (take == NULL) {
+        return TARRY_ENOMEM;
+    }
+    if (tr_call_init(c, &take->call, heard) != TARRY_OK) {
+        tr_mem_free(c->mem, take, sizeof *take);
+        return TARRY_ENOMEM;
+    }
+    tr_list_init(&take->dirty);
+    tr_list_init(&take->spots);
+    tr_list_init(&take->group);
+    take->slot = slot;
+    if (tr_map_put(&c->takes, slot, take) != TARRY_OK) {
+        tr_call_fini(c, &take->call);
+        tr_mem_free(c->mem, take, sizeof *take);
+        return TARRY_ENOMEM;
+    }
+    tr_list_append(&c->all_takes, &take->all);
+    return TARRY_OK;
+}
+
+static void drop_rooms(struct tr_cluster *c, struct tr_take *take)
+{
+    while (take->room_count > 0) {
+        tr_hold_free(c, take->rooms[--take->room_count]);
+    }
+}
+
+void tr_take_free(struct tr_cluster *c)
+{
+    while (!tr_list_empty(&c->all_takes)) {
+        struct tr_take *take = TR_CONTAINER_OF(c->all_takes.next, struct tr_take, all);
+
+        while (!tr_list_empty(&take->spots)) {
+            tr_list_remove(take->spots.next);
+        }
+        tr_list_remove(&take->all);
+        drop_rooms(c, take);
+        tr_call_fini(c, &take->call);
+        tr_mem_free(c->mem, take, sizeof *take);
+    }
+    tr_map_fini(&c->takes);
+}
+
+/* ---- who is to be asked ---- */
+
+int tr_take_watch(struct tr_cluster *c, struct tr_ctopic *t)
+{
+    for (unsigned i = 0; i < t->spread; i++) {
+        if (t->spots[i].watch.place == 0 &&
+            tr_vigil_add(&c->vigil, &t->spots[i].watch, c->now.boot_us) != TARRY_OK) {
+            tr_take_unwatch(c, t);
+            return TARRY_ENOMEM;
+        }
+    }
+    return TARRY_OK;
+}
+
+void tr_take_unwatch(struct tr_cluster *c, struct tr_ctopic *t)
+{
+    for (unsigned i = 0; i < t->spread; i++) {
+        if (t->spots[i].watch.place != 0) {
+            tr_vigil_remove(&c->vigil, &t->spots[i].watch);
+        }
+    }
+}
+
+void tr_take_spot(struct tr_cluster *c, struct tr_spot *spot)
+{
+    tr_vigil_woken(&c->vigil, &spot->watch, c->now.boot_us, c->now.boot_us);
+}
+
+void tr_take_woken(struct tr_cluster *c, struct tr_spot *spot, uint64_t due_us, uint64_t now_us)
+{
+    tr_vigil_woken(&c->vigil, &spot->watch,
+                   due_us != 0 ? tr_cluster_boot_of(c, due_us, now_us) : c->now.boot_us,
+                   c->now.boot_us);
+}
+
+static void enqueue(struct tr_cluster *c, struct tr_spot *spot)
+{
+    struct tr_take *take = tr_map_find(&c->takes, spot->slot);
+
+    TR_CHECK(take != NULL);
+    if (take->spot != spot && tr_list_empty(&spot->queued)) {
+        tr_list_append(&take->spots, &spot->queued);
+    }
+    if (tr_list_empty(&take->dirty)) {
+        tr_list_append(&c->dirty_takes, &take->dirty);
+    }
+}
+
+static bool is_open(const struct tr_waiter *waiter, const struct tr_spot *spot)
+{
+    const struct tr_wait *w = waiter->wait;
+
+    return w->asked == NULL && waiter->seen[spot->index] < spot->round &&
+           (w->lined || w->first == spot);
+}
+
+static bool anybody_open(const struct tr_spot *spot)
+{
+    const struct tr_list *line = &spot->topic->line;
+
+    for (const struct tr_list *n = line->next; n != line; n = n->next) {
+        if (is_open(TR_CONTAINER_OF(n, struct tr_waiter, link), spot)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void tr_take_missed(struct tr_cluster *c, struct tr_wait *w)
+{
+    for (unsigned i = 0; i < w->count; i++) {
+        struct tr_ctopic *t = w->waiters[i].topic;
+
+        for (unsigned k = 0; t != NULL && k < t->spread; k++) {
+            if (is_open(&w->waiters[i], &t->spots[k])) {
+                enqueue(c, &t->spots[k]);
+            }
+        }
+    }
+}
+
+/* ---- the question ---- */
+
+static bool wants_same(const struct tr_req *a, const struct tr_req *b)
+{
+    return a->tag_len == b->tag_len &&
+           (a->tag_len == 0 || memcmp(a->tag, b->tag, a->tag_len) == 0) && a->ttr_us == b->ttr_us &&
+           a->lease_us == b->lease_us && (a->holder == 0) == (b->holder == 0);
+}
+
+/* Room for one more job. */
+static bool make_room(struct tr_cluster *c, struct tr_take *take)
+{
+    struct tr_holding *g = tr_hold_new(c);
+
+    if (g != NULL) {
+        take->rooms[take->room_count++] = g;
+    }
+    return g != NULL;
+}
+
+/* Those of the line who want the same as the first one that is open. NULL: nobody is. */
+static const struct tr_req *gather(struct tr_cluster *c, struct tr_take *take, bool *waits)
+{
+    struct tr_spot *spot = take->spot;
+    const struct tr_list *line = &spot->topic->line;
+    const struct tr_req *first = NULL;
+
+    *waits = false;
+    for (const struct tr_list *n = line->next; n != line && take->want < TR_EVAL_JOBS;
+         n = n->next) {
+        struct tr_waiter *waiter = TR_CONTAINER_OF(n, struct tr_waiter, link);
+        struct tr_wait *w = waiter->wait;
+
+        if (!is_open(waiter, spot) || (first != NULL && !wants_same(first, w->item.req))) {
+            continue;
+        }
+        if (!make_room(c, take)) {
+            break;
+        }
+        first = first != NULL ? first : w->item.req;
+        waiter->seen[spot->index] = spot->round;
+        w->asked = spot;
+        tr_list_append(&take->group, &w->in_group);
+        take->want++;
+        *waits = *waits || !w->idle;
+    }
+    return first;
+}
+
+static int build(struct tr_cluster *c, struct tr_take *take, const struct tr_req *r, bool waits)
+{
+    const struct tr_ctopic *t = take->spot->topic;
+    struct tr_eval_topic topic = {t->name, t->spread, t->order};
+    struct tr_eval_about about = {.layout = &c->layout,
+                                  .slot = take->slot,
+                                  .uuid = c->uuid,
+                                  .node = c->node,
+                                  .op = ++take->op,
+                                  .topics = &topic,
+                                  .topic_count = 1};
+    struct tr_eval_take asked = {.count = take->want,
+                                 .lease = tr_take_lease(c),
+                                 .ttr_us = r->holder == 0 ? r->ttr_us : 0,
+                                 .tag = r->tag,
+                                 .tag_len = r->tag_len,
+                                 .wait_until_us = waits ? tr_cluster_server_now(c) + TOLD_US : 0,
+                                 .held = r->holder != 0,
+                                 .least_us = r->lease_us};
+
+    tr_eval_begin(&take->call.eval, TR_SCRIPT_TAKE, &about);
+    tr_eval_take(&take->call.eval, &asked);
+    return tr_eval_end(&take->call.eval);
+}
+
+/* The round is over: when to ask again. */
+static void end_round(struct tr_cluster *c, struct tr_spot *spot, uint64_t known_us)
+{
+    tr_vigil_answered(&c->vigil, &spot->watch, known_us, c->now.boot_us);
+}
+
+/* Those it was asked for stand where they were; what came of it is nothing. */
+static void ungroup(struct tr_cluster *c, struct tr_take *take, int status)
+{
+    struct tr_list group;
+
+    tr_list_init(&group);
+    tr_list_splice(&group, &take->group);
+    while (!tr_list_empty(&group)) {
+        struct tr_wait *w = TR_CONTAINER_OF(group.next, struct tr_wait, in_group);
+
+        tr_list_remove(&w->in_group);
+        w->asked = NULL;
+        if (status != TARRY_OK && w->idle) {
+            tr_wait_finish(c, w, status);
+        } else {
+            tr_wait_on(c, w);
+        }
+    }
+}
+
+static void give_up(struct tr_cluster *c, struct tr_take *take, int status, uint64_t again_us)
+{
+    struct tr_spot *spot = take->spot;
+
+    take->spot = NULL;
+    spot->asked = false;
+    drop_rooms(c, take);
+    end_round(c, spot, c->now.boot_us + again_us);
+    ungroup(c, take, status);
+    tr_ctopic_unpin(c, spot->topic);
+}
+
+static void ask(struct tr_cluster *c, struct tr_take *take)
+{
+    struct tr_call_way way = {.script = TR_SCRIPT_TAKE,
+                              .hash_slot = c->slots[take->slot].hash,
+                              .slot = take->slot,
+                              .server = -1,
+                              .patience_us = c->config.patience_us,
+                              .repeats = true};
+    struct tr_spot *spot = TR_CONTAINER_OF(take->spots.next, struct tr_spot, queued);
+    const struct tr_req *first;
+    bool waits;
+
+    tr_list_remove(&spot->queued);
+    if (!anybody_open(spot)) {
+        end_round(c, spot, spot->known_us);
+        return;
+    }
+    take->spot = spot;
+    spot->asked = true;
+    take->want = 0;
+    tr_ctopic_pin(spot->topic);
+    first = gather(c, take, &waits);
+    if (first == NULL || build(c, take, first, waits) != TARRY_OK) {
+        give_up(c, take, TARRY_ENOMEM, NO_MEMORY_AGAIN_US);
+        return;
+    }
+    take->tagged = first->tag_len > 0;
+    take->told = waits;
+    c->stat.takes++;
+    c->calls_under_way++;
+    tr_call_start(c, &take->call, &way);
+}
+
+void tr_take_turn(struct tr_cluster *c)
+{
+    struct tr_watch *watch;
+
+    while ((watch = tr_vigil_take(&c->vigil, c->now.boot_us)) != NULL) {
+        struct tr_spot *spot = TR_CONTAINER_OF(watch, struct tr_spot, watch);
+
+        spot->round++;
+        spot->known_us = TR_CL_NEVER;
+        enqueue(c, spot);
+    }
+    while (!tr_list_empty(&c->dirty_takes)) {
+        struct tr_take *take = TR_CONTAINER_OF(c->dirty_takes.next, struct tr_take, dirty);
+
+        tr_list_remove(&take->dirty);
+        while (take->spot == NULL && !tr_list_empty(&take->spots)) {
+            ask(c, take);
+        }
+    }
+}
+
+/* ---- the answer ---- */
+
+/* The next one of those it was asked for; or somebody else who wants the same. */
+static struct tr_wait *next_wait(struct tr_take *take, const struct tr_taken_job *job)
+{
+    const struct tr_list *line = &take->spot->topic->line;
+    bool held = (job->header.flags & TR_HEADER_HELD) != 0;
+
+    if (!tr_list_empty(&take->group)) {
+        struct tr_wait *w = TR_CONTAINER_OF(take->group.next, struct tr_wait, in_group);
+
+        tr_list_remove(&w->in_group);
+        return w;
+    }
+    for (const struct tr_list *n = line->next; n != line && !take->tagged; n = n->next) {
+        struct tr_wait *w = TR_CONTAINER_OF(n, struct tr_waiter, link)->wait;
+        const struct tr_req *r = w->item.req;
+
+        if (w->asked == NULL && r->tag_len == 0 && r->ttr_us == 0 && r->lease_us == 0 &&
+            (r->holder != 0) == held) {
+            return w;
+        }
+    }
+    return NULL;
+}
+
+/* Handed out - when it was due, or when he came who waited for it. */
+static uint64_t late_of(const struct tr_cluster *c, const struct tr_wait *w, uint64_t due_us,
+                        uint64_t now_us)
+{
+    uint64_t waited_us = c->now.boot_us - w->item.since_us;
+    uint64_t from_us = now_us > waited_us ? now_us - waited_us : 0;
+
+    from_us = from_us > due_us ? from_us : due_us;
+    return now_us > from_us ? now_us - from_us : 0;
+}
+
+static void hand_out(struct tr_cluster *c, struct tr_wait *w, struct tr_holding *g,
+                     const struct tr_taken_job *job, uint64_t now_us)
+{
+    struct tr_req *r = w->item.req;
+    bool held = w->holder != NULL;
+
+    w->asked = NULL;
+    w->item.id = job->id;
+    w->item.topic = g->item.topic;
+    tr_item_view(c, &w->item, &job->header, now_us);
+    w->item.topic = NULL;
+    r->out.job.body = (const uint8_t *)job->body.at;
+    r->out.job.body_len = (uint32_t)job->body.len;
+    r->out.job.late_us = late_of(c, w, job->header.due_us, now_us);
+    c->meters[TR_METERED_HANDED]++;
+    tr_hist_add(&c->late, &tr_hist_waits, r->out.job.late_us);
+    if (held) {
+        tr_hold_add(c, w->holder, g);
+    }
+    tr_wait_finish(c, w, TARRY_OK);
+    if (!held) {
+        tr_hold_free(c, g); /* till now the topic's name had to stay */
+    }
+}
+
+static void came(struct tr_cluster *c, struct tr_take *take, const struct tr_taken_job *job,
+                 uint64_t now_us)
+{
+    struct tr_holding *g = take->rooms[--take->room_count];
+    struct tr_wait *w = next_wait(take, job);
+
+    tr_item_pin(&g->item, take->spot->topic);
+    g->item.id = job->id;
+    g->item.lease = job->header.lease;
+    g->end_us = tr_cluster_boot_of(c, job->header.at_us, now_us);
+    tr_find_note(c, job->id, take->spot->topic);
+    if (w != NULL) {
+        hand_out(c, w, g, job, now_us);
+    } else if (TR_CL_MUTANT(SURPLUS_KEPT)) {
+        tr_hold_free(c, g);
+    } else {
+        tr_hold_return(c, g, false);
+    }
+}
+
+/* Nothing is there for anybody. */
+static void nothing(const struct tr_spot *spot)
+{
+    const struct tr_list *line = &spot->topic->line;
+
+    for (const struct tr_list *n = line->next; n != line; n = n->next) {
+        struct tr_waiter *waiter = TR_CONTAINER_OF(n, struct tr_waiter, link);
+
+        if (waiter->seen[spot->index] != TR_CL_NEVER && !waiter->wait->idle) {
+            waiter->seen[spot->index] = spot->round;
+        }
+    }
+}
+
+static void read_answer(struct tr_cluster *c, struct tr_take *take, const struct tr_answer *a,
+                        const struct tr_taken *t)
+{
+    struct tr_spot *spot = take->spot;
+    uint64_t next_us =
+        t->next_us != UINT64_MAX ? tr_cluster_boot_of(c, t->next_us, a->now_us) : TR_CL_NEVER;
+    bool more = t->more || t->jobs >= take->want;
+
+    spot->known_us = next_us < spot->known_us ? next_us : spot->known_us;
+    spot->count.best_id = more ? spot->count.best_id : 0;
+    c->stat.empty += t->jobs == 0;
+    if (t->jobs > 0) {
+        tr_count_changed(c, spot->topic, spot->slot);
+    } else if (take->told && !take->tagged && !more) {
+        nothing(spot);
+    }
+    for (size_t i = 0; i < t->jobs && take->room_count > 0; i++) {
+        struct tr_taken_job job;
+
+        if (tr_answer_taken_job(a, i, &job) == TARRY_OK) {
+            came(c, take, &job, a->now_us);
+        }
+    }
+    drop_rooms(c, take);
+    ungroup(c, take, TARRY_OK);
+    take->spot = NULL;
+    spot->asked = false;
+    if (anybody_open(spot) && !TR_CL_MUTANT(ONE_ROUND)) {
+        enqueue(c, spot); /* the round goes on */
+    } else {
+        end_round(c, spot,
+                  more && !tr_list_empty(&spot->topic->line) ? c->now.boot_us : spot->known_us);
+    }
+}
+
+static void heard(struct tr_cluster *c, struct tr_call *call, const struct tr_redis_reply *reply,
+                  enum tr_route_why why)
+{
+    struct tr_take *take = TR_CONTAINER_OF(call, struct tr_take, call);
+    struct tr_spot *spot = take->spot;
+    struct tr_ctopic *topic = spot->topic;
+    struct tr_answer a;
+    struct tr_taken t;
+
+    c->calls_under_way--;
+    if (why != 0) {
+        tr_cluster_trouble(c, why, reply);
+        give_up(c, take, tr_call_status(why), AWAY_AGAIN_US);
+    } else if (tr_answer_read(reply, &a) == TARRY_OK && tr_answer_taken(&a, &t) == TARRY_OK) {
+        tr_lane_common(c, &a,
+                       &(struct tr_lane_told){.slot = take->slot, .topics = &topic, .count = 1});
+        read_answer(c, take, &a, &t);
+        tr_ctopic_unpin(c, topic);
+    } else {
+        unsigned spread = tr_lane_spread(reply);
+
+        give_up(c, take, TARRY_EAWAY, NO_MEMORY_AGAIN_US);
+        if (spread != 0) {
+            (void)tr_ctopic_set_spread(c, topic, spread);
+        }
+    }
+    tr_eval_trim(&take->call.eval);
+    if (tr_list_empty(&take->dirty) && !tr_list_empty(&take->spots)) {
+        tr_list_append(&c->dirty_takes, &take->dirty);
+    }
+}

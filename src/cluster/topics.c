@@ -1,0 +1,686 @@
+/*
+ * Topics as this node knows them: a number for each name, as requests have it, and a copy of its
+ * settings.
+ *
+ *     P{meta}:topics, a hash      name -> version (8 hex digits), k or - or g, policy
+ *                                 k: is there also without jobs; g: was deleted, and is not
+ *
+ * The settings are read before a topic is first used (LOAD, many in a call), and again when a
+ * slot's answer names a newer version. A slot that names an older one is told (policy.c). A topic
+ * that is not in the list has defaults, and gets there by the first push.
+ *
+ * Which topics there are, is asked for at most once a second, and only when somebody wants all of
+ * them. Whether one without `k` is there depends on its jobs: so they are counted.
+ *
+ * Whoever needs a topic pins it. Others stay while there is room, the longest unused goes first.
+ */
+
+#include "base/crc.h"
+#include "base/err.h"
+#include "cluster/hex.h"
+#include "cluster/inner.h"
+
+#include <string.h>
+
+#define NAMES_EVERY_US UINT64_C(1000000)
+#define JOBS_KNOWN_US UINT64_C(1000000)
+#define STALE_EVERY_US UINT64_C(1000000) /* after a failover the list may stay behind the slots */
+
+enum { VERSION = 8, LOAD_MOST = 64 };
+
+static uint64_t hash_of(const char *name, size_t len)
+{
+    return (uint64_t)tr_crc(0, name, len) << 32 | tr_place_crc32(name, len);
+}
+
+int tr_ctopics_init(struct tr_cluster *c)
+{
+    tr_list_init(&c->topics);
+    tr_list_init(&c->idle_topics);
+    tr_list_init(&c->gathering);
+    tr_map_init(&c->by_name, c->mem);
+    tr_map_init(&c->by_number, c->mem);
+    c->next_number = 1;
+    return TARRY_OK;
+}
+
+static void forget_policy(struct tr_cluster *c, struct tr_ctopic *t)
+{
+    tr_mem_free(c->mem, t->bytes, t->byte_count);
+    t->bytes = NULL;
+    t->byte_count = 0;
+    t->policy = tr_policy_default();
+}
+
+static void drop_spots(struct tr_cluster *c, struct tr_ctopic *t)
+{
+    for (unsigned i = 0; t->spots != NULL && i < t->spread; i++) {
+        TR_CHECK(t->spots[i].watch.place == 0);
+        tr_list_remove(&t->spots[i].queued);
+    }
+    if (t->spots != NULL && t->spots != &t->one) {
+        tr_mem_free(c->mem, t->spots, t->spread * sizeof *t->spots);
+    }
+    t->spots = NULL;
+}
+
+static void topic_free(struct tr_cluster *c, struct tr_ctopic *t)
+{
+    tr_list_remove(&t->all);
+    tr_list_remove(&t->idle);
+    forget_policy(c, t);
+    drop_spots(c, t);
+    tr_mem_free(c->mem, t, sizeof *t);
+    c->topic_count--;
+}
+
+void tr_ctopics_fini(struct tr_cluster *c)
+{
+    while (!tr_list_empty(&c->topics)) {
+        topic_free(c, TR_CONTAINER_OF(c->topics.next, struct tr_ctopic, all));
+    }
+    tr_map_fini(&c->by_name);
+    tr_map_fini(&c->by_number);
+}
+
+/* ---- the table ---- */
+
+struct tr_ctopic *tr_ctopic_by_number(const struct tr_cluster *c, uint32_t number)
+{
+    return number != 0 ? tr_map_find(&c->by_number, number) : NULL;
+}
+
+static struct tr_ctopic *find(const struct tr_cluster *c, const char *name, size_t len)
+{
+    struct tr_ctopic *t = tr_map_find(&c->by_name, hash_of(name, len));
+
+    while (t != NULL && (t->name_len != len || memcmp(t->name, name, len) != 0)) {
+        t = t->same_hash;
+    }
+    return t;
+}
+
+bool tr_ctopic_held(const struct tr_ctopic *t)
+{
+    return t->holds[TR_HOLD_USE] + t->holds[TR_HOLD_WATCH] + t->holds[TR_HOLD_KEEP] > 0;
+}
+
+/* In the list of those that may go, or not, as it is needed. */
+static void sort_in(struct tr_cluster *c, struct tr_ctopic *t)
+{
+    tr_list_remove(&t->idle);
+    if (t->pins == 0 && !tr_ctopic_held(t)) {
+        tr_list_append(&c->idle_topics, &t->idle);
+    }
+}
+
+void tr_ctopic_pin(struct tr_ctopic *t)
+{
+    t->pins++;
+    tr_list_remove(&t->idle);
+}
+
+void tr_ctopic_unpin(struct tr_cluster *c, struct tr_ctopic *t)
+{
+    TR_CHECK(t->pins > 0);
+    t->pins--;
+    sort_in(c, t);
+}
+
+static void let_go(struct tr_cluster *c, struct tr_ctopic *t)
+{
+    uint64_t hash = hash_of(t->name, t->name_len);
+    struct tr_ctopic *first = tr_map_find(&c->by_name, hash);
+
+    if (first != t) {
+        while (first->same_hash != t) {
+            first = first->same_hash;
+        }
+        first->same_hash = t->same_hash;
+    } else if (t->same_hash != NULL) {
+        TR_CHECK(tr_map_put(&c->by_name, hash, t->same_hash) == TARRY_OK); /* replaces */
+    } else {
+        TR_CHECK(tr_map_take(&c->by_name, hash) == t);
+    }
+    TR_CHECK(tr_map_take(&c->by_number, t->number) == t);
+    topic_free(c, t);
+}
+
+static bool make_room(struct tr_cluster *c)
+{
+    while (c->topic_count >= c->config.max_topics && !tr_list_empty(&c->idle_topics)) {
+        let_go(c, TR_CONTAINER_OF(c->idle_topics.next, struct tr_ctopic, idle));
+    }
+    return c->topic_count < c->config.max_topics && tr_map_reserve(&c->by_name, 1) == TARRY_OK &&
+           tr_map_reserve(&c->by_number, 1) == TARRY_OK;
+}
+
+static tr_item_fn load_ended, note_ended;
+
+static void inner_item(struct tr_item *item, struct tr_ctopic *t, tr_item_fn *end)
+{
+    *item = (struct tr_item){.inner = true, .end = end, .topic = t};
+    tr_list_init(&item->link);
+}
+
+struct tr_ctopic *tr_ctopic_get(struct tr_cluster *c, const char *name, size_t len)
+{
+    struct tr_ctopic *t = find(c, name, len);
+    uint64_t hash = hash_of(name, len);
+
+    if (t != NULL) {
+        return t;
+    }
+    if (!make_room(c) || (t = tr_mem_alloc(c->mem, sizeof *t)) == NULL) {
+        return NULL;
+    }
+    while (c->next_number == 0 || tr_map_find(&c->by_number, c->next_number) != NULL) {
+        c->next_number++;
+    }
+    t->number = c->next_number++;
+    t->name_len = len;
+    memcpy(t->name, name, len);
+    t->policy = tr_policy_default();
+    t->order = TR_ORDER_DUE;
+    inner_item(&t->loader, t, load_ended);
+    inner_item(&t->noter, t, note_ended);
+    tr_list_init(&t->waiting);
+    tr_list_init(&t->counting);
+    tr_list_init(&t->line);
+    tr_list_init(&t->idle);
+    tr_list_append(&c->topics, &t->all);
+    t->same_hash = tr_map_find(&c->by_name, hash);
+    TR_CHECK(tr_map_put(&c->by_name, hash, t) == TARRY_OK);
+    TR_CHECK(tr_map_put(&c->by_number, t->number, t) == TARRY_OK);
+    c->topic_count++;
+    sort_in(c, t);
+    return t;
+}
+
+int64_t tr_ctopic_retries(const struct tr_ctopic *t, bool beanstalk)
+{
+    return (t->policy.given & TR_POLICY_BIT(RETRIES)) == 0 && beanstalk ? -1 : t->policy.retries;
+}
+
+/* ---- slots ---- */
+
+static bool make_spots(struct tr_cluster *c, struct tr_ctopic *t, unsigned spread)
+{
+    struct tr_spot *spots = spread == 1 ? &t->one : tr_mem_alloc(c->mem, spread * sizeof *spots);
+
+    if (spots == NULL) {
+        return false;
+    }
+    for (unsigned i = 0; i < spread; i++) {
+        spots[i] = (struct tr_spot){
+            .topic = t, .index = i, .slot = tr_place_slot(&c->layout, t->name, t->name_len, i)};
+        spots[i].watch.salt = tr_place_crc32(t->name, t->name_len) * 2654435761U + i;
+        tr_list_init(&spots[i].queued);
+        tr_count_prepare(&spots[i]);
+    }
+    t->spots = spots;
+    t->spread = spread;
+    return true;
+}
+
+/* Nothing of it is under way, so its slots may become others. */
+static bool is_still(const struct tr_ctopic *t)
+{
+    for (unsigned i = 0; i < t->spread; i++) {
+        const struct tr_spot *spot = &t->spots[i];
+
+        if (spot->counting || spot->mending || spot->asked) {
+            return false;
+        }
+    }
+    return tr_wait_line_still(t);
+}
+
+/* If it is in the way of something, the next answer says so again. */
+bool tr_ctopic_set_spread(struct tr_cluster *c, struct tr_ctopic *t, unsigned spread)
+{
+    struct tr_list waits;
+
+    if (spread == 0 || spread > c->layout.slots || (spread & (spread - 1)) != 0) {
+        return false;
+    }
+    if (t->spots == NULL) {
+        return make_spots(c, t, spread);
+    }
+    if (t->spread == spread || !is_still(t)) {
+        return t->spread == spread;
+    }
+    tr_wait_unline(c, t, &waits);
+    drop_spots(c, t);
+    if (!make_spots(c, t, spread)) {
+        t->loaded = false; /* then with its settings */
+    }
+    tr_wait_reline(c, &waits);
+    return t->spots != NULL;
+}
+
+struct tr_spot *tr_ctopic_spot(struct tr_ctopic *t, unsigned slot)
+{
+    for (unsigned i = 0; t->spots != NULL && i < t->spread; i++) {
+        if (t->spots[i].slot == slot) {
+            return &t->spots[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- settings ---- */
+
+/* What stands in the list; len 0: nothing does. */
+static bool set_policy(struct tr_cluster *c, struct tr_ctopic *t, struct tr_span text)
+{
+    uint64_t version = 0;
+    uint8_t *bytes = NULL;
+    size_t len = text.len > TR_CL_NOTE_HEAD ? text.len - TR_CL_NOTE_HEAD : 0;
+
+    if (text.len > 0 && (text.len < TR_CL_NOTE_HEAD || !tr_hex_get(text.at, VERSION, &version))) {
+        return false;
+    }
+    if (len > 0) {
+        bytes = tr_mem_alloc(c->mem, len);
+        if (bytes == NULL) {
+            return false;
+        }
+        memcpy(bytes, text.at + TR_CL_NOTE_HEAD, len);
+    }
+    forget_policy(c, t);
+    t->bytes = bytes;
+    t->byte_count = len;
+    if (len > 0 && tr_policy_decode(bytes, len, &t->policy) != TARRY_OK) {
+        forget_policy(c, t); /* of a newer release: its scripts know it all the same */
+    }
+    t->version = (uint32_t)version;
+    t->known = text.len > 0 && text.at[VERSION] != 'g';
+    t->kept = text.len > 0 && text.at[VERSION] == 'k';
+    return true;
+}
+
+bool tr_ctopic_learn(struct tr_cluster *c, struct tr_ctopic *t, struct tr_span text)
+{
+    if (!set_policy(c, t, text)) {
+        return false;
+    }
+    t->stale = false;
+    t->loaded_us = c->now.boot_us;
+    if ((t->policy.given & TR_POLICY_BIT(SPREAD)) != 0) {
+        (void)tr_ctopic_set_spread(c, t, t->policy.spread);
+    }
+    t->loaded = t->spots != NULL || make_spots(c, t, 1);
+    return t->loaded;
+}
+
+static void build_load(struct tr_cluster *c, struct tr_clane *lane)
+{
+    char key[TR_PLACE_KEY_MAX];
+
+    tr_eval_plain(&lane->call.eval, "HMGET");
+    tr_eval_add(&lane->call.eval, key, tr_place_meta_key(key, &c->layout, TR_META_TOPICS));
+    for (const struct tr_list *n = lane->flying.next; n != &lane->flying; n = n->next) {
+        const struct tr_ctopic *t = TR_CONTAINER_OF(n, struct tr_item, link)->topic;
+
+        tr_eval_add(&lane->call.eval, t->name, t->name_len);
+    }
+}
+
+static void heard_load(struct tr_cluster *c, struct tr_clane *lane,
+                       const struct tr_redis_reply *reply)
+{
+    size_t i = 0;
+    struct tr_item *item;
+
+    while (reply->count == lane->count && (item = tr_lane_next(lane)) != NULL) {
+        struct tr_span text = reply->items[i++];
+        bool learnt = tr_ctopic_learn(c, item->topic, text.at != NULL ? text : (struct tr_span){0});
+
+        tr_item_finish(c, item, learnt ? TARRY_OK : TARRY_ENOMEM);
+    }
+}
+
+const struct tr_cl_way tr_load_way = {
+    .script = -1, .most = LOAD_MOST, .meta = true, .build = build_load, .heard = heard_load};
+
+/* Everybody who waits for it goes on, or hears why not. */
+static void load_ended(struct tr_cluster *c, struct tr_item *loader)
+{
+    struct tr_ctopic *t = loader->topic;
+    struct tr_list waiting;
+
+    t->loading = false;
+    tr_list_init(&waiting);
+    tr_list_splice(&waiting, &t->waiting);
+    while (!tr_list_empty(&waiting)) {
+        struct tr_item *item = TR_CONTAINER_OF(waiting.next, struct tr_item, link);
+
+        tr_list_remove(&item->link);
+        if (loader->status == TARRY_OK) {
+            item->then(c, item);
+        } else {
+            tr_item_finish(c, item, loader->status);
+        }
+    }
+    tr_ctopics_gathered(c, t);
+    tr_ctopic_unpin(c, t);
+}
+
+static void ask_load(struct tr_cluster *c, struct tr_ctopic *t)
+{
+    if (!t->loading) {
+        t->loading = true;
+        tr_ctopic_pin(t);
+        tr_lane_put(c, TR_CL_LOAD, &t->loader);
+    }
+}
+
+void tr_ctopic_load(struct tr_cluster *c, struct tr_item *item, tr_item_fn *then)
+{
+    if (item->topic->loaded) {
+        if (item->topic->stale && item->topic->loaded_us + STALE_EVERY_US <= c->now.boot_us) {
+            ask_load(c, item->topic); /* and goes on with what it has */
+        }
+        then(c, item);
+        return;
+    }
+    tr_ctopic_reload(c, item, then);
+}
+
+void tr_ctopic_reload(struct tr_cluster *c, struct tr_item *item, tr_item_fn *then)
+{
+    struct tr_ctopic *t = item->topic;
+
+    item->then = then;
+    tr_list_remove(&item->link);
+    tr_list_append(&t->waiting, &item->link);
+    ask_load(c, t);
+}
+
+void tr_ctopic_version(struct tr_cluster *c, struct tr_ctopic *t, unsigned slot, uint32_t version)
+{
+    struct tr_spot *spot = tr_ctopic_spot(t, slot);
+
+    if (version > t->slot_version) {
+        t->slot_version = version;
+    }
+    if (!t->loaded || version == t->version) {
+        return;
+    }
+    if (version > t->version) {
+        t->stale = true;
+    } else if (spot != NULL) {
+        tr_policy_mend(c, spot);
+    }
+}
+
+/* ---- the list of all ---- */
+
+static void note_ended(struct tr_cluster *c, struct tr_item *noter)
+{
+    struct tr_ctopic *t = noter->topic;
+
+    t->noting = false;
+    t->known = t->known || noter->status == TARRY_OK;
+    t->kept = t->kept || (noter->status == TARRY_OK && noter->kind == 'k');
+    tr_ctopic_unpin(c, t);
+}
+
+void tr_ctopic_note(struct tr_cluster *c, struct tr_ctopic *t, bool keep)
+{
+    if (t->noting || (t->known && (t->kept || !keep))) {
+        return;
+    }
+    t->noting = true;
+    t->noter.kind = keep ? 'k' : '-';
+    tr_ctopic_pin(t);
+    tr_lane_put(c, TR_CL_NOTE, &t->noter);
+}
+
+static void build_names(struct tr_cluster *c, struct tr_clane *lane)
+{
+    char key[TR_PLACE_KEY_MAX];
+
+    tr_eval_plain(&lane->call.eval, "HKEYS");
+    tr_eval_add(&lane->call.eval, key, tr_place_meta_key(key, &c->layout, TR_META_TOPICS));
+}
+
+static void heard_names(struct tr_cluster *c, struct tr_clane *lane,
+                        const struct tr_redis_reply *reply)
+{
+    int status = TARRY_OK;
+
+    for (size_t i = 0; i < reply->count; i++) {
+        struct tr_span name = reply->items[i];
+
+        if (name.at != NULL && tr_name_ok(name.at, name.len) &&
+            tr_ctopic_get(c, name.at, name.len) == NULL) {
+            status = TARRY_ENOMEM;
+        }
+    }
+    tr_item_finish(c, tr_lane_next(lane), status);
+}
+
+const struct tr_cl_way tr_names_way = {
+    .script = -1, .most = 1, .meta = true, .build = build_names, .heard = heard_names};
+
+/* Is waited for, before all are known. */
+static void gather(struct tr_cluster *c, struct tr_ctopic *t)
+{
+    c->gather_left += !t->gathered;
+    t->gathered = true;
+}
+
+/* Settings, then counts are on their way for each topic that may have jobs. */
+static void gather_all(struct tr_cluster *c)
+{
+    for (struct tr_list *n = c->topics.next; n != &c->topics; n = n->next) {
+        struct tr_ctopic *t = TR_CONTAINER_OF(n, struct tr_ctopic, all);
+
+        if (!t->loaded && c->gather == TR_GATHER_LOADS) {
+            gather(c, t);
+            ask_load(c, t);
+        } else if (t->loaded && c->gather == TR_GATHER_COUNTS && (t->known || tr_ctopic_held(t))) {
+            gather(c, t);
+            if (!tr_count_start(c, t, c->naming_us)) {
+                t->gathered = false;
+                c->gather_left--;
+            }
+        }
+    }
+}
+
+static void end_gathering(struct tr_cluster *c, int status)
+{
+    struct tr_list items;
+
+    tr_list_init(&items);
+    tr_list_splice(&items, &c->gathering);
+    c->gather = TR_GATHER_NONE;
+    while (!tr_list_empty(&items)) {
+        struct tr_item *item = TR_CONTAINER_OF(items.next, struct tr_item, link);
+
+        tr_list_remove(&item->link);
+        if (status == TARRY_OK) {
+            item->then(c, item);
+        } else {
+            tr_item_finish(c, item, status);
+        }
+    }
+}
+
+/* Loads first, since only then it is known in which slots to count. */
+static void gathered(struct tr_cluster *c)
+{
+    if (c->gather == TR_GATHER_LOADS && c->gather_left == 0) {
+        c->gather = TR_GATHER_COUNTS;
+        gather_all(c);
+    }
+    if (c->gather == TR_GATHER_COUNTS && c->gather_left == 0) {
+        c->names_us = c->naming_us;
+        end_gathering(c, TARRY_OK);
+    }
+}
+
+void tr_ctopics_gathered(struct tr_cluster *c, struct tr_ctopic *t)
+{
+    if (t->gathered) {
+        t->gathered = false;
+        c->gather_left--;
+        gathered(c);
+    }
+}
+
+void tr_ctopics_named(struct tr_cluster *c, struct tr_item *names)
+{
+    if (names->status != TARRY_OK) {
+        end_gathering(c, names->status);
+        return;
+    }
+    c->gather = TR_GATHER_LOADS;
+    gather_all(c);
+    gathered(c);
+}
+
+void tr_ctopics_all(struct tr_cluster *c, struct tr_item *item, tr_item_fn *then)
+{
+    if (c->names_us != 0 && c->names_us + NAMES_EVERY_US > c->now.boot_us) {
+        then(c, item);
+        return;
+    }
+    item->then = then;
+    tr_list_remove(&item->link);
+    tr_list_append(&c->gathering, &item->link);
+    if (c->gather == TR_GATHER_NONE) {
+        c->gather = TR_GATHER_NAMES;
+        c->naming_us = c->now.boot_us;
+        tr_lane_put(c, TR_CL_NAMES, &c->names);
+    }
+}
+
+/* ---- requests ---- */
+
+static void answer(struct tr_req *r, const struct tr_ctopic *t)
+{
+    r->out.topic = t->number;
+    r->out.name = t->name;
+    r->out.name_len = t->name_len;
+    r->out.stat.listed = tr_ctopic_held(t) || tr_ctopic_has_jobs(t);
+}
+
+void tr_ctopic_hold(struct tr_cluster *c, struct tr_req *r)
+{
+    struct tr_ctopic *t;
+
+    if (!tr_name_ok(r->name, r->name_len) || (unsigned)r->hold >= TR_HOLD_COUNT) {
+        tr_req_finish(r, TARRY_EINVAL);
+        return;
+    }
+    t = tr_ctopic_get(c, r->name, r->name_len);
+    if (t == NULL) {
+        tr_req_finish(r, c->topic_count >= c->config.max_topics ? TARRY_EFULL : TARRY_ENOMEM);
+        return;
+    }
+    t->holds[r->hold]++;
+    c->totals.holds[r->hold]++;
+    sort_in(c, t);
+    answer(r, t);
+    tr_req_finish(r, TARRY_OK);
+}
+
+void tr_ctopic_drop(struct tr_cluster *c, struct tr_req *r)
+{
+    struct tr_ctopic *t = tr_ctopic_by_number(c, r->topic);
+
+    if ((unsigned)r->hold >= TR_HOLD_COUNT) {
+        tr_req_finish(r, TARRY_EINVAL);
+    } else if (t == NULL || t->holds[r->hold] == 0) {
+        tr_req_finish(r, TARRY_ENOTFOUND);
+    } else {
+        t->holds[r->hold]--;
+        c->totals.holds[r->hold]--;
+        sort_in(c, t);
+        tr_req_finish(r, TARRY_OK);
+    }
+}
+
+bool tr_ctopic_has_jobs(const struct tr_ctopic *t)
+{
+    struct tr_counted sum;
+
+    tr_count_sum(t, &sum);
+    return sum.ready + sum.delayed + sum.reserved + sum.dead > 0;
+}
+
+static void found(struct tr_cluster *c, struct tr_item *item)
+{
+    struct tr_ctopic *t = item->topic;
+
+    if (tr_ctopic_held(t) || t->kept || tr_ctopic_has_jobs(t)) {
+        if (item->req != NULL) {
+            answer(item->req, t);
+        }
+        tr_item_finish(c, item, TARRY_OK);
+    } else {
+        tr_item_finish(c, item, TARRY_ENOTFOUND);
+    }
+}
+
+static void find_loaded(struct tr_cluster *c, struct tr_item *item)
+{
+    struct tr_ctopic *t = item->topic;
+    uint64_t now_us = c->now.boot_us;
+
+    if (t->kept || tr_ctopic_held(t)) {
+        found(c, item);
+    } else {
+        tr_count_topic(c, item, now_us > JOBS_KNOWN_US ? now_us - JOBS_KNOWN_US : 0, found);
+    }
+}
+
+void tr_ctopic_find(struct tr_cluster *c, struct tr_item *item)
+{
+    struct tr_req *r = item->req;
+    struct tr_ctopic *t;
+
+    if (!tr_name_ok(r->name, r->name_len)) {
+        tr_item_finish(c, item, TARRY_EINVAL);
+        return;
+    }
+    t = tr_ctopic_get(c, r->name, r->name_len);
+    if (t == NULL) {
+        tr_item_finish(c, item, TARRY_ENOMEM);
+        return;
+    }
+    tr_item_pin(item, t);
+    tr_ctopic_load(c, item, find_loaded);
+}
+
+static bool is_shown(const struct tr_ctopic *t)
+{
+    return t->kept || tr_ctopic_held(t) || tr_ctopic_has_jobs(t);
+}
+
+static void next_known(struct tr_cluster *c, struct tr_item *item)
+{
+    const struct tr_ctopic *at = tr_ctopic_by_number(c, item->req->topic);
+    const struct tr_list *n = at != NULL ? at->all.next : c->topics.next;
+
+    /* By number; the one that was told last may be gone meanwhile. */
+    for (; n != &c->topics; n = n->next) {
+        const struct tr_ctopic *t = TR_CONTAINER_OF(n, struct tr_ctopic, all);
+
+        if (t->number > item->req->topic && is_shown(t)) {
+            answer(item->req, t);
+            tr_item_finish(c, item, TARRY_OK);
+            return;
+        }
+    }
+    tr_item_finish(c, item, TARRY_ENOTFOUND);
+}
+
+void tr_ctopic_next(struct tr_cluster *c, struct tr_item *item)
+{
+    tr_ctopics_all(c, item, next_known);
+}

@@ -1,0 +1,265 @@
+/*
+ * Wake-ups. Who waits is named in the answer of whatever made something ready, and the node that
+ * got this answer tells him: RPUSH "slot topic due" to P{n<node>}:wake, which that node takes out
+ * with BLPOP on a connection of its own. Nothing depends on them but speed: a lost one is made up
+ * for by the minute guard (vigil.c), and while the connection is down each topic is asked every
+ * second.
+ */
+
+#include "base/err.h"
+#include "base/text.h"
+#include "cluster/hex.h"
+#include "cluster/inner.h"
+#include "cluster/mutant.h"
+
+#include <string.h>
+
+#define POP_S "20" /* how long BLPOP waits: a dead connection is noticed by then */
+#define POP_US UINT64_C(25000000)
+#define RETRY_FIRST_US UINT64_C(50000)
+#define KEPT_S "120" /* a list that nobody takes from goes by itself */
+
+enum { RETRY_DOUBLINGS = 5, TEXT = TR_TOPIC_NAME_MAX + 40, WAKES_MOST = 64 };
+
+/* Another node, and what it is to hear. */
+struct tr_waker {
+    struct tr_call push;
+    struct tr_call expire;
+    struct tr_list all;
+    uint64_t node;
+    char key[TR_PLACE_KEY_MAX];
+    size_t key_len;
+    unsigned count;
+    char texts[WAKES_MOST][TEXT];
+};
+
+static void pushed(struct tr_cluster *c, struct tr_call *call, const struct tr_redis_reply *reply,
+                   enum tr_route_why why)
+{
+    (void)c;
+    (void)call;
+    (void)reply;
+    (void)why; /* the guard asks all the same */
+}
+
+static struct tr_waker *waker_of(struct tr_cluster *c, const char *name)
+{
+    uint64_t node = 0;
+    struct tr_waker *w;
+
+    if (!tr_hex_get(name, TR_PLACE_NODE_DIGITS, &node)) {
+        return NULL;
+    }
+    w = tr_map_find(&c->wakers, node);
+    if (w != NULL) {
+        return w;
+    }
+    w = tr_mem_alloc(c->mem, sizeof *w);
+    if (w == NULL) {
+        return NULL;
+    }
+    if (tr_call_init(c, &w->push, pushed) != TARRY_OK) {
+        tr_mem_free(c->mem, w, sizeof *w);
+        return NULL;
+    }
+    if (tr_call_init(c, &w->expire, pushed) != TARRY_OK ||
+        tr_map_put(&c->wakers, node, w) != TARRY_OK) {
+        tr_call_fini(c, &w->push);
+        tr_call_fini(c, &w->expire);
+        tr_mem_free(c->mem, w, sizeof *w);
+        return NULL;
+    }
+    w->node = node;
+    w->key_len = tr_place_wake_key(w->key, &c->layout, name);
+    tr_list_append(&c->all_wakers, &w->all);
+    return w;
+}
+
+static void waker_free(struct tr_cluster *c, struct tr_waker *w)
+{
+    tr_list_remove(&w->all);
+    (void)tr_map_take(&c->wakers, w->node);
+    tr_call_fini(c, &w->push);
+    tr_call_fini(c, &w->expire);
+    tr_mem_free(c->mem, w, sizeof *w);
+}
+
+void tr_wakes_free(struct tr_cluster *c)
+{
+    while (!tr_list_empty(&c->all_wakers)) {
+        waker_free(c, TR_CONTAINER_OF(c->all_wakers.next, struct tr_waker, all));
+    }
+    tr_map_fini(&c->wakers);
+}
+
+void tr_wake_node(struct tr_cluster *c, const char *node, unsigned slot, const struct tr_ctopic *t,
+                  uint64_t due_us)
+{
+    struct tr_waker *w = waker_of(c, node);
+
+    if (w != NULL && w->count < WAKES_MOST && !TR_CL_MUTANT(NO_WAKE)) {
+        tr_text(w->texts[w->count++], TEXT, "%u %s %llu", slot, t->name,
+                (unsigned long long)due_us);
+        c->stat.wakes_sent++;
+    }
+}
+
+static void send_to(struct tr_cluster *c, struct tr_waker *w)
+{
+    struct tr_call_way way = {.script = -1,
+                              .hash_slot = tr_place_hash_slot(w->key, w->key_len),
+                              .server = -1,
+                              .patience_us = c->config.patience_us,
+                              .repeats = true}; /* one too many does no harm */
+
+    tr_eval_plain(&w->push.eval, "RPUSH");
+    tr_eval_add(&w->push.eval, w->key, w->key_len);
+    for (unsigned i = 0; i < w->count; i++) {
+        tr_eval_add(&w->push.eval, w->texts[i], strlen(w->texts[i]));
+    }
+    w->count = 0;
+    if (tr_eval_end(&w->push.eval) != TARRY_OK) {
+        return;
+    }
+    tr_call_start(c, &w->push, &way);
+    if (w->expire.state == TR_CALL_IDLE) {
+        tr_eval_plain(&w->expire.eval, "EXPIRE");
+        tr_eval_add(&w->expire.eval, w->key, w->key_len);
+        tr_eval_add(&w->expire.eval, KEPT_S, strlen(KEPT_S));
+        if (tr_eval_end(&w->expire.eval) == TARRY_OK) {
+            tr_call_start(c, &w->expire, &way);
+        }
+    }
+}
+
+/* ---- our own ---- */
+
+static void set_deaf(struct tr_cluster *c, bool deaf)
+{
+    if (c->vigil.deaf == deaf) {
+        return;
+    }
+    tr_vigil_set_deaf(&c->vigil, deaf);
+    c->stat.deaf = deaf;
+    for (struct tr_list *n = c->topics.next; n != &c->topics; n = n->next) {
+        struct tr_ctopic *t = TR_CONTAINER_OF(n, struct tr_ctopic, all);
+
+        for (unsigned i = 0; t->waiting_count > 0 && i < t->spread; i++) {
+            tr_take_spot(c, &t->spots[i]);
+        }
+    }
+}
+
+static void hang_up(struct tr_cluster *c)
+{
+    unsigned doublings = c->wake.failures < RETRY_DOUBLINGS ? c->wake.failures : RETRY_DOUBLINGS;
+
+    c->wake.state = TR_LINK_DOWN;
+    c->wake.timer_us = c->now.boot_us + (RETRY_FIRST_US << doublings);
+    c->wake.failures++;
+    set_deaf(c, true);
+}
+
+void tr_wake_closed(struct tr_cluster *c)
+{
+    hang_up(c);
+}
+
+static void pop(struct tr_cluster *c)
+{
+    struct tr_span args[] = {{"BLPOP", 5}, {c->wake_key, c->wake_key_len}, {POP_S, 2}};
+
+    c->wake.timer_us = c->now.boot_us + POP_US;
+    c->port.send(c->port.ctx, TR_CL_WAKE_CONN, 1, args, 3);
+}
+
+void tr_wake_up(struct tr_cluster *c)
+{
+    c->wake.state = TR_LINK_UP;
+    pop(c);
+    set_deaf(c, false);
+}
+
+/* "slot topic due" */
+static void woken(struct tr_cluster *c, struct tr_span text)
+{
+    char line[TEXT];
+    char *topic, *due;
+    unsigned slot = 0;
+    uint64_t due_us = 0;
+    struct tr_ctopic *t;
+    struct tr_spot *spot;
+
+    if (text.len == 0 || text.len >= sizeof line) {
+        return;
+    }
+    memcpy(line, text.at, text.len);
+    line[text.len] = '\0';
+    topic = strchr(line, ' ');
+    due = topic != NULL ? strchr(topic + 1, ' ') : NULL;
+    if (due == NULL || !tr_name_ok(topic + 1, (size_t)(due - topic - 1))) {
+        return;
+    }
+    for (const char *at = line; *at >= '0' && *at <= '9' && slot < TR_SLOTS_MAX; at++) {
+        slot = slot * 10 + (unsigned)(*at - '0');
+    }
+    for (const char *at = due + 1; *at >= '0' && *at <= '9'; at++) {
+        due_us = due_us * 10 + (uint64_t)(*at - '0');
+    }
+    t = tr_ctopic_get(c, topic + 1, (size_t)(due - topic - 1));
+    spot = t != NULL ? tr_ctopic_spot(t, slot) : NULL;
+    if (spot != NULL) {
+        tr_take_woken(c, spot, due_us, tr_cluster_server_now(c));
+    }
+}
+
+void tr_wake_heard(struct tr_cluster *c, const struct tr_redis_reply *reply)
+{
+    if (c->wake.state != TR_LINK_UP) {
+        return;
+    }
+    if (reply->event == TR_REDIS_ERROR) { /* MOVED, UNBLOCKED, LOADING ... */
+        tr_shards_doubt(&c->shards);
+        c->port.close(c->port.ctx, TR_CL_WAKE_CONN);
+        hang_up(c);
+        return;
+    }
+    c->wake.failures = 0;
+    if (reply->count == 2 && reply->items[1].at != NULL) {
+        c->stat.wakes_heard++;
+        woken(c, reply->items[1]);
+    }
+    pop(c);
+}
+
+void tr_wake_turn(struct tr_cluster *c)
+{
+    int server = tr_shards_find(&c->shards, c->wake_hash);
+
+    for (struct tr_list *n = c->all_wakers.next; n != &c->all_wakers; n = n->next) {
+        struct tr_waker *w = TR_CONTAINER_OF(n, struct tr_waker, all);
+
+        if (w->count > 0 && w->push.state == TR_CALL_IDLE) {
+            send_to(c, w);
+        }
+    }
+    if (c->stage != TR_ENGINE_OPEN || c->wake.timer_us > c->now.boot_us) {
+        return;
+    }
+    if (c->wake.state != TR_LINK_DOWN) {
+        c->port.close(c->port.ctx, TR_CL_WAKE_CONN);
+        hang_up(c);
+    } else if (server >= 0) {
+        c->wake.state = TR_LINK_DIALS;
+        c->wake.server = (unsigned)server;
+        c->wake.timer_us = c->now.boot_us + c->config.timeout_us;
+        c->port.connect(c->port.ctx, TR_CL_WAKE_CONN, c->shards.names[server]);
+    } else {
+        hang_up(c);
+    }
+}
+
+uint64_t tr_wake_next(const struct tr_cluster *c)
+{
+    return c->stage == TR_ENGINE_OPEN ? c->wake.timer_us : TR_CL_NEVER;
+}

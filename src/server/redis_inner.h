@@ -1,0 +1,27 @@
+#ifndef TR_SERVER_REDIS_INNER_H
+#define TR_SERVER_REDIS_INNER_H
+
+/* What redis.c and redis_tell.c share. */
+
+#include "cluster/engine.h"
+#include "remote/redis.h"
+#include "server/engines.h"
+
+struct tr_on_redis {
+    struct tr_engine_parts parts;
+    struct tr_redis *remote;    /* the connections */
+    struct tr_cluster *cluster; /* NULL: not there yet */
+    char name[32];              /* of this node, as Redis shows it */
+    struct tr_req count;        /* asks how many jobs there are, once: */
+    bool counting;              /* it was asked, */
+    bool counted;               /* and answered, or that failed */
+    uint64_t jobs;              /* UINT64_MAX: not known */
+    bool draining;
+};
+
+/* Functions of the table. */
+const char *tr_on_redis_durability(void *ctx);
+void tr_on_redis_tell(void *ctx, struct tr_json *j);
+void tr_on_redis_metrics(void *ctx, struct tr_prom *p);
+
+#endif

@@ -1,0 +1,129 @@
+/*
+ * What the engine on Redis tells: of this node, since its start. Names are those of /v1/stats and
+ * /metrics: a name that is there stays.
+ */
+
+#include "proto/json_out.h"
+#include "proto/prom_out.h"
+#include "server/redis_inner.h"
+
+const char *tr_on_redis_durability(void *ctx)
+{
+    (void)ctx;
+    return "success is answered when Redis has it, and is as durable as its appendfsync and its "
+           "replication: a failover may take back the last second, or repeat a delivery";
+}
+
+/* ---- /v1/stats ---- */
+
+static void tell_calls(struct tr_json *j, const struct tr_cluster_stat *s)
+{
+    tr_json_member(j, "calls", s->calls);
+    tr_json_member(j, "repeats", s->repeats);
+    tr_json_member(j, "redirects", s->redirects);
+    tr_json_member(j, "losses", s->losses);
+    tr_json_member(j, "given_up", s->given_up);
+    tr_json_member(j, "unsure", s->unsure);
+    tr_json_member(j, "batches", s->batches);
+    tr_json_member(j, "items", s->items);
+    tr_json_member(j, "takes", s->takes);
+    tr_json_member(j, "takes_empty", s->empty);
+    tr_json_member(j, "wakes_sent", s->wakes_sent);
+    tr_json_member(j, "wakes_heard", s->wakes_heard);
+    tr_json_member(j, "given_back", s->given_back);
+    tr_json_member(j, "tended", s->tended);
+    tr_json_member(j, "maps", s->maps);
+}
+
+static void tell_place(struct tr_json *j, const struct tr_cluster_stat *s)
+{
+    tr_json_member(j, "servers", s->servers);
+    tr_json_member(j, "connections", s->connections);
+    tr_json_member(j, "nodes", s->nodes);
+    tr_json_member(j, "slots_owned", s->slots_owned);
+    tr_json_member(j, "topics", s->topics);
+    tr_json_member(j, "waiting", s->waiting);
+    tr_json_member(j, "held", s->held);
+    tr_json_name(j, "deaf");
+    tr_json_bool(j, s->deaf);
+}
+
+static void tell_remote(struct tr_json *j, const struct tr_redis_stat *s)
+{
+    tr_json_member(j, "connects", s->connects);
+    tr_json_member(j, "broken", s->broken);
+    tr_json_member(j, "commands", s->commands);
+    tr_json_member(j, "answers", s->answers);
+    tr_json_member(j, "writes", s->writes);
+    tr_json_member(j, "bytes_out", s->bytes_out);
+    tr_json_member(j, "bytes_in", s->bytes_in);
+}
+
+void tr_on_redis_tell(void *ctx, struct tr_json *j)
+{
+    const struct tr_on_redis *o = ctx;
+    struct tr_redis_stat remote = tr_redis_stat(o->remote);
+    struct tr_cluster_stat stat;
+
+    tr_cluster_stat(o->cluster, &stat);
+    tr_json_name(j, "redis");
+    tr_json_open(j, '{');
+    tr_json_name(j, "node");
+    tr_json_text(j, o->name);
+    tell_place(j, &stat);
+    tell_calls(j, &stat);
+    tell_remote(j, &remote);
+    tr_json_close(j, '}');
+}
+
+/* ---- /metrics ---- */
+
+static void count_calls(struct tr_prom *p, const struct tr_cluster_stat *s)
+{
+    tr_prom_counter(p, "tarry_redis_calls_total", "Commands sent to Redis.", s->calls);
+    tr_prom_counter(p, "tarry_redis_repeats_total", "Commands sent once more.", s->repeats);
+    tr_prom_counter(p, "tarry_redis_redirects_total", "Commands sent elsewhere: MOVED or ASK.",
+                    s->redirects);
+    tr_prom_counter(p, "tarry_redis_losses_total", "Commands to which no answer came.", s->losses);
+    tr_prom_counter(p, "tarry_redis_given_up_total", "Calls that ended with an error of ours.",
+                    s->given_up);
+    tr_prom_counter(p, "tarry_redis_unsure_total", "Calls of which it is not known what came.",
+                    s->unsure);
+    tr_prom_counter(p, "tarry_redis_batches_total", "Scripts run for requests.", s->batches);
+    tr_prom_counter(p, "tarry_redis_items_total", "Requests in those scripts.", s->items);
+    tr_prom_counter(p, "tarry_redis_takes_total", "Questions for jobs.", s->takes);
+    tr_prom_counter(p, "tarry_redis_takes_empty_total", "Of those in vain.", s->empty);
+    tr_prom_counter(p, "tarry_redis_wakes_sent_total", "Wake-ups for other nodes.", s->wakes_sent);
+    tr_prom_counter(p, "tarry_redis_wakes_heard_total", "Wake-ups from other nodes.",
+                    s->wakes_heard);
+    tr_prom_counter(p, "tarry_redis_given_back_total",
+                    "Jobs that came when nobody waited for them any more.", s->given_back);
+}
+
+static void count_bytes(struct tr_prom *p, const struct tr_redis_stat *s)
+{
+    tr_prom_counter(p, "tarry_redis_connects_total", "Connections made.", s->connects);
+    tr_prom_counter(p, "tarry_redis_broken_total", "Connections that broke, or could not be made.",
+                    s->broken);
+    tr_prom_counter(p, "tarry_redis_bytes_out_total", "Bytes sent.", s->bytes_out);
+    tr_prom_counter(p, "tarry_redis_bytes_in_total", "Bytes received.", s->bytes_in);
+}
+
+void tr_on_redis_metrics(void *ctx, struct tr_prom *p)
+{
+    const struct tr_on_redis *o = ctx;
+    struct tr_redis_stat remote = tr_redis_stat(o->remote);
+    struct tr_cluster_stat stat;
+
+    tr_cluster_stat(o->cluster, &stat);
+    count_calls(p, &stat);
+    count_bytes(p, &remote);
+    tr_prom_gauge(p, "tarry_redis_servers", "Servers that are known.", stat.servers);
+    tr_prom_gauge(p, "tarry_redis_connections", "Connections that are up.", stat.connections);
+    tr_prom_gauge(p, "tarry_redis_deaf", "1 while wake-ups from other nodes do not come.",
+                  stat.deaf);
+    tr_prom_gauge(p, "tarry_nodes", "Nodes of tarry that live.", stat.nodes);
+    tr_prom_gauge(p, "tarry_slots_owned", "Slots that this node looks after.", stat.slots_owned);
+    tr_prom_gauge(p, "tarry_topics", "Topics.", stat.topics);
+    tr_prom_gauge(p, "tarry_waiting_reserves", "Reserves that wait for a job.", stat.waiting);
+}

@@ -1,0 +1,97 @@
+"""A redis-server with a port of its own, and tarry on it: `--engine redis`.
+
+Each tarry that is asked for gets keys of its own (redis.prefix), so that it begins with an empty
+store though the server is the same.
+"""
+import itertools
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+
+from beanstalk import LISTENING, Tarry
+from harness import PATIENCE_S, Server
+from redis_server import Client
+
+
+class TcpClient(Client):
+    """The same, over TCP."""
+
+    def __init__(self, port):
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+        self.file = self.sock.makefile("rb")
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as made:
+        return made.getsockname()[1]
+
+
+class Redis:
+    """A running redis-server. Use with `with`: it is gone afterwards."""
+    numbers = itertools.count(1)
+
+    def __init__(self, *flags, port=None):
+        self.port = port or free_port()
+        self.flags = flags
+        self.folder = tempfile.mkdtemp(prefix="tarry-redis-")
+        self.process = None
+
+    def start(self):
+        self.process = subprocess.Popen(
+            ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.folder,
+             "--save", "", "--appendonly", "no", *self.flags], stdout=subprocess.DEVNULL)
+        self.client().close()
+
+    def stop(self):
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def client(self):
+        """A connection; waits until there can be one, and it is answered."""
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                made = TcpClient(self.port)
+                made.send("PING")
+                made.read()  # an error is an answer, too
+                return made
+            except (OSError, AssertionError):
+                assert self.process.poll() is None, "redis-server did not start"
+                assert time.monotonic() < end
+                time.sleep(0.01)
+
+    def tarry(self, prefix=None):
+        """Flags of a tarry on it, with an empty store if no prefix is given."""
+        prefix = prefix or f"t{next(self.numbers)}:"
+        return ["--engine", "redis", "--set", f"redis.servers=127.0.0.1:{self.port}",
+                "--set", f"redis.prefix={prefix}"]
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+        shutil.rmtree(self.folder)
+
+
+class OnRedis(Tarry):
+    """A tarry with an empty store and a beanstalk port, for dialogues."""
+    # Of the node, since its start, and not of the tube; leases that ran out may be found by others.
+    unlike = {"job-timeouts", "total-jobs"}
+
+    def __init__(self, redis, *flags):
+        super().__init__(*redis.tarry(), *flags)
+
+
+def served(server):
+    """Waits until a tarry has begun to serve; gives its beanstalk port."""
+    server.wait_for(r"ready in \d+ ms")
+    return int(server.wait_for(LISTENING)[1])
+
+
+__all__ = ["OnRedis", "Redis", "Server", "free_port", "served"]

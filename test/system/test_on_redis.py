@@ -1,0 +1,322 @@
+"""`--engine redis`: the same server with its jobs in a Redis.
+
+What holds for both engines is tested by the very same tests: they are taken from the files about the
+HTTP and the beanstalk port, and run here on a tarry that has its jobs in Redis. What is different,
+and why, says doc/engines.md; what a Redis does to a server (it is away, it is the wrong one, it
+comes back) is tested below.
+"""
+import concurrent.futures
+import json
+import pathlib
+import re
+import signal
+import time
+
+import pytest
+
+import dialogue
+from client import Client
+from dialogue import Wrong, has_time, is_for, replay
+from harness import PATIENCE_S, TARRY, tarry
+from on_redis import OnRedis, Redis, free_port, served
+from test_http import (  # noqa: F401 (run here)
+    is_error,
+    test_a_job_is_one_job_on_both_ports,
+    test_bad_requests_are_told_and_closed,
+    test_bodies_come_back_exactly,
+    test_byte_by_byte,
+    test_cancel,
+    test_chunked_and_expect,
+    test_classic_is_off,
+    test_edit,
+    test_fire_and_kick,
+    test_foreign_pages,
+    test_keep_alive,
+    test_key_conflicts,
+    test_large_body_that_is_refused_is_answered,
+    test_lease_runs_out,
+    test_long_poll,
+    test_long_poll_of_a_client_that_left_gets_nothing,
+    test_no_backup_without_a_root,
+    test_no_test_clock,
+    test_pause_is_told,
+    test_percent_encoding,
+    test_pipelining,
+    test_push_and_ack_many_thousands,
+    test_push_and_look_up,
+    test_push_many,
+    test_push_with_all_fields,
+    test_quota,
+    test_release_touch_and_lost_leases,
+    test_reserve_and_ack,
+    test_smuggled_requests_are_not_executed,
+    test_topics,
+    test_unknown_paths,
+    test_wrong_paths_and_methods,
+)
+from test_truth import (  # noqa: F401
+    test_a_body_all_of_escapes,
+    test_a_policy_that_says_nothing_makes_a_topic,
+    test_edit_with_arguments_in_the_query,
+    test_head_of_a_classic_route_takes_nothing,
+    test_pipelined_requests_before_the_end_of_input,
+    test_resume_of_a_topic_with_nothing_but_its_pause,
+)
+from web import Web, web_port, web_server
+
+DOC = pathlib.Path(__file__).resolve().parents[2] / "doc"
+
+# Dialogues that are not true here, and why.
+OTHERWISE = {
+    "beanstalk-lists": "a tube that went and came again has its pause and its counts still",
+    "beanstalk-order": "jobs of equal priority in tubes of different slots: ids do not say which came first",
+}
+
+
+@pytest.fixture(scope="module")
+def redis():
+    with Redis() as made:
+        yield made
+
+
+@pytest.fixture
+def server(tmp_path, redis):
+    with web_server(tmp_path / "unused", *redis.tarry()) as made:
+        made.web = web_port(made)
+        yield made
+        assert made.stop() == 0, made.said
+        assert "runtime error" not in made.said, made.said
+    assert not (tmp_path / "unused").exists()
+
+
+@pytest.fixture
+def web(server):
+    client = Web(server.web)
+    yield client
+    client.close()
+
+
+# ---- the beanstalk port ----
+
+
+FILES = [path for path in sorted(dialogue.FOLDER.glob("beanstalk-*.txt"))
+         if is_for(path.read_text(), "tarry") and path.stem not in OTHERWISE]
+
+
+def play(redis, path):
+    with OnRedis(redis) as made:
+        try:
+            replay(path, made)
+        except Wrong as wrong:
+            return f"{path.name} {wrong}"
+    return ""
+
+
+@pytest.fixture(scope="module")
+def timed_plays(redis):
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        yield {path: pool.submit(play, redis, path)
+               for path in FILES if has_time(path.read_text())}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem.removeprefix("beanstalk-"))
+def test_dialogue(path, redis, timed_plays):
+    wrong = timed_plays[path].result() if path in timed_plays else play(redis, path)
+    assert not wrong, wrong
+
+
+# ---- two nodes ----
+
+
+def test_two_nodes_are_one_queue(tmp_path, redis):
+    """What one node took the other has: jobs, leases, keys, policies; and a push wakes both."""
+    flags = redis.tarry()
+    with web_server(tmp_path / "a", *flags) as one, web_server(tmp_path / "b", *flags) as two:
+        a, b = Web(web_port(one)), Web(web_port(two))
+        job = a.push("t", b"x", key="k")
+        assert b.get(f"/v1/jobs/{job['id']}").json["body"] == "x"
+        assert b.get("/v1/topics/t/keys/k").json["id"] == job["id"]
+        taken = b.reserve("t")
+        assert [got["id"] for got in taken] == [job["id"]]
+        assert a.reserve("t") == []
+        acked = a.post(f"/v1/jobs/{job['id']}/ack", lease=taken[0]["lease"])
+        assert acked.status in (200, 204), acked
+        is_error(b.get(f"/v1/jobs/{job['id']}"), 404, "not_found")
+
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            waits = pool.submit(b.reserve, "t", wait="20s")
+            time.sleep(0.3)
+            began = time.monotonic()
+            a.push("t", b"y")
+            assert waits.result()[0]["body"] == "y"
+            assert time.monotonic() - began < 5
+        a.close()
+        b.close()
+
+
+def test_a_waiter_is_told_of_a_job_after_one_that_is_due_later(tmp_path, redis):
+    with web_server(tmp_path / "a", *redis.tarry()) as one:
+        port = served(one)
+        with Client(port) as waits, Client(port) as other:
+            waits.send("reserve-with-timeout 50\r\n")
+            time.sleep(0.3)
+            other.put(b"later", delay=100)
+            time.sleep(0.1)
+            began = time.monotonic()
+            other.put(b"now")
+            assert waits.reply().body == b"now"
+            assert time.monotonic() - began < 10
+
+
+def test_jobs_of_a_connection_come_back_when_it_ends(tmp_path, redis):
+    with web_server(tmp_path / "a", *redis.tarry()) as one:
+        port = served(one)
+        with Client(port) as first:
+            job = first.put(b"x", ttr=3600)
+            assert first.reserve() == (job, b"x")
+        with Client(port) as second:
+            assert second.reserve(wait_s=20) == (job, b"x")
+
+
+# ---- a Redis that is not there ----
+
+
+def test_starts_without_redis_and_says_so(tmp_path):
+    with Redis() as redis:
+        redis.stop()
+        with web_server(tmp_path / "a", *redis.tarry()) as one:
+            web = Web(web_port(one))
+            assert web.get("/healthz").status == 200
+            ready = web.get("/readyz")
+            assert ready.status == 503
+            assert ready.json["reasons"][0]["code"] == "redis_away", ready
+            assert str(redis.port) in ready.json["reasons"][0]["message"]
+            began = time.monotonic()
+            refused = web.post("/v1/topics/t/jobs", b"x")
+            assert time.monotonic() - began < 2
+            assert refused.status == 503 and refused.code == "redis_away", refused
+            assert int(refused.headers["Retry-After"]) >= 1
+            with Client(served(one)) as client:
+                client.send(client.put_bytes(b"x"))
+                assert client.reply().word == "DRAINING"
+            redis.start()
+            wait_until(lambda: web.get("/readyz").status == 200)
+            assert web.push("t", b"x")["state"] == "ready"
+            assert one.stop() == 0, one.said
+
+
+def test_redis_goes_and_comes_back(tmp_path):
+    with Redis("--appendonly", "yes", "--appendfsync", "always") as redis:
+        with web_server(tmp_path / "a", *redis.tarry()) as one:
+            web = Web(web_port(one))
+            job = web.push("t", b"x")
+            redis.stop()
+            wait_until(lambda: web.get("/readyz").status == 503)
+            began = time.monotonic()
+            refused = web.post("/v1/topics/t/jobs", b"y")
+            assert time.monotonic() - began < 10
+            assert refused.status == 503 and "Retry-After" in refused.headers, refused
+            redis.start()
+            wait_until(lambda: web.get("/readyz").status == 200)
+            wait_until(lambda: web.post("/v1/topics/t/jobs", b"z").status == 201)  # or again 503
+            got = {}
+            while job["id"] not in got:  # nothing was lost, and what was refused may be asked again
+                answer = web.post("/v1/topics/t/reserve", wait="20s")
+                assert answer.status in (200, 503), answer
+                got.update({one["id"]: one for one in answer.json.get("jobs", [])})
+            assert one.stop() == 0, one.said
+
+
+def wait_until(true):
+    end = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+# ---- a Redis that is not right ----
+
+
+def refused(*flags):
+    """A start that ends with exit code 2: what it said."""
+    done = tarry("serve", "--beanstalk", "127.0.0.1:0", "--http", "127.0.0.1:0", *flags)
+    assert done.returncode == 2, done
+    return done.stderr
+
+
+def test_a_redis_that_evicts_is_refused(redis):
+    with Redis("--maxmemory-policy", "allkeys-lru") as bad:
+        said = refused(*bad.tarry())
+        assert "noeviction" in said and "maxmemory-policy" in said
+
+
+def test_another_layout_is_refused(tmp_path, redis):
+    flags = redis.tarry()
+    with web_server(tmp_path / "a", *flags) as one:
+        web_port(one)
+        assert one.stop() == 0
+    said = refused(*flags, "--set", "cluster.slots=64")
+    assert "64" in said and "256" in said
+
+
+def test_a_wrong_password_is_refused(tmp_path):
+    with Redis("--requirepass", "secret") as guarded:
+        assert "redis.password" in refused(*guarded.tarry())
+        said = refused(*guarded.tarry(), "--set", "redis.password=wrong-one")
+        assert "redis.password" in said and "wrong-one" not in said
+        flags = [*guarded.tarry(), "--set", "redis.password=secret"]
+        with web_server(tmp_path / "a", *flags) as one:
+            web = Web(web_port(one))
+            web.push("t", b"x")
+            told = web.get("/v1/config")
+            assert told.json["settings"]["redis.password"]["value"] is None
+            assert b"secret" not in told.body
+            assert one.stop() == 0 and "secret" not in one.said
+
+
+def test_what_needs_the_embedded_engine():
+    where = ["--set", "redis.servers=127.0.0.1:1"]
+    assert "redis.servers" in refused("--engine", "redis")
+    for flags, word in ([["--sync", "always"], "store.sync"], [["--read-only"], "store.read_only"],
+                        [["--test-clock"], "clock.test"],
+                        [["--set", "store.backup_root=/tmp"], "store.backup_root"],
+                        [["--set", "redis.user=x"], "redis.password"]):
+        assert word in refused("--engine", "redis", *where, *flags)
+
+
+# ---- what it tells ----
+
+
+def test_it_says_what_it_promises(server, web):
+    told = web.get("/v1/config").json
+    assert told["settings"]["engine.kind"]["value"] == "redis"
+    assert "failover" in told["durability"]
+    assert "failover" in server.said
+    stats = web.get("/v1/stats").json
+    assert stats["redis"]["nodes"] == 1 and stats["redis"]["connections"] >= 1
+    shown = set(re.findall(r"^# TYPE (\w+)", web.get("/metrics").body.decode(), re.M))
+    told = [re.findall(r"^\| `(\w+)(?:\{[\w,]+\})?` \|", (DOC / name).read_text(), re.M)
+            for name in ("engines.md", "monitoring.md")]
+    assert {name for name in told[0] if name.startswith("tarry_")} <= shown
+    assert shown <= {*told[0], *told[1]}
+
+
+def test_what_is_refused_says_why(web):
+    is_error(web.ask("PUT", "/v1/topics/t", json.dumps(
+        {"deliver": {"type": "webhook", "url": "http://127.0.0.1:1/"}})), 501, "unsupported")
+    for spread in (3, 512):
+        is_error(web.ask("PUT", "/v1/topics/t", json.dumps({"spread": spread})), 400,
+                 field="spread")
+
+
+def test_drain(server, web):
+    server.process.send_signal(signal.SIGUSR1)
+    server.wait_for("draining")
+    is_error(web.post("/v1/topics/t/jobs", b"x"), 503, "draining")
+    assert web.get("/readyz").json["reasons"][0]["code"] == "draining"
+
+
+def test_the_binary_knows_it():
+    assert TARRY and free_port() > 0
+    said = tarry("serve", "--help").stdout
+    assert "redis.servers" in said and "cluster.slots" in said
