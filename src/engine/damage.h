@@ -118,8 +118,8 @@ TR_MUST_USE int tr_rebuild_footer(struct tr_engine *e, const struct tr_group *g,
 TR_MUST_USE int tr_rebuild_side(struct tr_engine *e, struct tr_group *g);
 
 /* mend.c */
-/* The block cannot be read as a whole. False: too many cannot; the next sweep asks again. */
-bool tr_mend_add(struct tr_engine *e, const struct tr_group *g, unsigned run, uint32_t block);
+/* The block cannot be read as a whole. */
+void tr_mend_add(struct tr_engine *e, struct tr_group *g, unsigned run, uint32_t block);
 void tr_mend_io_done(struct tr_engine *e);
 void tr_mend_step(struct tr_engine *e);
 uint64_t tr_mend_next(const struct tr_engine *e); /* boot: when it wants a turn */

@@ -354,9 +354,7 @@ static void block_done(struct tr_engine *e, struct tr_fetch_read *r)
         e->fetch.taking = true;
     } else {
         tr_fetch_report(e, r->group, TR_GROUP_LIVE, stat.off);
-        if (!tr_mend_add(e, r->group, TR_GROUP_LIVE, r->page)) {
-            e->fetch.skipped = true;
-        }
+        tr_mend_add(e, r->group, TR_GROUP_LIVE, r->page);
         pass(e, r->group, r->page); /* those behind it are not to wait for it */
     }
 }

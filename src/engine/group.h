@@ -41,6 +41,8 @@ struct tr_group {
     struct tr_sidecar side;
     uint32_t longest;     /* block of both, bytes */
     uint32_t next_block;  /* of the live run: in those before it nothing is left to load */
+    bool owes;            /* blocks of the live run found no place in the line of mend.c, */
+    uint32_t owed_block;  /* this one first */
     unsigned readers;     /* of the sidecar */
     uint64_t alive;       /* of the rids that it covers, when they were last counted */
     bool leaving;         /* nobody begins to read it: the next manifest is without it, */

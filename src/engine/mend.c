@@ -15,7 +15,8 @@
  * The sweep passes the block over meanwhile. If it meets it again, because somebody left memory, it
  * is gone through again.
  *
- * One block at a time; others wait in line, and if that is full, for the next sweep.
+ * One block at a time; others wait in line. If that is full, their group owes them, and the sweep
+ * comes back to the first of them when the line is empty.
  */
 
 #include "base/err.h"
@@ -27,7 +28,7 @@
 
 enum { PAGE_UNITS = 32, RECORD_UNITS = 2, NO_ROOM_US = 10000 };
 
-bool tr_mend_add(struct tr_engine *e, const struct tr_group *g, unsigned run, uint32_t block)
+void tr_mend_add(struct tr_engine *e, struct tr_group *g, unsigned run, uint32_t block)
 {
     struct tr_mend *m = &e->mend;
     unsigned first = m->step == TR_MEND_RECORDS; /* it may be past one that left memory since */
@@ -35,15 +36,41 @@ bool tr_mend_add(struct tr_engine *e, const struct tr_group *g, unsigned run, ui
     for (unsigned i = first; i < m->count; i++) {
         if (m->blocks[i].group_no == g->is.no && m->blocks[i].run == run &&
             m->blocks[i].block == block) {
-            return true;
+            return;
         }
     }
-    if (m->count == TR_MEND_MAX || TR_MUTANT(BLOCK_LOST)) {
-        return false;
+    if (m->count < TR_MEND_MAX && !TR_MUTANT(BLOCK_LOST)) {
+        m->blocks[m->count++] = (struct tr_mend_block){g->is.no, run, block};
+        e->moved = true;
+    } else if (run == TR_GROUP_LIVE && (!g->owes || block < g->owed_block)) {
+        g->owes = true;
+        g->owed_block = block;
     }
-    m->blocks[m->count++] = (struct tr_mend_block){g->is.no, run, block};
-    e->moved = true;
-    return true;
+}
+
+/* The sweep is to look at the block of a live run again, and at those behind it. */
+static void look_again(struct tr_engine *e, struct tr_group *g, uint32_t block)
+{
+    struct tr_run_block_stat stat = tr_run_footer_block(&g->footers[TR_GROUP_LIVE], block);
+
+    tr_fetch_again(e, g);
+    g->next_block = block < g->next_block ? block : g->next_block;
+    if (stat.first_due < e->load.next_us) {
+        e->load.next_us = stat.first_due;
+    }
+}
+
+static void settle_debts(struct tr_engine *e)
+{
+    for (uint32_t i = 0; i < e->groups.count; i++) {
+        struct tr_group *g = e->groups.order[i];
+
+        if (g->owes) {
+            g->owes = false;
+            look_again(e, g, g->owed_block);
+            e->moved = true;
+        }
+    }
 }
 
 static struct tr_run_block_stat stat_of(const struct tr_mend *m)
@@ -101,8 +128,10 @@ static bool came(const struct tr_mend *m)
 }
 
 /* The next one in line. */
-static void done(struct tr_mend *m)
+static void done(struct tr_engine *e)
 {
+    struct tr_mend *m = &e->mend;
+
     if (m->group != NULL) {
         m->group->readers--;
         m->group = NULL;
@@ -113,6 +142,9 @@ static void done(struct tr_mend *m)
     m->count--;
     for (unsigned i = 0; i < m->count; i++) {
         m->blocks[i] = m->blocks[i + 1];
+    }
+    if (m->count == 0) {
+        settle_debts(e);
     }
 }
 
@@ -125,7 +157,7 @@ static void begin(struct tr_engine *e)
     struct tr_run_block_stat stat;
 
     if (g == NULL || g->leaving) {
-        done(m); /* what is alive in it is elsewhere */
+        done(e); /* what is alive in it is elsewhere */
         return;
     }
     m->group = g;
@@ -153,20 +185,14 @@ static void begin(struct tr_engine *e)
 }
 
 /* It was only the cache, or a passing error: the sweep is to look again. */
-static void again(struct tr_engine *e, const struct tr_run_block_stat *stat)
+static void again(struct tr_engine *e)
 {
     struct tr_mend *m = &e->mend;
 
     if (m->blocks[0].run == TR_GROUP_LIVE) {
-        tr_fetch_again(e, m->group);
-        if (m->blocks[0].block < m->group->next_block) {
-            m->group->next_block = m->blocks[0].block;
-        }
-        if (stat->first_due < e->load.next_us) {
-            e->load.next_us = stat->first_due;
-        }
+        look_again(e, m->group, m->blocks[0].block);
     }
-    done(m);
+    done(e);
 }
 
 static void block_came(struct tr_engine *e)
@@ -180,7 +206,7 @@ static void block_came(struct tr_engine *e)
     m->whole = came(m);
     if (m->whole && tr_run_block(&m->group->footers[m->blocks[0].run], m->blocks[0].block, m->buf,
                                  &block) == TARRY_OK) {
-        again(e, &stat);
+        again(e);
         return;
     }
     name_of(m, &d);
@@ -351,7 +377,7 @@ static void end(struct tr_engine *e)
         e->fetch.skipped = true;
         tr_load_bad(e);
     }
-    done(m);
+    done(e);
 }
 
 /* ---- turns ---- */
@@ -372,7 +398,7 @@ void tr_mend_step(struct tr_engine *e)
     }
     TR_CHECK(m->group != NULL);
     if (m->group->leaving) {
-        done(m);
+        done(e);
         return;
     }
     if (m->step == TR_MEND_BLOCK) {

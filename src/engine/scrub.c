@@ -267,6 +267,10 @@ static void read_piece(struct tr_engine *e)
         }
         off = piece(s, &len);
     }
+    if (e->mend.count + TR_SCRUB_BAD > TR_MEND_MAX) { /* there is to be a place for what it finds */
+        s->wait_until = e->now.boot_us + AGAIN_US;
+        return;
+    }
     if (s->room < len) {
         uint8_t *buf = tr_mem_stretch(e->mem, s->buf, s->room, (size_t)len);
 
@@ -296,7 +300,7 @@ static void tell(struct tr_engine *e)
         tr_fetch_report(e, s->group, (enum tr_group_file)s->file, off);
         if (s->part == TR_SCRUB_BLOCKS) {
             s->lost = true;
-            (void)tr_mend_add(e, s->group, s->file, s->bad[i]);
+            tr_mend_add(e, s->group, s->file, s->bad[i]);
         } else { /* it is written anew from what is in memory and in the blocks */
             s->group->spoiled = true;
             e->merge.spoiled = true;

@@ -372,6 +372,53 @@ static void test_regroup_damaged_twice(void **state)
     rig_fini(&rig);
 }
 
+/* More damaged blocks than wait in line at once (TR_MEND_MAX): each good record comes out in time.
+ */
+static void test_regroup_many_blocks_damaged(void **state)
+{
+    struct rig rig;
+    static const uint8_t body[30000];
+    struct tr_groups *groups;
+    unsigned blocks = 0;
+    uint32_t t;
+
+    (void)state;
+    rig_init(&rig);
+    rig.config.near_us = 60 * RIG_SECOND;
+    rig.config.far_max = 50;
+    rig.config.promote_slots = 2;
+    rig.config.body_max = 30000;
+    rig.config.slot_bytes = 1 << 20;
+    rig.config.slots_max = 32;
+    rig_open(&rig);
+    t = rig_hold(&rig, "t");
+    for (unsigned i = 0; i < 500; i++) { /* two to a block */
+        struct ask a = rig_ask(TR_OP_PUSH);
+
+        a.req.topic = t;
+        a.req.delay_us = HOUR;
+        a.req.body = body;
+        a.req.body_len = sizeof body;
+        assert_int_equal(rig_do(&rig, &a), TARRY_OK);
+    }
+    rig_pass(&rig, 120 * RIG_SECOND);
+    groups = &rig.e->groups;
+    for (uint32_t i = 0; i < groups->count; i++) {
+        const struct tr_run_footer *footer = &groups->order[i]->footers[TR_GROUP_LIVE];
+        char name[TR_IO_NAME_MAX];
+
+        tr_group_name(name, groups->order[i]->is.no, TR_GROUP_LIVE);
+        for (uint32_t b = 0; b < footer->block_count; b++, blocks++) {
+            flip(&rig, name, tr_run_footer_block(footer, b).off + TR_RUN_BLOCK_HEAD + 2000);
+        }
+    }
+    assert_true(blocks > 2 * TR_MEND_MAX);
+    rig_pass(&rig, HOUR);
+    assert_int_equal(rig_engine_stat(&rig).damaged_jobs, blocks);
+    assert_int_equal(rig_stat(&rig, t).ready, 500 - blocks);
+    rig_fini(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -379,6 +426,7 @@ int main(void)
         cmocka_unit_test(test_regroup_nothing_can_be_read),
         cmocka_unit_test(test_regroup_index_damaged),
         cmocka_unit_test(test_regroup_block_damaged),
+        cmocka_unit_test(test_regroup_many_blocks_damaged),
         cmocka_unit_test(test_regroup_changed_job_damaged),
         cmocka_unit_test(test_regroup_changed_job_index_damaged),
         cmocka_unit_test(test_regroup_settles_without_index),
