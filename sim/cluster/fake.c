@@ -485,6 +485,11 @@ static int redis_call(lua_State *lua)
         lua_rawseti(lua, -2, 2);
         return 1;
     }
+    if (is(c->args[0], "INFO")) {
+        free(c);
+        lua_pushfstring(lua, "# Replication\r\nrole:master\r\nmaster_replid:%s\r\n", l->call->life);
+        return 1;
+    }
     c->name = copy(c->args[1].at, c->args[1].len);
     c->key = find_key(c->db, c->name);
     if (c->key == NULL && l->call->moving) {

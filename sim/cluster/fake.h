@@ -32,7 +32,8 @@ void fake_lua_free(struct fake_lua *l);
 struct fake_call {
     struct fake_db *db;
     uint64_t now_us;
-    bool moving; /* its hash slot is on the move: a key that is not there is an error */
+    const char *life; /* INFO: the server's replication id */
+    bool moving;      /* its hash slot is on the move: a key that is not there is an error */
     const struct tr_span *args; /* EVALSHA ... */
     size_t count;
 };

@@ -251,9 +251,9 @@ static struct fake_reply *info(const struct net *n, unsigned server)
     char text[256];
     int len = snprintf(text, sizeof text,
                        "# Server\r\nredis_version:7.0.15\r\nrun_id:%s\r\n# Replication\r\n"
-                       "role:master\r\nmaster_replid:x\r\n# Memory\r\n"
+                       "role:master\r\nmaster_replid:%s\r\n# Memory\r\n"
                        "maxmemory_policy:noeviction\r\n# Cluster\r\ncluster_enabled:1\r\n",
-                       n->world->servers[server].run);
+                       n->world->servers[server].run, n->world->servers[server].life);
 
     return fake_list(&(struct tr_span){text, (size_t)len}, 1);
 }
@@ -370,6 +370,21 @@ static void trace(const struct net *n, const struct net_message *m, const struct
     printf("\n");
 }
 
+/* Ids jump when a slot came to another life of a server, and at no other time: there are not that
+ * many of them. */
+static void count_jumps(struct net *n, const struct world_call *call, const struct fake_reply *r)
+{
+    unsigned slot = world_slot(call);
+
+    if (!world_is(call->args[0], "EVAL") || fake_script(call->args) != TR_SCRIPT_CHECK ||
+        r->is.event != TR_REDIS_LIST || r->is.count < 2 || world_is(r->is.items[1], "same")) {
+        return;
+    }
+    if (n->world->jumps[slot]++ > n->world->changes[slot]) {
+        judge_wrong(n->judge, "ids jump though the server is the same, slot", slot);
+    }
+}
+
 static void request(struct net *n, struct net_message *m)
 {
     struct world_call call = {
@@ -403,6 +418,7 @@ static void request(struct net *n, struct net_message *m)
             trace(n, m, r);
         }
         judge_ran(n->judge, &call, r);
+        count_jumps(n, &call, r);
         reply(n, m, r);
     }
 }

@@ -504,6 +504,10 @@ static void fate(struct cluster *c)
         world_failover(w, server);
         net_break(&c->net, server);
     }
+    if (world_dice(w, 400)) {
+        judge_undone(&c->judge, server);
+        world_demote(w, server);
+    }
     if (world_dice(w, 300)) {
         world_begin_move(w, slot);
     }

@@ -11,10 +11,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void promote(struct world *w, unsigned server)
+{
+    struct server *s = &w->servers[server];
+
+    (void)snprintf(s->life, sizeof s->life, "%08x%08x", server, ++s->promotions);
+}
+
+/* Its slots are with another life. */
+static void change(struct world *w, unsigned server)
+{
+    for (unsigned s = 0; s <= SLOTS; s++) {
+        w->changes[s] += w->owner[s] == (int)server || w->moving_to[s] == (int)server;
+    }
+}
+
 static void new_life(struct world *w, unsigned server)
 {
     struct server *s = &w->servers[server];
 
+    promote(w, server);
     s->lives++;
     s->scripts = 0;
     (void)snprintf(s->run, sizeof s->run, "run-%u-%u", server, s->lives);
@@ -145,8 +161,11 @@ struct fake_reply *world_exec(struct world *w, const struct world_call *c)
 {
     struct fake_reply *no = world_refuse(w, c);
     struct server *s = &w->servers[c->server];
-    struct fake_call call = {
-        .db = s->db, .now_us = world_time(w, c->server), .args = c->args, .count = c->count};
+    struct fake_call call = {.db = s->db,
+                             .now_us = world_time(w, c->server),
+                             .life = s->life,
+                             .args = c->args,
+                             .count = c->count};
     unsigned bit;
 
     if (no != NULL) {
@@ -176,7 +195,16 @@ void world_failover(struct world *w, unsigned server)
 {
     w->failovers++;
     fake_db_copy(w->servers[server].db, w->servers[server].replica);
+    change(w, server);
     new_life(w, server);
+}
+
+void world_demote(struct world *w, unsigned server)
+{
+    w->failovers++;
+    fake_db_copy(w->servers[server].db, w->servers[server].replica);
+    change(w, server);
+    promote(w, server);
 }
 
 void world_begin_move(struct world *w, unsigned slot)
@@ -185,6 +213,7 @@ void world_begin_move(struct world *w, unsigned slot)
 
     if (w->moving_to[slot] < 0 && (int)to != w->owner[slot]) {
         w->moving_to[slot] = (int)to;
+        w->changes[slot]++;
         w->moves++;
     }
 }

@@ -114,7 +114,7 @@ static void end(struct tr_cluster *c, struct tr_call *call, const struct tr_redi
 }
 
 /* The script `check`, on the same connection just before the call: they are done in this order.
- * With its text, since it is rare. */
+ * With its text, since it is rare. What it says of the server is for the connection (link.c). */
 static void send_check(struct tr_cluster *c, const struct tr_call *call)
 {
     const struct tr_link *link = &c->links[call->server];
@@ -125,26 +125,20 @@ static void send_check(struct tr_cluster *c, const struct tr_call *call)
     bool fresh = c->now.boot_us < c->fresh_until_us && c->slots[call->slot].seen == 0;
     const struct tr_script *s = &tr_scripts[TR_SCRIPT_CHECK];
     struct tr_span args[] = {
-        {"EVAL", 4},
-        {s->text, s->len},
-        {"1", 1},
-        {key, key_len},
-        {c->uuid, strlen(c->uuid)},
-        {link->run, strlen(link->run)},
-        {c->node, TR_PLACE_NODE_DIGITS},
-        {seen, 0},
-        {fresh ? "1" : "0", 1},
+        {"EVAL", 4}, {s->text, s->len},      {"1", 1}, {key, key_len}, {c->uuid, strlen(c->uuid)},
+        {seen, 0},   {fresh ? "1" : "0", 1},
     };
 
     tr_text(seen, sizeof seen, "%llu", (unsigned long long)c->slots[call->slot].seen);
-    args[7].len = strlen(seen);
+    args[5].len = strlen(seen);
     if (link->state != TR_LINK_UP) {
         return; /* then the call will say so again */
     }
     if (call->asking) {
         c->port.send(c->port.ctx, call->server, 0, &(struct tr_span){"ASKING", 6}, 1);
     }
-    c->port.send(c->port.ctx, call->server, 0, args, sizeof args / sizeof args[0]);
+    c->port.send(c->port.ctx, call->server, TR_LINK_CHECKS + call->slot, args,
+                 sizeof args / sizeof args[0]);
 }
 
 static void later(struct tr_cluster *c, struct tr_call *call, uint64_t at_us)

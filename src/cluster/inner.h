@@ -116,9 +116,12 @@ struct tr_link {
     uint64_t timer_us;    /* DIALS, ASKS: when to give up */
     uint64_t retry_us;    /* DOWN: not before */
     unsigned failures;    /* in a row */
-    char run[TR_CL_RUN];
-    char why[TR_CL_WHY]; /* it is down */
+    char run[TR_CL_RUN];  /* which life of the server this is, as it said last */
+    char why[TR_CL_WHY];  /* it is down */
 };
+
+/* Tags of checks: so much and the slot. Those of calls are lower. */
+#define TR_LINK_CHECKS (UINT64_MAX - 2 * TR_SLOTS_MAX)
 
 /* The call is sent there, or waits for the connection, or there is none. */
 void tr_link_take(struct tr_cluster *c, struct tr_call *call);

@@ -1,7 +1,9 @@
 /*
  * Connections: one for each server, whose number in the map is also the connection's. It is made
- * when a call wants to go there. Before any call it is asked who it is (INFO): what it says of
- * itself goes with each call (doc/cluster.md, section 1), and some servers are not to be used.
+ * when a call wants to go there. Before any call it is asked who it is (INFO): which life of a
+ * server it is goes with each call (doc/cluster.md, section 1), and some servers are not to be
+ * used. That may become another one while the connection stays: then a script says CHECK, and the
+ * answer of `check` tells.
  *
  * One that breaks is made anew at once; one that cannot be made, after 20, 40 ... 1280 ms.
  */
@@ -219,7 +221,6 @@ static void refuse(struct tr_cluster *c, unsigned server, enum tr_cl_refusal wha
 static void known(struct tr_cluster *c, unsigned server, struct tr_span info)
 {
     struct tr_link *l = &c->links[server];
-    struct tr_span run = tr_link_info(info, "run_id");
     struct tr_span replid = tr_link_info(info, "master_replid");
     struct tr_span policy = tr_link_info(info, "maxmemory_policy");
     struct tr_span version = tr_link_info(info, "redis_version");
@@ -239,8 +240,7 @@ static void known(struct tr_cluster *c, unsigned server, struct tr_span info)
         return;
     }
     c->refused &= ~(unsigned)(TR_CL_VERSION | TR_CL_EVICTION | TR_CL_AUTH);
-    tr_text(l->run, sizeof l->run, "%.*s-%.*s", shortened(run), run.at, shortened(replid),
-            replid.at);
+    tr_text(l->run, sizeof l->run, "%.*s", shortened(replid), replid.at);
     l->state = TR_LINK_UP;
     l->failures = 0;
     l->why[0] = '\0';
@@ -250,6 +250,19 @@ static void known(struct tr_cluster *c, unsigned server, struct tr_span info)
     while (!tr_list_empty(&l->queue)) {
         tr_link_send(c, TR_CONTAINER_OF(l->queue.next, struct tr_call, link));
     }
+}
+
+/* OK, same or jumped or new, epoch, owner, the life. Anything else is told to the call behind it.
+ */
+static void checked(struct tr_cluster *c, unsigned server, const struct tr_redis_reply *reply)
+{
+    struct tr_link *l = &c->links[server];
+
+    if (reply->event != TR_REDIS_LIST || reply->count < 5 || !is(reply->items[0], "OK")) {
+        return;
+    }
+    tr_text(l->run, sizeof l->run, "%.*s", shortened(reply->items[4]), reply->items[4].at);
+    c->stat.jumps += is(reply->items[1], "jumped");
 }
 
 /* ---- what the port tells ---- */
@@ -289,6 +302,8 @@ void tr_link_heard(void *ctx, unsigned conn, uint64_t tag, const struct tr_redis
                     reply->error.len > 0 ? reply->error.at : "");
             tr_link_hang_up(c, conn, why);
         }
+    } else if (l->state == TR_LINK_UP && tag >= TR_LINK_CHECKS) {
+        checked(c, conn, reply);
     } else if (tag != 0 && !tr_list_empty(&l->sent)) {
         struct tr_call *call = TR_CONTAINER_OF(l->sent.next, struct tr_call, link);
 

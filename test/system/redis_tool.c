@@ -232,7 +232,6 @@ static void note_run(struct conn *c, struct tr_span text, const char *name)
 static void hear_info(struct conn *c, const struct tr_redis_reply *reply)
 {
     if (reply->event == TR_REDIS_LIST && reply->count == 1 && reply->items[0].at != NULL) {
-        note_run(c, reply->items[0], "run_id:");
         note_run(c, reply->items[0], "master_replid:");
     }
     c->up = ++c->infos == 2;
@@ -416,17 +415,10 @@ static void send_check(unsigned lane)
 {
     struct lane *l = &tool.lanes[lane];
     const struct tr_script *s = &tr_scripts[TR_SCRIPT_CHECK];
-    const char *run = tool.conns[l->conn].run;
     char key[TR_PLACE_KEY_MAX];
     size_t len = tr_place_key(key, &tool.layout, lane / KINDS, 0, NULL);
-    struct tr_span args[] = {{"EVAL", 4},
-                             {s->text, s->len},
-                             {"1", 1},
-                             {key, len},
-                             {uuid, sizeof uuid - 1},
-                             {run, strlen(run)},
-                             {tool.node, TR_PLACE_NODE_DIGITS},
-                             {"0", 1},
+    struct tr_span args[] = {{"EVAL", 4}, {s->text, s->len},       {"1", 1},
+                             {key, len},  {uuid, sizeof uuid - 1}, {"0", 1},
                              {"0", 1}};
 
     tool.checks++;
@@ -624,6 +616,10 @@ static void on_heard(void *ctx, unsigned conn, uint64_t tag, const struct tr_red
     } else if (kind == TAG_LANE && (uint32_t)tag == tool.lanes[lane].sends) {
         hear_lane(lane, reply, now.boot_us);
     } else if (kind == TAG_CHECK && (uint32_t)tag == tool.lanes[lane].sends) {
+        if (reply->event == TR_REDIS_LIST && reply->count == 5) { /* which life of a server it is */
+            (void)snprintf(tool.conns[conn].run, RUN, "%.*s", (int)reply->items[4].len,
+                           reply->items[4].at);
+        }
         tool.lanes[lane].state = WAITS; /* whatever it said: the call says what comes next */
         tool.lanes[lane].at_us = now.boot_us;
     }

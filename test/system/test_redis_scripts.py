@@ -24,7 +24,7 @@ SCRIPTS = make_lua.scripts(LUA)
 SLOT = 5
 T0 = 1_800_000_000_000_000  # us
 SECOND = 1_000_000
-UUID, RUN = "u" * 32, "run-1"
+UUID, RUN = "u" * 32, "1" * 40
 NODE = "a1a1a1a100000001"
 OTHER = "b2b2b2b200000002"
 LEASE = "a1a1a1a1%08x"
@@ -101,24 +101,25 @@ class Slot:
         self.redis, self.scripts = redis, scripts or SCRIPTS
         self.now, self.node, self.op, self.run = T0, NODE, 0, RUN
         self.wall = None  # None: right
+        self.life = None  # None: the node knows it
         redis("FLUSHALL")
-        assert self.check(fresh="1") == [b"OK", b"new", b"0", b""]
+        assert self.check(fresh="1") == [b"OK", b"new", b"0", b"", self.run.encode()]
 
     def key(self, name):
         return "tarry:{%d}:%s" % (SLOT, name)
 
     def text(self, name):
-        """The script with the time in it."""
+        """The script with the time in it, and with the life of the server."""
         text, count = re.subn(r"redis\.call\('TIME'\)|call\('TIME'\)",
                               "{'%d','%d'}" % divmod(self.now, SECOND), self.scripts[name])
         assert count == 1
-        return text
+        return re.sub(r"(redis\.)?call\('INFO', ?'replication'\)", f"'master_replid:{self.life or self.run}'", text)
 
     def eval(self, name, keys, *args):
         return self.redis("EVAL", self.text(name), len(keys), *keys, *args)
 
     def check(self, fresh="0", seen=0):
-        return self.eval("check", [self.key("m")], UUID, self.run, self.node, seen, fresh)
+        return self.eval("check", [self.key("m")], UUID, seen, fresh)
 
     def call(self, name, *args, topics=("t",), op=None, spread="1", order="due"):
         """Runs a script of jobs. op: of a call that is repeated."""
@@ -580,7 +581,7 @@ def test_ids(slot):
 
 def test_another_server_passes_over_ids(slot):
     one = slot.put()
-    slot.run = "run-2"
+    slot.run = "2" * 40
     assert slot.push({}) == [b"CHECK"]
     assert slot.take() == [b"CHECK"]
     assert slot.check()[1] == b"jumped"
@@ -599,10 +600,55 @@ def test_two_failovers_in_a_row(slot):
     for life in range(3):
         slot.redis("RESTORE", slot.key("m"), 0, before, "REPLACE")
         slot.now += 1000
-        slot.run = f"life-{life}"
+        slot.run = f"{life + 2}" * 40
         slot.check()
         ids += [slot.put() for _ in range(20)]
     assert len(set(ids)) == 60
+
+
+def test_a_connection_that_outlives_demotion_and_promotion(slot):
+    """It was told once whom it speaks to: a push asks again, and other calls ask by `check`."""
+    one = slot.put()
+    slot.life = "2" * 40
+    assert slot.push({}) == [b"CHECK"]
+    assert slot.check()[1::3] == [b"jumped", b"2" * 40]
+    # Another node is told by its calls; a check of its own changes nothing.
+    assert slot.take() == [b"CHECK"]
+    assert slot.check()[1::3] == [b"same", b"2" * 40]
+    slot.run = slot.life
+    assert int(slot.put(), 16) - int(one, 16) > 2**20 * 1024
+
+
+def test_jumps_never_use_ids_up(slot):
+    seqs = []
+    for life in range(3):
+        slot.redis("HSET", slot.key("m"), "seq", str(2**42 - 2**21 + life))
+        slot.run = f"{life + 2}" * 40
+        assert slot.check()[1] == b"jumped"
+        seqs.append(int(slot.redis("HGET", slot.key("m"), "seq")))
+    assert max(seqs) < 2**42
+
+
+def test_the_life_of_a_real_server():
+    """Demoted and promoted again it has another one, as the scripts see it."""
+    with redis_server.Server() as s:
+        redis = s.client()
+        keys = ["tarry:{5}:" + k for k in "mhbka"] + ["tarry:{5}:t:" + k for k in SETS]
+
+        def push(run, op):
+            return redis("EVAL", SCRIPTS["push"], len(keys), *keys, UUID, run, NODE, "%014x" % op, 0, 1,
+                         "t", "1", "due", 0, SLOT, pushed({}, ("t",)), "x")
+        said, first = [], redis("EVAL", SCRIPTS["check"], 1, keys[0], UUID, 0, "0")
+        assert first[1] == b"new" and len(first[4]) == 40
+        said.append(push(first[4], 1))
+        redis("REPLICAOF", "127.0.0.1", "1")
+        redis("REPLICAOF", "NO", "ONE")
+        assert said[0][0] == b"OK" and push(first[4], 1)[2:] == said[0][2:]  # a repeat needs no new id
+        assert push(first[4], 2) == [b"CHECK"]
+        then = redis("EVAL", SCRIPTS["check"], 1, keys[0], UUID, 0, "0")
+        assert then[1] == b"jumped" and then[4] != first[4]
+        assert push(then[4], 3)[0] == b"OK"
+        redis.close()
 
 
 def test_a_slot_of_another_store(slot):
@@ -865,13 +911,13 @@ def test_a_million_hands(server, slot):
     slot.redis("FLUSHALL")
     shas = {n: slot.redis("SCRIPT", "LOAD", t).decode() for n, t in SCRIPTS.items()}
     assert shas == {n: hashlib.sha1(t.encode()).hexdigest() for n, t in SCRIPTS.items()}
-    slot.redis("EVALSHA", shas["check"], 1, slot.key("m"), UUID, RUN, NODE, 0, "1")
+    run = slot.redis("EVALSHA", shas["check"], 1, slot.key("m"), UUID, 0, "1")[4]
     keys = [slot.key(k) for k in "mhbka"] + [slot.key("t:" + s) for s in SETS]
     handed, lock = [], threading.Lock()
 
     def call(client, node, op, name, *args):
         seconds, us = map(int, client("TIME"))
-        return client("EVALSHA", shas[name], len(keys), *keys, UUID, RUN, node, "%014x" % op,
+        return client("EVALSHA", shas[name], len(keys), *keys, UUID, run, node, "%014x" % op,
                       seconds * SECOND + us, 1, "t", "1", "due", *args)
 
     job = pushed({}, ("t",))
@@ -912,7 +958,7 @@ def test_ownership(slot):
     assert own(OTHER, 0) == [b"STALE", b"1", NODE.encode()]
     assert own(OTHER, 1) == [b"OK", b"2"]
     assert own(NODE, 1) == [b"STALE", b"2", OTHER.encode()]
-    assert slot.check()[2:] == [b"2", OTHER.encode()]
+    assert slot.check()[2:4] == [b"2", OTHER.encode()]
 
 
 def test_members_and_layout(slot):
@@ -939,10 +985,10 @@ def test_scripts_keep_to_the_rules():
         assert not re.search(r"'[^'\n]*--[^'\n]*'", text), "make-lua would take that for a comment"
         for command, rest in re.findall(r"call\('(\w+)',? ?([^\n]*)", text):
             assert command in {"TIME", "HGET", "HMGET", "HSET", "HDEL", "ZADD", "ZREM", "ZRANGE", "ZCARD",
-                               "ZCOUNT", "DEL", "HKEYS"}, command
+                               "ZCOUNT", "DEL", "HKEYS", "INFO"}, command
             first = re.split(r"[,)]", rest)[0]
             names = r"[A-Z]+|KEYS\[\d+\]|t\.\w+|key|conf|store|ready|prep|from"
-            assert command == "TIME" or re.fullmatch(names, first), (path.name, rest)
+            assert command in ("TIME", "INFO") or re.fullmatch(names, first), (path.name, rest)
 
 
 MUTATIONS = {  # script; what it says, and what it says then; the test that is to notice
@@ -956,6 +1002,9 @@ MUTATIONS = {  # script; what it says, and what it says then; the test that is t
     "no jump": ("check", [("and 1048576", "and 0"), ("+1024*(ms%1048576)", "")],
                 test_another_server_passes_over_ids),
     "equal jumps": ("check", [("+1024*(ms%1048576)", "")], test_two_failovers_in_a_row),
+    "the node's word": ("push", [("slot_is[2] ~= life()", "false")],
+                        test_a_connection_that_outlives_demotion_and_promotion),
+    "jumps without end": ("check", [("seq + jump > 4398046511104", "false")], test_jumps_never_use_ids_up),
     "ready is due": ("take", [("elseif j.set=='r'and j.due>now then j.set='s'", "")],
                      test_a_clock_that_goes_back_a_little),
     "tmax as now": ("take", [("base=max(now,tmax)", "now=max(now,tmax)")],

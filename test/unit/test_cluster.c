@@ -224,6 +224,11 @@ static void say_error(struct rig *g, struct sent *s, const char *text)
         (text), strlen(text)                                                                       \
     }
 
+#define SPAN_OF(text)                                                                              \
+    {                                                                                              \
+        text, sizeof text - 1                                                                      \
+    }
+
 static void say_beat(struct rig *g)
 {
     struct tr_span items[] = {SPAN("OK"),
@@ -450,6 +455,43 @@ static void checked(struct rig *g, uint32_t topic, const char *fresh)
     find(g, NULL, TR_SCRIPT_CHECK)->answered = true;
     say_pushed(g, find(g, NULL, TR_SCRIPT_PUSH), ids, 1);
     assert_int_equal(a.status, TARRY_OK);
+}
+
+static const char *run_of(struct rig *g, enum tr_script_name script)
+{
+    const struct sent *s = find(g, NULL, (int)script);
+
+    assert_non_null(s);
+    return s->args[3 + strtoul(s->args[2], NULL, 10) + 1];
+}
+
+/* The server is another one though the connection stays: `check` tells, and so it is called then.
+ */
+static void test_cluster_another_life(void **state)
+{
+    static const char *const ids[] = {"00000000001401"};
+    static const struct tr_span same[] = {SPAN_OF("OK"), SPAN_OF("same"), SPAN_OF("0"), SPAN_OF(""),
+                                          SPAN_OF("cc")};
+    struct rig *g = malloc(sizeof *g);
+    struct ask a;
+
+    (void)state;
+    assert_non_null(g);
+    open_engine(g);
+    a = push_of(hold(g, "orders"), "body");
+    submit(g, &a, TR_OP_PUSH);
+    (void)turn(g);
+    say_topics(g);
+    assert_string_equal(run_of(g, TR_SCRIPT_PUSH), "bb");
+    say_text(g, find(g, NULL, TR_SCRIPT_PUSH), "CHECK");
+    say(g, find(g, NULL, TR_SCRIPT_CHECK), same, 5);
+    say_text(g, find(g, NULL, TR_SCRIPT_PUSH), "CHECK"); /* it was on its way */
+    say(g, find(g, NULL, TR_SCRIPT_CHECK), same, 5);
+    assert_string_equal(run_of(g, TR_SCRIPT_PUSH), "cc");
+    say_pushed(g, find(g, NULL, TR_SCRIPT_PUSH), ids, 1);
+    assert_int_equal(a.status, TARRY_OK);
+    finish(g);
+    free(g);
 }
 
 /* Housekeeping finds nothing to do: no answer is waited for any more. */
@@ -816,12 +858,13 @@ static void test_cluster_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cluster_opens),       cmocka_unit_test(test_cluster_map),
-        cmocka_unit_test(test_cluster_refuses),     cmocka_unit_test(test_cluster_emptied),
-        cmocka_unit_test(test_cluster_batch),       cmocka_unit_test(test_cluster_repeats),
-        cmocka_unit_test(test_cluster_gives_up),    cmocka_unit_test(test_cluster_holder),
-        cmocka_unit_test(test_cluster_goes_back),   cmocka_unit_test(test_cluster_waits),
-        cmocka_unit_test(test_cluster_unsupported), cmocka_unit_test(test_cluster_no_memory),
+        cmocka_unit_test(test_cluster_opens),        cmocka_unit_test(test_cluster_map),
+        cmocka_unit_test(test_cluster_refuses),      cmocka_unit_test(test_cluster_emptied),
+        cmocka_unit_test(test_cluster_batch),        cmocka_unit_test(test_cluster_repeats),
+        cmocka_unit_test(test_cluster_another_life), cmocka_unit_test(test_cluster_gives_up),
+        cmocka_unit_test(test_cluster_holder),       cmocka_unit_test(test_cluster_goes_back),
+        cmocka_unit_test(test_cluster_waits),        cmocka_unit_test(test_cluster_unsupported),
+        cmocka_unit_test(test_cluster_no_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

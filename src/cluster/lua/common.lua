@@ -52,6 +52,13 @@ if kept and sub(kept, 1, 14) > OP then
 end
 kept = kept and sub(kept, 1, 14) == OP and sub(kept, 15)
 
+-- Which life of which server this is: a primary has a replication id of its own from each start and each
+-- promotion on. What a connection was told goes stale when its server is demoted and promoted again, and
+-- that life may have forgotten ids: so whoever makes ids asks.
+local function life()
+    return string.match(call('INFO', 'replication'), 'master_replid:(%x+)') or ''
+end
+
 -- Lua prints numbers with 14 digits: ids and times leave as hex, or by %d, which has 64 bits.
 local function hex(n)
     return fmt('%014x', n)

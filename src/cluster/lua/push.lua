@@ -9,6 +9,10 @@
 local KIND = 'p'
 --== one topic without limits, jobs without keys and ends, nobody waits
 
+if not kept and slot_is[2] ~= life() then
+    return {'CHECK'}
+end
+
 if not kept and TOPICS == 1 then
     local conf, seen, slot = KEYS[10], tonumber(ARGV[REST]), tonumber(ARGV[REST + 1])
     local c = call('HMGET', conf, 'spread', 'order', 'pv', 'ttl', 'in', 'max_jobs')
