@@ -61,6 +61,9 @@ void tr_import_add(struct tr_import *im, const struct tr_import_job *job)
 
     begin_row(im, job->place, job->dead);
     text(j, "topic", job->topic);
+    if (job->key != NULL) {
+        text(j, "key", job->key);
+    }
     if (job->dead) {
         text(j, "delay", tr_import_later);
     } else if (job->due_ms != 0) {

@@ -43,6 +43,7 @@ struct tr_import {
 /* A job of another queue. */
 struct tr_import_job {
     const char *topic;
+    const char *key; /* or NULL */
     const char *body;
     size_t len;
     uint64_t due_ms; /* 0: now */

@@ -1,8 +1,8 @@
 /*
  * From a sorted set in Redis, the classic delay queue: a member is a job, its score is when it is
- * due. With --hash a member is the name of a field of that hash, which has the body. Members are
- * taken in the order of their scores, 500 at a time; those that are safe here are removed there,
- * unless --keep says otherwise.
+ * due. With --hash a member is the name of a field of that hash, which has the body, and is the key
+ * of the job here, if it can be one. Members are taken in the order of their scores, 500 at a time;
+ * those that are safe here are removed there, unless --keep says otherwise.
  *
  * The few words of RESP that it takes are written here: a client library would be the larger part.
  */
@@ -11,13 +11,14 @@
 #include "cli/import.h"
 #include "cli/json.h"
 #include "cli/wire.h"
+#include "proto/http_args.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGE = 500, WORDS = PAGE + 3, TOLD_MAX = 10 };
+enum { PAGE = 500, WORDS = PAGE + 3, TOLD_MAX = 10, KEY_MAX = 255 };
 
 struct word {
     const char *bytes;
@@ -244,6 +245,12 @@ static void refuse(struct source *s, size_t i, const char *why)
     }
 }
 
+/* Can a member be a key? Else its job comes without one. */
+static bool is_key(const struct item *member)
+{
+    return tr_label_ok(member->bytes, member->len, KEY_MAX);
+}
+
 /* Pushes the page. Gives how many were refused, by us or the server. */
 static int push_page(struct source *s, uint64_t from, uint64_t *refused)
 {
@@ -256,6 +263,9 @@ static int push_page(struct source *s, uint64_t from, uint64_t *refused)
         struct tr_import_job job = {
             .topic = s->topic, .body = body->bytes, .len = body->len, .place = from + i + 1};
 
+        if (s->hash != NULL && is_key(&s->items[2 * i])) {
+            job.key = s->items[2 * i].bytes;
+        }
         if (!due_of(s->items[2 * i + 1].bytes, &job.due_ms)) {
             refuse(s, i, "its score is no due time");
         } else if (body->bytes == NULL) {

@@ -404,6 +404,11 @@ def test_from_redis(two, tmp_path):
         assert ask("HLEN", "bodies") == "0"
         jobs = {new.json("show", job["id"])["body"]: job for job in new.json("list", "h")["jobs"]}
         assert jobs["body of a"]["due_ms"] == 4102444800500 and jobs["body of b"]["state"] == "ready"
+        assert jobs["body of a"]["key"] == "a" and "key" not in first
+        ask("ZADD", "odd", "4102444800500", "tab\there", "4102444800501", "x" * 256)
+        ask("HSET", "odd-bodies", "tab\there", "1", "x" * 256, "2")
+        assert new.json("import", "--from", f"{base}/odd", "--hash", "odd-bodies", "--topic", "odd")["pushed"] == 2
+        assert all("key" not in job for job in new.json("list", "odd")["jobs"])
         ask("ZADD", "ids", "4102444800500", "lost", "4102444800600", "c", "4102444800700", "e\x1b[2Jvil")
         ask("HSET", "bodies", "c", "body of c")
         holes = new.run("import", "--from", f"{base}/ids", "--hash", "bodies", "--topic", "holes", "--json")
