@@ -145,6 +145,7 @@ char *tr_cli_read_file(const char *path, size_t *len);
     X(purge)                                                                                       \
     X(schedule)                                                                                    \
     X(stats)                                                                                       \
+    X(cluster)                                                                                     \
     X(forecast)                                                                                    \
     X(top)                                                                                         \
     X(doctor)                                                                                      \

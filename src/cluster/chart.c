@@ -53,7 +53,7 @@ static struct tr_span until(struct tr_span s, char ch)
 }
 
 /* Is it among words with commas between? */
-static bool has(struct tr_span list, const char *what)
+bool tr_chart_has(struct tr_span list, const char *what)
 {
     while (list.len > 0) {
         struct tr_span first = until(list, ',');
@@ -67,21 +67,33 @@ static bool has(struct tr_span list, const char *what)
     return false;
 }
 
-static int server_of(struct tr_cluster *c, struct tr_span address)
+bool tr_chart_address(const struct tr_cluster *c, struct tr_span word, unsigned asked,
+                      char out[TR_SHARDS_NAME])
 {
-    struct tr_span name = until(until(address, '@'), ',');
-    char whole[TR_SHARDS_NAME];
-    const char *asked = c->shards.names[c->chart.server];
-    size_t host = strlen(asked);
+    struct tr_span name = until(until(word, '@'), ',');
+    const char *of = c->shards.names[asked];
+    size_t host = 0;
 
     if (name.len > 0 && name.at[0] == ':' && memchr(name.at + 1, ':', name.len - 1) == NULL) {
-        while (host > 0 && asked[host] != ':') {
+        host = strlen(of);
+        while (host > 0 && of[host] != ':') {
             host--;
         }
-        tr_text(whole, sizeof whole, "%.*s%.*s", (int)host, asked, (int)name.len, name.at);
-        name = (struct tr_span){whole, strlen(whole)};
     }
-    return tr_shards_name(&c->shards, name.at, name.len);
+    if (name.len == 0 || host + name.len >= TR_SHARDS_NAME) {
+        return false;
+    }
+    tr_text(out, TR_SHARDS_NAME, "%.*s%.*s", (int)host, of, (int)name.len, name.at);
+    return true;
+}
+
+static int server_of(struct tr_cluster *c, struct tr_span word)
+{
+    char name[TR_SHARDS_NAME];
+
+    return tr_chart_address(c, word, c->chart.server, name)
+               ? tr_shards_name(&c->shards, name, strlen(name))
+               : -1;
 }
 
 static bool number(struct tr_span s, unsigned *n)
@@ -124,7 +136,7 @@ static void read_line(struct tr_cluster *c, struct tr_span line)
     for (unsigned i = 0; i < SLOTS_FROM; i++) {
         words[i] = word(&line);
     }
-    if (!has(words[FLAGS], "master") || has(words[FLAGS], "fail")) {
+    if (!tr_chart_has(words[FLAGS], "master") || tr_chart_has(words[FLAGS], "fail")) {
         return;
     }
     server = server_of(c, words[ADDRESS]);

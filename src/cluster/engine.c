@@ -85,6 +85,7 @@ static void init_lists(struct tr_cluster *c)
     c->stat.deaf = true;
     tr_waits_init(c);
     tr_mourn_init(c);
+    tr_list_init(&c->painting.asking);
 }
 
 static void init_names(struct tr_cluster *c)
@@ -144,6 +145,9 @@ int tr_cluster_new(const struct tr_cluster_config *config, struct tr_now now,
     }
     if (err == TARRY_OK) {
         err = tr_home_init(c);
+    }
+    if (err == TARRY_OK) {
+        err = tr_picture_init(c);
     }
     if (err != TARRY_OK) {
         tr_cluster_free(c);
@@ -207,6 +211,7 @@ void tr_cluster_free(struct tr_cluster *c)
     tr_holds_free(c);
     free_lanes(c);
     free_items(c, &c->gathering);
+    free_items(c, &c->painting.asking);
     for (struct tr_list *n = c->topics.next; n != &c->topics; n = n->next) {
         struct tr_ctopic *t = TR_CONTAINER_OF(n, struct tr_ctopic, all);
 
@@ -215,6 +220,7 @@ void tr_cluster_free(struct tr_cluster *c)
     }
     tr_wakes_free(c);
     tr_home_fini(c);
+    tr_picture_fini(c);
     tr_call_fini(c, &c->chart);
     tr_ctopics_fini(c);
     tr_vigil_fini(&c->vigil);
@@ -301,6 +307,9 @@ static void dispatch(struct tr_cluster *c, struct tr_item *item)
     case TR_OP_NEXT_TOPIC:
         tr_ctopic_next(c, item);
         break;
+    case TR_OP_PICTURE:
+        tr_picture_ask(c, item);
+        break;
     default:
         tr_item_refuse(c, item, TARRY_EUNSUPPORTED, why_not(item->op));
         break;
@@ -337,6 +346,7 @@ static void clear_answer(struct tr_req *r)
     r->out.stat = (struct tr_topic_stat){0};
     r->out.forecast = (struct tr_forecast_view){0};
     r->out.job = (struct tr_job_view){0};
+    r->out.picture = NULL;
 }
 
 void tr_cluster_submit(struct tr_cluster *c, struct tr_req *r, struct tr_now now)
@@ -350,7 +360,7 @@ void tr_cluster_submit(struct tr_cluster *c, struct tr_req *r, struct tr_now now
     clear_answer(r);
     if (is_local(r->op)) {
         do_local(c, r);
-    } else if (c->stage != TR_ENGINE_OPEN || !tr_link_hope(c)) {
+    } else if (c->stage != TR_ENGINE_OPEN || (!tr_link_hope(c) && r->op != TR_OP_PICTURE)) {
         tr_req_finish(r, TARRY_EAWAY);
     } else if (r->op == TR_OP_RESERVE) {
         tr_wait_ask(c, r);

@@ -14,6 +14,7 @@
  *     roam.c                                       requests of whole topics
  *     wait.c, take.c, hold.c                       hand-outs
  *     wake.c, home.c, mourn.c                      other nodes, housekeeping
+ *     picture.c                                    how all of it is
  *
  * Nothing is sent from inside submit, so that all requests of a round go together: see
  * tr_cluster_turn.
@@ -32,6 +33,7 @@
 #include "cluster/shards.h"
 #include "cluster/vigil.h"
 #include "cluster/walk.h"
+#include "port/picture.h"
 #include "rules/policy.h"
 
 enum {
@@ -153,6 +155,12 @@ void tr_chart_answered(struct tr_cluster *c, struct tr_call *call,
                        const struct tr_redis_reply *reply, enum tr_route_why why);
 /* This server is alone, or is a replica of one that is. */
 void tr_chart_alone(struct tr_cluster *c, unsigned server, bool primary);
+/* host:port of the second word of a line of CLUSTER NODES, which this server said. False: there is
+ * none, or it is too long. */
+bool tr_chart_address(const struct tr_cluster *c, struct tr_span word, unsigned asked,
+                      char out[TR_SHARDS_NAME]);
+/* Is it among words with commas between? */
+bool tr_chart_has(struct tr_span list, const char *what);
 
 /* ---- requests ---- */
 
@@ -568,6 +576,23 @@ void tr_mourn_turn(struct tr_cluster *c);
 void tr_mourn_again(struct tr_cluster *c);
 uint64_t tr_mourn_next(const struct tr_cluster *c);
 
+/* ---- how it all is ---- */
+
+enum { TR_PICTURE_CALLS = 16 };
+
+struct tr_canvas;
+struct tr_painting {
+    struct tr_call calls[TR_PICTURE_CALLS];
+    struct tr_list asking;  /* items */
+    struct tr_canvas *room; /* what is known so far; NULL: nobody asks */
+    unsigned step;
+    unsigned next_slot;
+    unsigned under_way; /* slots that are asked for */
+};
+TR_MUST_USE int tr_picture_init(struct tr_cluster *c);
+void tr_picture_fini(struct tr_cluster *c);
+void tr_picture_ask(struct tr_cluster *c, struct tr_item *item);
+
 /* ---- all of it ---- */
 
 enum tr_cl_refusal { /* why this Redis cannot be served; bits */
@@ -605,7 +630,7 @@ struct tr_cluster {
     char node[TR_PLACE_NODE_DIGITS + 1];
     char uuid[TR_CLUSTER_UUID + 1]; /* empty: not known yet */
     uint8_t uuid_bytes[16];
-    char address[64];
+    char address[128]; /* and version, as others show them */
     char fresh_uuid[TR_CLUSTER_UUID + 1];
     uint64_t fresh_until_us; /* boot time: the store is new until then, and made by this node */
     bool emptied;            /* it was there, and is to be made once more */
@@ -691,6 +716,7 @@ struct tr_cluster {
     unsigned agenda_at;
 
     struct tr_mourn mourn;
+    struct tr_painting painting;
 
     char *actors; /* TR_ACTOR_NAME_MAX bytes each, the rest zeros */
     unsigned actor_count, actor_room;

@@ -27,6 +27,7 @@ enum tr_script_name {
     TR_SCRIPT_OWN,      /* who does a slot's housekeeping */
     TR_SCRIPT_BEAT,     /* a node lives; layout and members */
     TR_SCRIPT_TOPIC,    /* a topic in the list of all, with its settings */
+    TR_SCRIPT_PICTURE,  /* how a slot is, for people */
     TR_SCRIPT_COUNT
 };
 

@@ -325,6 +325,8 @@ enum tr_verdict tr_view_execute(struct tr_engine *e, struct tr_req *r)
         return answer_topic(e, r, tr_topics_find(ts, r->name, r->name_len));
     case TR_OP_NEXT_TOPIC:
         return answer_topic(e, r, tr_topics_after(ts, r->topic));
+    case TR_OP_PICTURE:
+        return tr_engine_finish(e, r, TARRY_EUNSUPPORTED);
     default:
         return tr_engine_finish(e, r, TARRY_EINVAL);
     }

@@ -56,7 +56,8 @@ struct tr_engine_calls {
     void (*dropped)(void *ctx, uint32_t topic); /* nobody needs it: it is about to be forgotten */
     uint64_t (*event)(void *ctx); /* test clock: the next moment at which something happens outside
                                      that it has to stop for; UINT64_MAX: none */
-    bool (*give_up)(void *ctx);   /* while it is opened, from any thread: is it to leave off? */
+    const char *(*address)(void *ctx); /* where its HTTP port is, from `prepare` on */
+    bool (*give_up)(void *ctx); /* while it is opened, from any thread: is it to leave off? */
 };
 
 enum tr_engine_stage {

@@ -21,6 +21,7 @@
 #define TR_WAIT_FOREVER UINT64_MAX
 #define TR_DELAY_MAX_US (UINT64_C(137) * 365 * 86400 * 1000000)
 
+struct tr_picture;
 struct tr_policy;
 struct tr_backoff;
 struct tr_schedule;
@@ -65,6 +66,7 @@ enum tr_op {
                        goes on */
     TR_OP_BACKUP,   /* name: path of a folder that is not there, is empty or has a copy that was not
                        finished; else TARRY_EEXISTS -> number: bytes copied. It goes on as well */
+    TR_OP_PICTURE,  /* -> picture, of a server that is many nodes; else TARRY_EUNSUPPORTED */
     TR_OP_SCHEDULE, /* name, schedule: it is so from now on -> schedule, existed. Another one
                        of that name is made anew; TARRY_ENOTFOUND: there is no such zone */
     TR_OP_SCHEDULE_GET,   /* name -> schedule, as all below; TARRY_ENOTFOUND: there is none */
@@ -359,9 +361,10 @@ struct tr_req {
         const struct tr_event *events; /* HISTORY: `number` of them, in order */
         struct tr_schedule_view schedule;
         const uint64_t *times; /* SCHEDULE_TIMES: `number` of them */
-        uint64_t passed;       /* BULK: matched, but could not be changed like that */
-        bool damaged; /* LIST, BULK, KICK, PEEK_FIRST: something cannot be read, so there may be
-                         jobs that this does not tell of, or that come before this one */
+        const struct tr_picture *picture;
+        uint64_t passed; /* BULK: matched, but could not be changed like that */
+        bool damaged;    /* LIST, BULK, KICK, PEEK_FIRST: something cannot be read, so there may be
+                            jobs that this does not tell of, or that come before this one */
     } out;
 
     /* The engine's. */

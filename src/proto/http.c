@@ -89,6 +89,7 @@ static tr_hs_step_fn *const routes[TR_ROUTE_COUNT] = {
     [TR_ROUTE_CLOCK] = tr_hs_clock,
     [TR_ROUTE_CLOCK_ADVANCE] = tr_hs_advance,
     [TR_ROUTE_BACKUP] = tr_hs_backup,
+    [TR_ROUTE_CLUSTER] = tr_hs_cluster,
     [TR_ROUTE_CLASSIC_PUSH] = tr_hs_classic_push,
     [TR_ROUTE_CLASSIC_DELETE] = tr_hs_classic_delete,
     [TR_ROUTE_CLASSIC_GET] = tr_hs_classic_get,

@@ -74,6 +74,7 @@ struct tr_hs_port {
     /* Members of the replies to /v1/config and /v1/stats that only the server knows. */
     void (*tell_config)(void *ctx, struct tr_json *j);
     void (*tell_stats)(void *ctx, struct tr_json *j);
+    void (*tell_cluster)(void *ctx, struct tr_json *j); /* of /v1/cluster; NULL: there is none */
 
     /* The name of an actor, without an end; NULL: it is not known. */
     const char *(*actor_name)(void *ctx, uint32_t actor, size_t *len);

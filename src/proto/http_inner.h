@@ -219,4 +219,6 @@ tr_hs_step_fn tr_hs_advance;
 tr_hs_step_fn tr_hs_history;
 tr_hs_step_fn tr_hs_backup;
 
+tr_hs_step_fn tr_hs_cluster; /* http_cluster.c */
+
 #endif

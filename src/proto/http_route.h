@@ -163,6 +163,8 @@ enum tr_route_status {
     X(STATS, GET, "v1/stats", 0, 0, READ, NONE, S(200), "figures")                                 \
     X(CONFIG, GET, "v1/config", 0, 0, READ, NONE, S(200),                                          \
       "the config, and where each value came from")                                                \
+    X(CLUSTER, GET, "v1/cluster", 0, 0, READ, NONE, S(200) | S(501),                               \
+      "nodes, slots and the servers behind")                                                       \
     X(BACKUP, POST, "v1/backup", TR_ARG_BIT(DIR), TR_ARG_BIT(DIR), ADMIN, NONE,                    \
       S(200) | S(409) | S(501), "copy the store")                                                  \
     X(CLOCK, GET, "v1/clock", 0, 0, READ, NONE, S(200) | S(501), "the test clock")                 \

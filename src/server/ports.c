@@ -97,6 +97,16 @@ static void tell_stats(void *ctx, struct tr_json *j)
     tr_tell_auth(j, &s->auth);
 }
 
+static void tell_cluster(void *ctx, struct tr_json *j)
+{
+    const struct tr_server *s = TR_CONTAINER_OF((struct tr_conns *)ctx, struct tr_server, conns);
+
+    tr_json_name(j, "engine");
+    tr_json_text(j, "redis");
+    tr_json_name(j, "promises");
+    tr_json_text(j, s->engine.ops->durability(s->engine.ctx));
+}
+
 static const char *actor_name(void *ctx, uint32_t actor, size_t *len)
 {
     const struct tr_server *s = TR_CONTAINER_OF((struct tr_conns *)ctx, struct tr_server, conns);
@@ -240,6 +250,7 @@ static void init_http(struct tr_server *s)
     port->slots = s->config->on_redis ? s->config->cluster_slots : 1;
     port->tell_config = tell_config;
     port->tell_stats = tell_stats;
+    port->tell_cluster = s->config->on_redis ? tell_cluster : NULL;
     port->unready = unready;
     port->metrics = (struct tr_hs_metrics){.begin = metrics_begin,
                                            .looks = metrics_looks,

@@ -73,11 +73,26 @@ static int open_remote(struct tr_on_redis *o)
                                                   .name = o->name});
 }
 
+/* "host:port version": where clients reach this node. */
+static void find_address(const struct tr_on_redis *o, char *out, size_t size)
+{
+    struct tr_process_names host = tr_process_names();
+    const char *listens = o->parts.calls.address(o->parts.calls.ctx);
+    const char *port = strrchr(listens, ':');
+    bool all = strncmp(listens, "0.0.0.0:", 8) == 0 || strncmp(listens, "[::]:", 5) == 0;
+
+    if (port == NULL || all) {
+        tr_text(out, size, "%s%s %s", host.host, port != NULL ? port : "", TARRY_VERSION);
+    } else {
+        tr_text(out, size, "%s %s", listens, TARRY_VERSION);
+    }
+}
+
 static int open_cluster(struct tr_on_redis *o, const struct servers *servers, uint64_t node)
 {
     const struct tr_config *c = o->parts.config;
-    struct tr_process_names host = tr_process_names();
     struct tr_cluster_config config;
+    char address[128];
     char uuid[TR_CLUSTER_UUID + 1];
     uint8_t bytes[TR_CLUSTER_UUID / 2];
     int err = tr_random_linux_fill(bytes, sizeof bytes);
@@ -95,7 +110,8 @@ static int open_cluster(struct tr_on_redis *o, const struct servers *servers, ui
     config.servers = servers->names;
     config.server_count = servers->count;
     config.node = node;
-    config.address = host.host;
+    find_address(o, address, sizeof address);
+    config.address = address;
     config.uuid = uuid;
     config.timeout_us = c->redis_timeout_us;
     config.patience_us = PATIENCE_TIMES * c->redis_timeout_us;

@@ -110,6 +110,14 @@ static uint64_t outlet_event(void *ctx)
     return tr_outlets_event(s->delivery.outlets);
 }
 
+static const char *http_address(void *ctx)
+{
+    const struct tr_server *s = ctx;
+    const struct tr_door *door = &s->conns.doors[TR_PORT_HTTP];
+
+    return door->listener != NULL ? tr_listener_address(door->listener) : "";
+}
+
 static bool stop_asked(void *ctx)
 {
     struct tr_server *s = ctx;
@@ -599,6 +607,7 @@ static int make_engine(struct tr_server *s)
                                               .outlet = outlet,
                                               .dropped = dropped,
                                               .event = outlet_event,
+                                              .address = http_address,
                                               .give_up = stop_asked}};
 
     if (!s->config->on_redis) {

@@ -7,6 +7,7 @@ import socket
 
 import pytest
 
+from on_redis import Redis
 from web import Web, raw, read_answer, web_port, web_server
 
 
@@ -207,6 +208,7 @@ def facts(web):
     web.ask("DELETE", "/v1/schedules/k")
     web.post("/v1/clock/advance", by="1s")
     web.post("/v1/backup", dir="x")
+    web.get("/v1/cluster")
 
 
 def classic(web):
@@ -249,6 +251,14 @@ def backup(folder, described):
         return web.seen
 
 
+def on_redis(folder, described):
+    with Redis() as redis, web_server(folder / "none", *redis.tarry()) as server:
+        web = Watched(web_port(server), described)
+        web.get("/v1/cluster")
+        assert server.stop() == 0
+        return web.seen
+
+
 def test_every_status_is_real_and_none_is_missing(server, described, tmp_path):
     web = Watched(server.web, described)
     for scenario in (jobs, leases, topics, facts, classic):
@@ -262,7 +272,7 @@ def test_every_status_is_real_and_none_is_missing(server, described, tmp_path):
         wire.sendall(b"GET /get/empty HTTP/1.1\r\nHost: localhost\r\n\r\n")
         wire.shutdown(socket.SHUT_WR)
         seen = web.seen | {("classic_get", read_answer(wire.makefile("rb")).status)}
-    seen |= clock(tmp_path, described) | backup(tmp_path, described)
+    seen |= clock(tmp_path, described) | backup(tmp_path, described) | on_redis(tmp_path, described)
     told = {(operation.name, status) for operation in described for status in operation.statuses}
     assert sorted(told - seen) == []  # not real
     assert sorted(seen - told) == []  # missing

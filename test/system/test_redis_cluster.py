@@ -117,6 +117,20 @@ def test_one_node_pushes_another_hands_out(nodes):
     b.close()
 
 
+def test_all_servers_are_told(cluster, nodes):
+    web = Web(ports(nodes)[0])
+    told = web.get("/v1/cluster").json
+    web.close()
+    roles = {s["address"]: s for s in told["servers"]}
+    assert set(roles) == {node.address for node in cluster.nodes}
+    primaries = {a for a, s in roles.items() if s["role"] == "primary"}
+    replicas = {a: s["of"] for a, s in roles.items() if s["role"] == "replica"}
+    assert len(primaries) == len(replicas) == 3 and set(replicas.values()) == primaries
+    assert sum(roles[a]["slots"] for a in primaries) == 256
+    assert all(abs(roles[a]["clock_offset_us"]) < 1_000_000 for a in primaries)
+    assert not any(s["failing"] for s in roles.values()) and told["late"]["unknown"] == 0
+
+
 def test_a_waiter_outlives_a_failover(cluster, nodes):
     a = Web(ports(nodes)[0])
     waiter = Waiter(ports(nodes)[1], "patient")

@@ -1,0 +1,177 @@
+"""Several nodes on one Redis: what /v1/cluster and `tarry cluster` tell of them, and how slots move when
+nodes come and go."""
+import contextlib
+import json
+import time
+
+import pytest
+
+from harness import tarry
+from on_redis import Redis
+from redis_cluster import until
+from test_http import is_error
+from test_redis_cluster import Node
+from web import Web, web_port, web_server
+
+LEASE_S = 3
+SLOTS = 256
+
+
+@pytest.fixture(scope="module")
+def redis():
+    with Redis() as made:
+        yield made
+
+
+class Nodes:
+    """Nodes of one store, which come and go."""
+
+    def __init__(self, redis, folder, stack):
+        self.redis, self.folder, self.stack = redis, folder, stack
+        self.prefix = redis.tarry()[-1].partition("=")[2]
+        self.made = 0
+
+    def start(self, *flags):
+        self.made += 1
+        node = self.stack.enter_context(
+            Node(self.folder / f"node-{self.made}", f"127.0.0.1:{self.redis.port}", "--set",
+                 f"redis.prefix={self.prefix}", "--set", f"cluster.lease={LEASE_S}s", *flags))
+        until(node.is_ready)
+        node.web = Web(node.web_port())
+        self.stack.callback(node.web.close)
+        return node
+
+
+@pytest.fixture
+def nodes(redis, tmp_path):
+    with contextlib.ExitStack() as stack:
+        yield Nodes(redis, tmp_path, stack)
+
+
+def cluster(node):
+    answer = node.web.get("/v1/cluster")
+    assert answer.status == 200, answer
+    return answer.json
+
+
+def keepers(node):
+    return [slot["keeper"] for slot in cluster(node)["slots"]]
+
+
+def shares(node):
+    """How many slots each node is to look after, the fewest first."""
+    all_ = keepers(node)
+    return sorted(all_.count(name) for name in set(all_))
+
+
+def even(nodes):
+    """Does each of them see all of them, and none with more than its share?"""
+    return all(len(shares(n)) == len(nodes) and max(shares(n)) == -(-SLOTS // len(nodes)) for n in nodes)
+
+
+def test_how_it_is_told(nodes):
+    first, second = nodes.start(), nodes.start()
+    until(lambda: even([first, second]))
+    one, two = cluster(first), cluster(second)
+    assert keepers(first) == keepers(second)
+    assert one["store"] == two["store"] and len(one["store"]) == 32
+    assert one["engine"] == "redis" and "appendfsync" in one["promises"]
+    assert one["coordinator"]["kind"] == "redis" and one["coordinator"]["keeps_house"]
+    assert one["coordinator"]["session_ms"] == LEASE_S * 1000 and one["coordinator"]["message"] is None
+    assert {n["address"] for n in one["nodes"]} == {f"127.0.0.1:{n.web_port()}" for n in (first, second)}
+    assert all(n["alive"] and n["version"] and n["slots"] == SLOTS // 2 for n in one["nodes"])
+    assert [n["node"] for n in one["nodes"] if n["self"]] == [one["node"]] != [two["node"]]
+    assert all(0 < n["until_ms"] - one["now_ms"] <= LEASE_S * 1000 for n in one["nodes"])
+    (server,) = one["servers"]
+    assert server["address"] == f"127.0.0.1:{nodes.redis.port}" and server["role"] == "primary"
+    assert server["connection"] == "up" and server["slots"] == SLOTS
+    assert abs(server["clock_offset_us"]) < 1_000_000 + server["round_trip_us"]
+    assert one["late"]["unknown"] == 0 and all(slot["known"] for slot in one["slots"])
+    assert first.web.get("/v1/cluster", x=1).status == 400
+
+
+def test_a_node_that_dies_is_succeeded_and_epochs_rise(nodes):
+    first = nodes.start()
+    assert shares(first) == [SLOTS]
+    # It looks at each slot once, and then not for minutes, as there is nothing.
+    until(lambda: first.web.get("/v1/stats").json["redis"]["items"] >= SLOTS)
+    topics = [f"t{i}" for i in range(40)]
+    for topic in topics:  # what time does to them is left to housekeeping
+        first.web.push(topic, b"x", ttl="10ms")
+    second = nodes.start()  # looks at its slots at once
+    name = cluster(second)["node"]
+
+    def sworn(node, who):
+        """All that was late there was seen to."""
+        slots = [s for s in cluster(node)["slots"] if s["topics"] and s["keeper"] == who]
+        return (sum(s["owner"] == who and s["epoch"] > 0 for s in slots) >= 3
+                and not any(s["late_ms"] for s in slots))
+
+    until(lambda: even([first, second]))
+    until(lambda: sworn(second, name))
+    told = cluster(second)
+    assert next(n["owned"] for n in told["nodes"] if n["self"]) >= 3
+    moved = {s["slot"]: s["epoch"] for s in told["slots"] if s["owner"] == name}
+    for topic in topics:
+        first.web.push(topic, b"y", ttl="10ms")
+    second.process.kill()
+    second.process.wait()
+    began = time.monotonic()
+    until(lambda: shares(first) == [SLOTS])
+    assert time.monotonic() - began >= LEASE_S / 3  # it might have lived
+    own = cluster(first)["node"]
+    until(lambda: all(s["owner"] == own and s["epoch"] == moved[s["slot"]] + 1
+                      for s in cluster(first)["slots"] if s["slot"] in moved))
+    dead = {n["node"]: n for n in cluster(first)["nodes"]}[name]
+    assert not dead["alive"] and dead["slots"] == 0
+
+
+def test_few_slots_move(nodes):
+    made = [nodes.start() for _ in range(3)]
+    until(lambda: even(made))
+    before = keepers(made[0])
+    made.append(nodes.start())
+    until(lambda: even(made))
+    after = keepers(made[0])
+    moved = sum(a != b for a, b in zip(before, after))
+    assert 64 <= moved <= 110, moved
+    assert made.pop().stop() == 0  # it says that it leaves: nobody waits for its lease
+    until(lambda: even(made))
+    assert keepers(made[0]) == keepers(made[1]) == before
+
+
+def test_a_picture_without_redis(tmp_path):
+    with Redis() as redis, Node(tmp_path / "n", f"127.0.0.1:{redis.port}") as node:
+        until(node.is_ready)
+        node.web = Web(node.web_port())
+        redis.stop()
+        told = until(lambda: (lambda a: a.status == 200 and not a.json["nodes_known"] and a.json)(
+            node.web.get("/v1/cluster")))
+        assert told["late"]["unknown"] == SLOTS
+        assert told["servers"][0]["connection"] != "up"
+        redis.start()
+        until(lambda: node.web.get("/v1/cluster").json["late"]["unknown"] == 0)
+        node.web.close()
+
+
+def test_the_command(nodes):
+    node = nodes.start()
+    address = f"http://127.0.0.1:{node.web_port()}"
+    said = tarry("cluster", "--server", address)
+    assert said.returncode == 0, said
+    lines = said.stdout.splitlines()
+    assert any(line.startswith("coordinator:") and "redis" in line for line in lines)
+    assert any(" * " in line and "alive" in line and str(SLOTS) in line for line in lines), said.stdout
+    assert any("primary" in line and " us " in line for line in lines)
+    slots = tarry("cluster", "--slots", "--server", address).stdout
+    assert len(slots.splitlines()) > SLOTS
+    assert json.loads(tarry("cluster", "--json", "--server", address).stdout)["engine"] == "redis"
+
+
+def test_one_node_with_its_own_store_has_none(tmp_path):
+    with web_server(tmp_path / "data") as server:
+        web = Web(web_port(server))
+        is_error(web.get("/v1/cluster"), 501, "unsupported")
+        web.close()
+        said = tarry("cluster", "--server", f"http://127.0.0.1:{web_port(server)}")
+        assert said.returncode == 1 and "--engine redis" in said.stderr
