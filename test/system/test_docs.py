@@ -194,8 +194,8 @@ def flags_of(command):
 def spans():
     """(page, text) of all inline code."""
     for page in pages.pages():
-        if page.name == "CHANGELOG.md":
-            continue  # tells of what was
+        if page.name in ("CHANGELOG.md", "progress.md"):
+            continue  # tell of what was
         text = re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.S | re.M)
         for span in re.findall(r"`([^`\n]+)`", text):
             yield page.relative_to(TOP).as_posix(), span
@@ -221,3 +221,18 @@ def test_files_in_the_text_exist():
         if re.fullmatch(r"(?:src|sim|test|tools|doc|web|contrib|packaging|bench|examples|fuzz|man)/[\w./-]+", span):
             if "-NAME" not in span and not list(TOP.glob(span.rstrip("/"))) and not list(TOP.glob(span + ".*")):
                 raise AssertionError(f"{page}: there is no {span}")
+
+
+def test_names_of_the_code_in_the_text_exist():
+    """Functions, structs and files that pages about the code name."""
+    words, files = set(), set()
+    for top in ("src", "sim", "include", "test", "bench", "fuzz", "tools", "web", "contrib", "man", "doc", "examples"):
+        for path in (TOP / top).rglob("*"):
+            files.add(path.name)
+            if path.suffix in (".c", ".h", ".lua"):
+                words |= set(re.findall(r"\w+", path.read_text()))
+    for page, span in spans():
+        for name in re.findall(r"\btr_\w+", span):
+            assert name in words, f"{page}: there is no {name}"
+        file = re.fullmatch(r"(?:\w+/)*([\w-]+\.(?:c|h|py|lua|js|md))", span)
+        assert not file or file[1] in files, f"{page}: there is no {span}"
