@@ -16,8 +16,9 @@ from harness import TARRY, tarry
 from pages import KINDS, NOT_RUN, RUN, TOP, blocks_of
 from web import Web
 
-# Pages with tests of their own, which use the same shell.
-ELSEWHERE = {"doc/http.md": "test_http_doc.py"}
+# Pages that are played elsewhere; README.zh-CN.md has the same blocks as README.md (a test below).
+ELSEWHERE = {"doc/http.md": "test_http_doc.py", "README.zh-CN.md": None}
+RECIPES = "doc/recipes/"  # test_recipes.py
 # Blocks that are no commands. The first are looked at by tests below.
 DATA = {"ini", "json", "python", "c"} | {"yaml", "nginx", "text", ""}
 NOT_RUN_MOST = 12  # blocks that no test can run; each says why
@@ -25,9 +26,10 @@ NOT_RUN_MOST = 12  # blocks that no test can run; each says why
 PLAYED = sorted({(page.relative_to(TOP).as_posix(), block.kind) for page in pages.pages()
                  for block in blocks_of(page) if block.lang in RUN and not block.reason
                  and page.relative_to(TOP).as_posix() not in ELSEWHERE})
+HERE = [(page, kind) for page, kind in PLAYED if not page.startswith(RECIPES)]
 
 
-@pytest.mark.parametrize("page, kind", PLAYED)
+@pytest.mark.parametrize("page, kind", HERE)
 def test_examples(page, kind, tmp_path):
     assert pages.play(TOP / page, kind, tmp_path) > 0
 
@@ -74,16 +76,6 @@ def test_every_block_is_run_or_says_why_not():
                 assert not re.search(r"^\$ ", block.text, re.M), f"{where}: commands go into console"
             assert NOT_RUN not in block.text.split("\n", 1)[-1], f"{where}: not in the first line"
     assert len(not_run) <= NOT_RUN_MOST, "\n".join(not_run)
-
-
-def test_programs_of_recipes_are_run():
-    for page in (TOP / "doc" / "recipes").glob("*/README.md"):
-        run = "".join(block.text for block in blocks_of(page) if block.lang in RUN and not block.reason)
-        for program in page.parent.iterdir():
-            if program != page:
-                name = program.stem if program.name.startswith("test_") else program.name
-                assert name in run, f"{program.relative_to(TOP)}: its page does not run it"
-                assert f"]({program.name})" in page.read_text(), f"{program.relative_to(TOP)}: no link"
 
 
 @functools.cache
