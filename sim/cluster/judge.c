@@ -9,6 +9,7 @@
  *         answered "not found"
  *     C6  no id twice, and no job twice for one push
  *     C9  when all is over no entry is left behind
+ *     C10 a schedule makes its occurrences one by one: no number twice, none left out
  *
  * Scripts run one after the other in a slot, so the judge looks on as each one runs, and once more
  * when somebody hears of it. A job that was touched since the replica's last look is loose after a
@@ -18,6 +19,7 @@
 #include "judge.h"
 
 #include "base/err.h"
+#include "rules/schedule.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,6 +73,20 @@ static void see_id(struct judge *j, unsigned serial, uint64_t id)
     job->id = id;
 }
 
+unsigned judge_of(struct judge *j, uint64_t id, struct tr_span body)
+{
+    struct sim_job *job = find(j, id);
+
+    if (body.len == 0 || body.at[0] != 's') {
+        return judge_serial(body);
+    }
+    if (job == NULL) {
+        judge_wrong(j, "C6: an occurrence that nobody made", 0);
+        return 0;
+    }
+    return (unsigned)(job - j->jobs);
+}
+
 /* The job with this id is another one from now on: what it was is gone. A failover may undo that,
  * and then nothing is asked of either. */
 static void replaced(struct judge *j, unsigned serial, uint64_t id)
@@ -89,10 +105,11 @@ static void replaced(struct judge *j, unsigned serial, uint64_t id)
 
 static void handed(struct judge *j, unsigned server, const struct tr_taken_job *got)
 {
-    unsigned serial = judge_serial(got->body);
+    unsigned serial = judge_of(j, got->id, got->body);
     struct sim_job *job = &j->jobs[serial];
     uint64_t now_us = world_time(j->world, server);
-    bool again = job->held && job->lease == got->header.lease; /* a repeat is answered */
+    /* A repeat is answered; that its node was taken for dead meanwhile is no matter. */
+    bool again = job->handed > 0 && job->lease == got->header.lease;
 
     TR_CHECK(serial < j->count);
     see_id(j, serial, got->id);
@@ -198,6 +215,75 @@ static void ran_orphans(struct judge *j, const struct world_call *call)
     }
 }
 
+/* A job of a schedule, which is one as any other from now on. */
+static void occurred(struct judge *j, unsigned plan, unsigned slot, uint64_t id)
+{
+    unsigned serial = judge_new(j, plan, slot);
+
+    j->jobs[serial].push = 'A';
+    j->jobs[serial].touched_us = j->world->now_us;
+    j->ticks++;
+    see_id(j, serial, id);
+}
+
+static void moved_on(struct judge *j, struct sim_plan *p, const struct tr_span *args, uint64_t id)
+{
+    struct tr_schedule_state at;
+
+    TR_CHECK(tr_schedule_state_decode((const uint8_t *)args[6].at, args[6].len, &at) == TARRY_OK);
+    if (args[7].len > 0 || p->created_us != at.created_us) { /* it is set */
+        if (args[7].len == 0 && !p->loose) {
+            judge_wrong(j, "C10: a schedule that nobody has set", 0);
+        }
+        p->created_us = at.created_us;
+        p->last_n = at.fired - (id != 0);
+    }
+    if (at.fired != p->last_n + (id != 0) && !p->loose) {
+        judge_wrong(j, at.fired <= p->last_n ? "C10: a number twice" : "C10: a number left out",
+                    (unsigned)at.fired);
+    }
+    p->last_n = at.fired;
+    p->loose = false;
+}
+
+static bool is_repeat(const struct sim_plan *p, struct tr_span stamp)
+{
+    for (unsigned i = 0; i < 16; i++) {
+        if (memcmp(p->stamps[i], stamp.at, sizeof p->stamps[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* args: those of the script itself, see schedule.lua. */
+static void ran_schedule(struct judge *j, const struct world_call *call, const struct tr_answer *a)
+{
+    size_t keys = strtoul(call->args[2].at, NULL, 10);
+    const struct tr_span *argv = call->args + 3 + keys;
+    const struct tr_span *args = argv + 6 + 3 * strtoul(argv[5].at, NULL, 10);
+    unsigned slot = world_slot(call);
+    unsigned plan = (unsigned)(args[1].at[1] - '0');
+    struct sim_plan *p = &j->plans[plan][slot];
+    char text[15];
+    uint64_t id;
+
+    TR_CHECK(plan < PLANS && a->count == 1);
+    if (a->items[0].at[0] != 'O') {
+        return;
+    }
+    (void)snprintf(text, sizeof text, "%.14s", a->items[0].at + 1);
+    id = strtoull(text, NULL, 16);
+    if (args[0].at[0] == 's' && !is_repeat(p, args[3])) {
+        moved_on(j, p, args, id);
+        memcpy(p->stamps[p->changes++ % 16], args[3].at, sizeof p->stamps[0]);
+    }
+    p->touched_us = j->world->now_us;
+    if (id != 0 && find(j, id) == NULL) { /* else: a repeat */
+        occurred(j, plan, slot, id);
+    }
+}
+
 void judge_ran(struct judge *j, const struct world_call *call, const struct fake_reply *reply)
 {
     struct tr_answer a;
@@ -216,6 +302,9 @@ void judge_ran(struct judge *j, const struct world_call *call, const struct fake
     }
     if (script == TR_SCRIPT_ORPHANS && reply->is.event == TR_REDIS_LIST) {
         ran_orphans(j, call);
+    }
+    if (script == TR_SCRIPT_SCHEDULE && tr_answer_read(&reply->is, &a) == TARRY_OK) {
+        ran_schedule(j, call, &a);
     }
     if ((script != TR_SCRIPT_TAKE && script != TR_SCRIPT_PUSH && script != TR_SCRIPT_EDIT) ||
         tr_answer_read(&reply->is, &a) != TARRY_OK) {
@@ -292,6 +381,14 @@ void judge_undone(struct judge *j, unsigned server)
         if ((w->owner[job->slot] == (int)server || w->moving_to[job->slot] == (int)server) &&
             job->touched_us >= w->servers[server].synced_us) {
             job->loose = true;
+        }
+    }
+    for (unsigned i = 0; i < PLANS * SLOTS; i++) {
+        struct sim_plan *p = &j->plans[i / SLOTS][i % SLOTS];
+
+        if ((w->owner[i % SLOTS] == (int)server || w->moving_to[i % SLOTS] == (int)server) &&
+            p->touched_us >= w->servers[server].synced_us) {
+            p->loose = true;
         }
     }
     for (unsigned t = 0; t < TOPICS; t++) {

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { JOBS_MAX = 4000, TOPICS = 8 };
+enum { JOBS_MAX = 4000, TOPICS = 8, PLANS = 4 };
 
 /* A job, by its serial number, which is its body. */
 struct sim_job {
@@ -35,6 +35,16 @@ struct sim_job {
     bool expires;            /* it has a ttl: it may never come out */
 };
 
+/* A schedule in a slot. */
+struct sim_plan {
+    uint64_t created_us; /* that of its definition: 0: there is none */
+    uint64_t last_n;     /* the number of its last occurrence */
+    char stamps[16][30]; /* of its last changes: what comes with one of these is a repeat */
+    unsigned changes;
+    bool loose; /* a failover may have undone something of it */
+    uint64_t touched_us;
+};
+
 struct judge {
     struct world *world;
     struct sim_job jobs[JOBS_MAX];
@@ -42,7 +52,9 @@ struct judge {
     unsigned slot_of[TOPICS];
     uint64_t paused_us[TOPICS]; /* by the server's clock: until then nothing is handed out */
     uint64_t latest_us[SLOTS];  /* the latest time by which a script of this slot ran */
-    char wrong[256];            /* empty: all is well */
+    struct sim_plan plans[PLANS][SLOTS];
+    uint64_t ticks;  /* occurrences made */
+    char wrong[256]; /* empty: all is well */
 };
 
 /* A new job is pushed: its serial number. */
@@ -77,5 +89,7 @@ void judge_end(struct judge *j);
 void judge_wrong(struct judge *j, const char *what, unsigned serial);
 
 unsigned judge_serial(struct tr_span body);
+/* The serial number of a job that was handed out: an occurrence has none in its body. */
+unsigned judge_of(struct judge *j, uint64_t id, struct tr_span body);
 
 #endif

@@ -54,6 +54,8 @@ static const struct mutant mutants[] = {
      ""},
     {"who is told of a later job is forgotten", TR_CL_MUTANT_NONE, TR_SCRIPT_PUSH,
      "if wake and (t.freed or t.soonest <= now) then", "if wake then"},
+    {"a schedule moves on without a look at its last number", TR_CL_MUTANT_NONE, TR_SCRIPT_SCHEDULE,
+     "sub(is, 1, 30) ~= stamp and stamp ~= '*' and what ~= 'r'", "false"},
     {"a release forgets to add", TR_CL_MUTANT_NONE, TR_SCRIPT_EDIT, "each(t.add, 'ZADD')", ""},
 };
 
@@ -86,7 +88,7 @@ static void tell(uint64_t seed, const struct cluster *c)
 {
     printf("seed %llu: jobs=%u handed=%llu refused=%llu unknown=%llu calls=%llu repeats=%llu "
            "lost=%llu batches=%llu items=%llu takes=%llu empty=%llu wakes=%llu/%llu back=%llu "
-           "tended=%llu failovers=%llu moves=%llu redirects=%llu tryagain=%llu\n",
+           "tended=%llu ticks=%llu failovers=%llu moves=%llu redirects=%llu tryagain=%llu\n",
            (unsigned long long)seed, c->judge.count, (unsigned long long)c->handed,
            (unsigned long long)c->refusals, (unsigned long long)c->unknowns,
            (unsigned long long)c->stat.calls, (unsigned long long)c->stat.repeats,
@@ -94,9 +96,9 @@ static void tell(uint64_t seed, const struct cluster *c)
            (unsigned long long)c->stat.items, (unsigned long long)c->stat.takes,
            (unsigned long long)c->stat.empty, (unsigned long long)c->stat.wakes_sent,
            (unsigned long long)c->stat.wakes_heard, (unsigned long long)c->stat.given_back,
-           (unsigned long long)c->stat.tended, (unsigned long long)c->world.failovers,
-           (unsigned long long)c->world.moves, (unsigned long long)c->world.redirects,
-           (unsigned long long)c->world.tries);
+           (unsigned long long)c->stat.tended, (unsigned long long)c->judge.ticks,
+           (unsigned long long)c->world.failovers, (unsigned long long)c->world.moves,
+           (unsigned long long)c->world.redirects, (unsigned long long)c->world.tries);
 }
 
 static bool tracing;

@@ -9,6 +9,8 @@
 
 #include "node.h"
 
+#include "plans.h"
+
 #include "base/err.h"
 
 #include <stdio.h>
@@ -16,7 +18,8 @@
 #include <string.h>
 
 #define LEASE_US UINT64_C(3000000)
-#define SOON_US UINT64_C(100000) /* a waiter gets a job within so long, without faults */
+#define MEMBER_US UINT64_C(2000000) /* so that slots change their owners in the midst of it all */
+#define SOON_US UINT64_C(100000)    /* a waiter gets a job within so long, without faults */
 
 static uint64_t dice(struct cluster *c, uint64_t below)
 {
@@ -90,6 +93,7 @@ static void start(struct cluster *c, struct node *n)
     (void)snprintf(n->uuid, sizeof n->uuid, "%032llx", (unsigned long long)config.node);
     config.uuid = n->uuid;
     config.patience_us = 2500000;
+    config.lease_us = MEMBER_US;
     config.port = net_port(&c->net, n->number);
     net_start(&c->net, n->number, n->name);
     TR_CHECK(tr_cluster_new(&config, net_now(&c->net), &n->engine) == TARRY_OK);
@@ -179,7 +183,7 @@ static void taken(struct cluster *c, struct node *n, struct ask *a)
     memcpy(text, body.at, body.len);
     text[body.len] = '\0';
     n->hands[n->hand_count++] =
-        (struct hand){.serial = judge_serial((struct tr_span){text, body.len}),
+        (struct hand){.serial = judge_of(&c->judge, job->id, (struct tr_span){text, body.len}),
                       .id = job->id,
                       .holder = a->r.holder,
                       .claim = {job->lease, job->reserves},
@@ -196,7 +200,7 @@ static void told(struct cluster *c, struct node *n, struct ask *a)
         return;
     }
     if (a->kind == 's') {
-        if (status == TARRY_OK) {
+        if (status == TARRY_OK && a->failovers == c->world.failovers) {
             judge_paused(&c->judge, a->serial, a->policy.paused_until_us);
         }
         return;
@@ -435,6 +439,7 @@ static void pause_topic(struct cluster *c, struct node *n, unsigned topic)
     c->pausing = true;
     c->judge.paused_us[topic] = 0; /* until it is answered the old one may end */
     a->serial = topic;
+    a->failovers = c->world.failovers;
     a->policy = tr_policy_default();
     a->policy.given = TR_POLICY_BIT(PAUSED);
     a->policy.paused = TR_PAUSED_OUT;
@@ -446,10 +451,29 @@ static void pause_topic(struct cluster *c, struct node *n, unsigned topic)
     submit(n, a);
 }
 
+struct ask *cluster_ask(struct node *n, char kind)
+{
+    return new_ask(n, kind);
+}
+
+void cluster_submit(struct node *n, struct ask *a)
+{
+    submit(n, a);
+}
+
+void cluster_kill(struct cluster *c, struct node *n)
+{
+    stop(c, n);
+    start(c, n);
+}
+
 static void client(struct cluster *c, struct node *n)
 {
     unsigned topic = (unsigned)dice(c, TOPICS);
 
+    if (dice(c, 30) == 0) {
+        plans_client(c, n);
+    }
     switch (dice(c, 12)) {
     case 0:
     case 1:
@@ -825,6 +849,7 @@ void cluster_drain(struct cluster *c)
             close_holder(c, &c->nodes[i], h);
         }
     }
+    plans_drop(c);
     drain_dead(c);
     for (unsigned i = 0; i < 8 && c->judge.wrong[0] == '\0'; i++) {
         check_wake(c);
@@ -835,6 +860,10 @@ void cluster_drain(struct cluster *c)
         drain_all(c);
         check_close(c);
         check_tags(c);
+        drain_all(c);
+    }
+    if (dice(c, 4) == 0 && c->judge.wrong[0] == '\0') {
+        plans_check(c);
         drain_all(c);
     }
     if (dice(c, 4) == 0) {

@@ -9,6 +9,7 @@
 #include "judge.h"
 #include "net.h"
 #include "rules/policy.h"
+#include "rules/schedule.h"
 #include "world.h"
 
 #include <stdbool.h>
@@ -28,6 +29,8 @@ struct ask {
     char body[8];
     char key[4];
     struct tr_policy policy;
+    uint64_t failovers; /* s: that there were before; one may undo it before it is answered */
+    struct tr_schedule schedule;
 };
 
 /* A job that a client of this node holds. */
@@ -70,6 +73,11 @@ void cluster_stop(struct cluster *c);
 void cluster_fini(struct cluster *c);
 /* Runs it until then, with clients that push, take and end jobs. */
 void cluster_run(struct cluster *c, uint64_t until_us);
+/* A request of a client of this node, or NULL: it has no more; and it is asked. */
+struct ask *cluster_ask(struct node *n, char kind);
+void cluster_submit(struct node *n, struct ask *a);
+/* The node dies, and another one begins in its place. */
+void cluster_kill(struct cluster *c, struct node *n);
 /* No faults any more: takes all that there is. */
 void cluster_drain(struct cluster *c);
 

@@ -143,11 +143,11 @@
     X(HISTORY_NOT_READ, "R45", "history is not read after a crash", "past_file.c:tr_past_load", "lease", 2000) \
     X(GONE_FORGOTTEN, "R45", "history does not tell that a job is gone", "past.c:tr_past_gone", "lease", 500) \
     X(SCHED_STEP_UNLOGGED, "R51", "an occurrence is made, and the log does not say that its tick is done", "occur.c:log_step", "cron", 500) \
-    X(SCHED_MISSED_LOST, "R51", "ticks that were missed make no job", "occur.c:tick", "cron", 1000) \
+    X(SCHED_MISSED_LOST, "R51", "ticks that were missed make no job", "schedule.c:tr_schedule_tick", "cron", 1000) \
     X(SCHED_NOT_FROZEN, "R25", "a checkpoint has a schedule as it was after it", "sched.c:before_change", "cron", 5000) \
-    X(SCHED_AFTER_START, "R52", "a fixed delay counts from when the occurrence was due", "occur.c:tr_occur_ended", "cron", 500) \
-    X(SCHED_OVERLAPS, "R52", "a tick makes a job though the last one lives", "occur.c:tick", "cron", 500) \
-    X(SCHED_QUEUE_LOST, "R52", "a tick that should wait is forgotten", "occur.c:tick", "cron", 1000) \
+    X(SCHED_AFTER_START, "R52", "a fixed delay counts from when the occurrence was due", "schedule.c:tr_schedule_ended", "cron", 500) \
+    X(SCHED_OVERLAPS, "R52", "a tick makes a job though the last one lives", "schedule.c:tr_schedule_tick", "cron", 500) \
+    X(SCHED_QUEUE_LOST, "R52", "a tick that should wait is forgotten", "schedule.c:tr_schedule_tick", "cron", 1000) \
     X(SCHED_END_COUNTS, "R51", "a schedule fires at its end", "schedule.c:end_of", "cron", 1000) \
     X(SCHED_LIMIT_LATE, "R51", "a schedule fires once more than its limit", "schedule.c:tr_schedule_next", "cron", 500) \
     X(NO_RECORD_CRC, "R29", "a record's crc is not checked when it is read", "read.c:good", "rot", 5000)

@@ -59,6 +59,14 @@ bool tr_answer_waiter(const struct tr_answer *a, unsigned i, unsigned *topic,
     return true;
 }
 
+bool tr_answer_ended(const struct tr_answer *a)
+{
+    uint64_t number;
+
+    return a->waiters.len >= WAITER &&
+           tr_hex_get(a->waiters.at + a->waiters.len - WAITER, 2, &number) && number == 0;
+}
+
 static char first_of(struct tr_span item)
 {
     if (item.len == 0) {

@@ -32,6 +32,9 @@ uint32_t tr_answer_version(const struct tr_answer *a, unsigned topic);
 bool tr_answer_waiter(const struct tr_answer *a, unsigned i, unsigned *topic,
                       char node[TR_PLACE_NODE_DIGITS]);
 
+/* An occurrence has ended for which a schedule waits: the slot's owner is to look at the agenda. */
+bool tr_answer_ended(const struct tr_answer *a);
+
 /* What became of one pushed job. */
 struct tr_pushed {
     char what; /* N: new, R: replaced, K: kept, E: exists, X: reserved, P: paused, F: no more may be

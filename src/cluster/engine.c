@@ -86,6 +86,8 @@ static void init_lists(struct tr_cluster *c)
     tr_waits_init(c);
     tr_mourn_init(c);
     tr_list_init(&c->painting.asking);
+    tr_list_init(&c->telling);
+    tr_atlas_init(&c->atlas, c->mem, c->config.zone, c->config.zone_ctx);
 }
 
 static void init_names(struct tr_cluster *c)
@@ -212,6 +214,7 @@ void tr_cluster_free(struct tr_cluster *c)
     free_lanes(c);
     free_items(c, &c->gathering);
     free_items(c, &c->painting.asking);
+    free_items(c, &c->telling);
     for (struct tr_list *n = c->topics.next; n != &c->topics; n = n->next) {
         struct tr_ctopic *t = TR_CONTAINER_OF(n, struct tr_ctopic, all);
 
@@ -223,6 +226,7 @@ void tr_cluster_free(struct tr_cluster *c)
     tr_picture_fini(c);
     tr_call_fini(c, &c->chart);
     tr_ctopics_fini(c);
+    tr_atlas_fini(&c->atlas);
     tr_vigil_fini(&c->vigil);
     tr_heap_fini(&c->timers);
     tr_mem_free(mem, c->actors, (size_t)c->actor_room * TR_ACTOR_NAME_MAX);
@@ -249,7 +253,7 @@ static const char *why_not(enum tr_op op)
     case TR_OP_BULK:
         return "changes of many jobs need the embedded engine for now";
     default:
-        return "schedules need the embedded engine for now";
+        return "that needs the embedded engine";
     }
 }
 
@@ -309,6 +313,16 @@ static void dispatch(struct tr_cluster *c, struct tr_item *item)
         break;
     case TR_OP_PICTURE:
         tr_picture_ask(c, item);
+        break;
+    case TR_OP_SCHEDULE:
+    case TR_OP_SCHEDULE_GET:
+    case TR_OP_SCHEDULE_AFTER:
+    case TR_OP_SCHEDULE_TIMES:
+    case TR_OP_SCHEDULE_DROP:
+    case TR_OP_SCHEDULE_PAUSE:
+    case TR_OP_SCHEDULE_RESUME:
+    case TR_OP_SCHEDULE_RUN:
+        tr_schedules_ask(c, item);
         break;
     default:
         tr_item_refuse(c, item, TARRY_EUNSUPPORTED, why_not(item->op));
@@ -422,7 +436,7 @@ static void send_lanes(struct tr_cluster *c)
 static bool anything_to_send(const struct tr_cluster *c)
 {
     return (!tr_list_empty(&c->dirty) && c->retry_us == TR_CL_NEVER) ||
-           !tr_list_empty(&c->dirty_takes);
+           !tr_list_empty(&c->dirty_takes) || tr_schedules_busy(c);
 }
 
 uint64_t tr_cluster_turn(struct tr_cluster *c, struct tr_now now)
@@ -438,6 +452,7 @@ uint64_t tr_cluster_turn(struct tr_cluster *c, struct tr_now now)
     if (c->stage == TR_ENGINE_OPEN) {
         tr_hold_turn(c);
         tr_mourn_turn(c);
+        tr_schedules_turn(c);
         tr_wait_timers(c);
         tr_take_turn(c);
         send_lanes(c);

@@ -16,6 +16,7 @@
 #include "port/meter.h"
 #include "port/queue.h"
 #include "port/redis.h"
+#include "port/zones.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,6 +39,8 @@ struct tr_cluster_config {
     uint64_t patience_us; /* for one call with all its repeats: then 503 */
     uint64_t lease_us;    /* of being a member */
     size_t body_max;
+    tr_zone_file_fn *zone; /* reads time zones; NULL: there are none */
+    void *zone_ctx;
     unsigned max_topics; /* known at once on this node */
     void *ctx;
     tr_notice_fn *notice; /* or NULL */

@@ -114,6 +114,9 @@ static void add_keys(struct tr_eval *c, const struct tr_eval_about *a)
                 tr_place_key(key, a->layout, a->slot, TR_PLACE_SLOT_KEYS + k, a->topics[t].name));
         }
     }
+    if (a->schedules) {
+        add_copy(c, key, tr_place_schedules_key(key, a->layout, a->slot));
+    }
 }
 
 void tr_eval_begin(struct tr_eval *c, enum tr_script_name script, const struct tr_eval_about *a)
@@ -125,7 +128,7 @@ void tr_eval_begin(struct tr_eval *c, enum tr_script_name script, const struct t
     c->failed = false;
     add_lent(c, "EVALSHA", 7);
     add_lent(c, tr_scripts[script].sha, strlen(tr_scripts[script].sha));
-    add_number(c, TR_PLACE_SLOT_KEYS + a->topic_count * TR_PLACE_TOPIC_KEYS);
+    add_number(c, TR_PLACE_SLOT_KEYS + a->topic_count * TR_PLACE_TOPIC_KEYS + a->schedules);
     add_keys(c, a);
     add_lent(c, a->uuid, strlen(a->uuid));
     c->run_at = c->count;
@@ -255,6 +258,8 @@ static struct tr_header header_of(const struct tr_req *r, const char *topic,
         .key_len = r->key_len,
         .backoff = backoff,
         .backoff_len = tr_header_put_backoff(backoff, r->backoff),
+        .schedule = r->name,
+        .schedule_len = r->exact ? r->name_len : 0,
     };
 }
 

@@ -37,6 +37,7 @@ struct tr_eval_about {
     uint64_t op;      /* its number: larger than that of all before in this slot and kind */
     const struct tr_eval_topic *topics;
     unsigned topic_count;
+    bool schedules; /* the last key is that of the slot's schedules */
 };
 
 struct tr_eval {
@@ -73,7 +74,8 @@ void tr_eval_trim(struct tr_eval *c);
 
 /* PUSH: before the first job. seen: the highest sequence number that this node knows of. */
 void tr_eval_push_from(struct tr_eval *c, uint64_t seen, unsigned slot);
-/* One job, as asked for age_us ago; topic: its place in about.topics. */
+/* One job, as asked for age_us ago; topic: its place in about.topics. Of an `exact` one, an
+ * occurrence, `name` is the schedule that waits for its end; none: no one does. */
 void tr_eval_push(struct tr_eval *c, unsigned topic, const struct tr_req *r, uint64_t age_us);
 
 struct tr_eval_take {

@@ -5,7 +5,7 @@
  *     set flags ver prio due attempts | at lease      | created delay | ttr ttl retries
  *      1    1    4   4    7     4     |  7   8 (p, d) |    7      7   |  7   7     4    (OWN)
  *     timeouts releases buries kicks why | topic     | tag key backoff: lengths, then these
- *        4        4       4      4    1  | 1, text   |  1   1     2             (NAMES)
+ *        4        4       4      4    1  | 1, text   |  1   1     2     and the schedule (NAMES)
  *                                 (PAST)
  *
  * A job that waits and has nothing of its own takes 36 bytes and its topic's name. The key stands
@@ -59,7 +59,7 @@ static bool is_out(char set)
     return set == 'p' || set == 'd';
 }
 
-/* The four texts at the end; TARRY_EDAMAGED: they are not as long as they say. */
+/* The texts at the end; TARRY_EDAMAGED: they are not as long as they say. */
 static int read_texts(const char *at, const char *end, bool names, struct tr_header *h)
 {
     if (at == end) {
@@ -79,8 +79,12 @@ static int read_texts(const char *at, const char *end, bool names, struct tr_hea
     h->tag = at;
     h->key = h->tag + h->tag_len;
     h->backoff = h->key + h->key_len;
-    return (size_t)(end - at) == h->tag_len + h->key_len + h->backoff_len ? TARRY_OK
-                                                                          : TARRY_EDAMAGED;
+    if ((size_t)(end - at) < h->tag_len + h->key_len + h->backoff_len) {
+        return TARRY_EDAMAGED;
+    }
+    h->schedule = h->backoff + h->backoff_len;
+    h->schedule_len = (size_t)(end - h->schedule);
+    return h->schedule_len == 0 || names ? TARRY_OK : TARRY_EDAMAGED;
 }
 
 static void read_groups(const char **at, unsigned flags, struct tr_header *h)
@@ -143,7 +147,7 @@ unsigned tr_header_flags(const struct tr_header *h)
     if (h->timeouts != 0 || h->releases != 0 || h->buries != 0 || h->kicks != 0 || h->why != 0) {
         flags |= PAST;
     }
-    if (h->tag_len != 0 || h->key_len != 0 || h->backoff_len != 0) {
+    if (h->tag_len != 0 || h->key_len != 0 || h->backoff_len != 0 || h->schedule_len != 0) {
         flags |= NAMES;
     }
     return flags | (h->ttl_us != 0 ? TTL : 0);
@@ -185,6 +189,7 @@ size_t tr_header_write_end(char *out, const struct tr_header *h, size_t *key_at)
         *key_at = (size_t)(at - out);
         at = put_text(at, h->key, h->key_len);
         at = put_text(at, h->backoff, h->backoff_len);
+        at = put_text(at, h->schedule, h->schedule_len);
     }
     return (size_t)(at - out);
 }

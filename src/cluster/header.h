@@ -42,6 +42,8 @@ struct tr_header {
     uint64_t created_us;
     const char *topic, *tag, *key, *backoff;
     size_t topic_len, tag_len, key_len, backoff_len;
+    const char *schedule; /* that waits for its end */
+    size_t schedule_len;
 };
 
 /* TARRY_EDAMAGED: that is none. */

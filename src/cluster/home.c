@@ -2,9 +2,10 @@
  * A node among others: the beat that says that it lives and learns who else does, the agreement on
  * the layout, and the housekeeping of the slots that are its own (member.c).
  *
- * An owned slot's agenda is looked at when its first entry is due, but once a minute at least, for
- * others may have written something; one that is empty every five. A topic on it is tended. Before
- * the first topic is, the node is entered as the owner (script `own`), which costs no safety.
+ * An owned slot's agenda is looked at when its first entry is due, or when somebody says that it
+ * has changed; but once a minute at least, for that may get lost; one that is empty every five. A
+ * topic on it is tended, a schedule moved on (recur.c). Before the first is, the node is entered as
+ * the owner (script `own`), which costs no safety.
  *
  * Nothing here is needed by who waits for a job: `take` itself deals with leases and due times of
  * its topic. It is for topics that nobody asks for.
@@ -139,6 +140,7 @@ static void share_slots(struct tr_cluster *c, const struct tr_redis_reply *r)
             tr_mourn_again(c); /* whoever died before may have left something there */
             slot->sworn = false;
             slot->agenda_us = c->now.boot_us + s * UINT64_C(1000); /* not all at once */
+            slot->since_us = tr_cluster_server_now(c);
         }
         slot->owned = mine;
         owned += mine;
@@ -212,6 +214,9 @@ int tr_home_init(struct tr_cluster *c)
 
 void tr_home_fini(struct tr_cluster *c)
 {
+    for (unsigned s = 0; s < c->layout.slots; s++) {
+        tr_plan_free(c, &c->slots[s].keeper);
+    }
     tr_call_fini(c, &c->beat);
 }
 
@@ -225,8 +230,13 @@ static void kept(struct tr_cluster *c, struct tr_item *keeper)
         tr_ctopic_unpin(c, keeper->topic);
         keeper->topic = NULL;
     }
+    tr_plan_free(c, keeper);
     if (keeper->status != TARRY_OK) {
         slot->agenda_us = c->now.boot_us + MINUTE_US / 6;
+    }
+    if (slot->nudged) {
+        slot->nudged = false;
+        slot->agenda_us = c->now.boot_us;
     }
     if (slot->agenda_us < c->house_us) {
         c->house_us = slot->agenda_us;
@@ -289,6 +299,12 @@ static void heard_agenda(struct tr_cluster *c, struct tr_clane *lane,
         slot->agenda_us = c->now.boot_us;
         keeper->flying = false;
         tr_lane_put(c, TR_CL_OWN, keeper);
+        return;
+    }
+    if (tr_recur_is(reply->items[0])) {
+        slot->agenda_us = c->now.boot_us;
+        keeper->flying = false;
+        tr_recur_due(c, keeper, reply->items[0], due_us);
         return;
     }
     t = tr_name_ok(reply->items[0].at, reply->items[0].len)
@@ -364,6 +380,41 @@ static void heard_own(struct tr_cluster *c, struct tr_clane *lane,
 
 const struct tr_cl_way tr_own_way = {
     .script = TR_SCRIPT_OWN, .most = 1, .build = build_own, .heard = heard_own};
+
+/* ---- who looks when ---- */
+
+void tr_home_look(struct tr_cluster *c, unsigned s)
+{
+    if (s < c->layout.slots && c->slots[s].owned) {
+        c->slots[s].nudged = c->slots[s].looking; /* what it reads may be older */
+        c->slots[s].agenda_us = c->now.boot_us;
+        c->house_us = 0;
+    }
+}
+
+void tr_home_look_all(struct tr_cluster *c)
+{
+    for (unsigned s = 0; s < c->layout.slots; s++) {
+        uint64_t at_us = c->now.boot_us + s * UINT64_C(1000);
+
+        if (c->slots[s].owned && c->slots[s].agenda_us > at_us) {
+            c->slots[s].agenda_us = at_us;
+            c->house_us = 0;
+        }
+    }
+}
+
+void tr_home_nudge(struct tr_cluster *c, unsigned s)
+{
+    char node[TR_PLACE_NODE_DIGITS];
+
+    if (c->slots[s].owned) {
+        tr_home_look(c, s);
+    } else if (c->members.count > 0) {
+        tr_hex_put(node, TR_PLACE_NODE_DIGITS, c->members.nodes[c->owner[s]]);
+        tr_wake_node(c, node, s, NULL, 0);
+    }
+}
 
 /* ---- time ---- */
 

@@ -15,6 +15,7 @@
  *     wait.c, take.c, hold.c                       hand-outs
  *     wake.c, home.c, mourn.c                      other nodes, housekeeping
  *     picture.c                                    how all of it is
+ *     plan.c, roster.c, schedule.c, recur.c        schedules: kept, named, asked for, at work
  *
  * Nothing is sent from inside submit, so that all requests of a round go together: see
  * tr_cluster_turn.
@@ -34,6 +35,7 @@
 #include "cluster/vigil.h"
 #include "cluster/walk.h"
 #include "port/picture.h"
+#include "rules/atlas.h"
 #include "rules/policy.h"
 
 enum {
@@ -42,6 +44,7 @@ enum {
     TR_CL_CACHE = 4096,  /* ids whose topic is remembered; a power of two */
     TR_CL_MANY = 128,    /* items in a call */
     TR_CL_SPREAD = 1024, /* slots of a topic, at most */
+    TR_CL_MET = 256,     /* schedules of which it is known when they were met */
 };
 
 #define TR_CL_NEVER UINT64_MAX
@@ -168,6 +171,7 @@ struct tr_ctopic;
 struct tr_holder;
 struct tr_holding;
 struct tr_roam;
+struct tr_plan;
 struct tr_item;
 typedef void tr_item_fn(struct tr_cluster *c, struct tr_item *item);
 
@@ -196,6 +200,7 @@ struct tr_item {
     tr_item_fn *after;          /* what comes behind `then` */
     const char *partly;         /* some of it was done: so if the rest fails, this is why */
     struct tr_roam *roam;       /* of a whole topic, or NULL */
+    struct tr_plan *plan;       /* of a schedule, or NULL */
     struct tr_holding *holding; /* RESERVE_JOB: room for it, */
     struct tr_holder *holder;   /* and for whom */
 };
@@ -226,16 +231,21 @@ enum tr_cl_kind {
     TR_CL_PURGE,
     TR_CL_LIST,
     TR_CL_FORECAST,
-    TR_CL_HEADER,  /* which topic an id is of */
-    TR_CL_KEY,     /* which id a key has */
-    TR_CL_AGENDA,  /* which topics of a slot are to be looked after */
-    TR_CL_OWN,     /* a slot's housekeeping is this node's */
-    TR_CL_LOAD,    /* of the whole store: settings of topics, */
-    TR_CL_NOTE,    /* those are others now, */
-    TR_CL_NAMES,   /* which topics there are */
-    TR_CL_DEAD,    /* which nodes' time is over */
-    TR_CL_LEASES,  /* which topics of a slot have leases */
-    TR_CL_ORPHANS, /* jobs of a dead node */
+    TR_CL_HEADER,   /* which topic an id is of */
+    TR_CL_KEY,      /* which id a key has */
+    TR_CL_AGENDA,   /* which topics of a slot are to be looked after */
+    TR_CL_OWN,      /* a slot's housekeeping is this node's */
+    TR_CL_LOAD,     /* of the whole store: settings of topics, */
+    TR_CL_NOTE,     /* those are others now, */
+    TR_CL_NAMES,    /* which topics there are */
+    TR_CL_DEAD,     /* which nodes' time is over */
+    TR_CL_LEASES,   /* which topics of a slot have leases */
+    TR_CL_ORPHANS,  /* jobs of a dead node */
+    TR_CL_SCHEDULE, /* schedules change, */
+    TR_CL_PLAN,     /* are read, */
+    TR_CL_ROSTER,   /* get a name, */
+    TR_CL_WHERE,    /* are looked for by it, */
+    TR_CL_ORDER,    /* or one by one */
     TR_CL_KINDS,
 };
 
@@ -256,10 +266,11 @@ struct tr_clane {
 
 /* How a kind of lane works. */
 struct tr_cl_way {
-    int script;    /* -1: a command of Redis */
-    unsigned most; /* items in a call */
-    bool jobs;     /* a script of jobs: its keys and first arguments are those of common.lua */
-    bool meta;     /* of the whole store, not of a slot */
+    int script;     /* -1: a command of Redis */
+    unsigned most;  /* items in a call */
+    bool jobs;      /* a script of jobs: its keys and first arguments are those of common.lua */
+    bool meta;      /* of the whole store, not of a slot */
+    bool schedules; /* the slot's schedules are its last key */
     /* Arguments for the items in `flying`, behind those that all have in common. */
     void (*build)(struct tr_cluster *c, struct tr_clane *lane);
     /* What was said: of jobs, as an answer; else as it came. Ends all in `flying`. */
@@ -295,7 +306,8 @@ unsigned tr_lane_spread(const struct tr_redis_reply *reply);
 extern const struct tr_cl_way tr_push_way, tr_edit_way, tr_look_way, tr_kick_way, tr_conf_way,
     tr_pause_way, tr_count_way, tr_tend_way, tr_header_way, tr_key_way, tr_agenda_way, tr_own_way,
     tr_load_way, tr_note_way, tr_names_way, tr_purge_way, tr_list_way, tr_forecast_way, tr_dead_way,
-    tr_leases_way, tr_orphans_way;
+    tr_leases_way, tr_orphans_way, tr_schedule_way, tr_plan_way, tr_roster_way, tr_where_way,
+    tr_order_way;
 
 /* ---- topics ---- */
 
@@ -554,6 +566,25 @@ void tr_home_fini(struct tr_cluster *c);
 void tr_home_turn(struct tr_cluster *c);
 uint64_t tr_home_next(const struct tr_cluster *c);
 void tr_home_leave(struct tr_cluster *c);
+/* The agenda of this slot may have changed: if it is ours it is looked at soon; */
+void tr_home_look(struct tr_cluster *c, unsigned slot);
+void tr_home_look_all(struct tr_cluster *c);
+/* or its owner is told. */
+void tr_home_nudge(struct tr_cluster *c, unsigned slot);
+
+/* ---- schedules; see plan.h ---- */
+
+/* A request: SCHEDULE and the like. */
+void tr_schedules_ask(struct tr_cluster *c, struct tr_item *item);
+/* What an item has of a schedule. */
+void tr_plan_free(struct tr_cluster *c, struct tr_item *item);
+/* An entry of the agenda that is a schedule's: it is due. */
+bool tr_recur_is(struct tr_span entry);
+void tr_recur_due(struct tr_cluster *c, struct tr_item *keeper, struct tr_span entry,
+                  uint64_t at_us);
+/* Those who want to know what will be. */
+void tr_schedules_turn(struct tr_cluster *c);
+bool tr_schedules_busy(const struct tr_cluster *c);
 
 enum { TR_MOURN_TOPICS = 200, TR_MOURN_KNOWN = 256 };
 
@@ -617,6 +648,8 @@ struct tr_cl_slot {
     bool owned;         /* if it is this node's, */
     bool sworn;         /* and Redis knows */
     bool looking;
+    bool nudged;       /* meanwhile it changed */
+    uint64_t since_us; /* by Redis: ours since then; ticks before were missed */
     uint32_t epoch;
     struct tr_item keeper;
 };
@@ -717,6 +750,12 @@ struct tr_cluster {
 
     struct tr_mourn mourn;
     struct tr_painting painting;
+    struct tr_atlas atlas;
+    struct tr_met {
+        uint64_t seed;  /* of a schedule, */
+        uint64_t at_us; /* whose name was looked for then */
+    } met[TR_CL_MET];
+    struct tr_list telling; /* items that want to know when a schedule is due */
 
     char *actors; /* TR_ACTOR_NAME_MAX bytes each, the rest zeros */
     unsigned actor_count, actor_room;

@@ -52,6 +52,7 @@ void tr_item_free(struct tr_cluster *c, struct tr_item *item)
     tr_list_remove(&item->link);
     tr_hold_let_go(c, item);
     tr_roam_free(c, item);
+    tr_plan_free(c, item);
     if (item->topic != NULL) {
         tr_ctopic_unpin(c, item->topic);
     }

@@ -34,7 +34,9 @@ const struct tr_cl_way *tr_lane_way(enum tr_cl_kind kind)
         [TR_CL_NAMES] = &tr_names_way,     [TR_CL_PURGE] = &tr_purge_way,
         [TR_CL_LIST] = &tr_list_way,       [TR_CL_FORECAST] = &tr_forecast_way,
         [TR_CL_DEAD] = &tr_dead_way,       [TR_CL_LEASES] = &tr_leases_way,
-        [TR_CL_ORPHANS] = &tr_orphans_way,
+        [TR_CL_ORPHANS] = &tr_orphans_way, [TR_CL_SCHEDULE] = &tr_schedule_way,
+        [TR_CL_PLAN] = &tr_plan_way,       [TR_CL_ROSTER] = &tr_roster_way,
+        [TR_CL_WHERE] = &tr_where_way,     [TR_CL_ORDER] = &tr_order_way,
     };
 
     return ways[kind];
@@ -134,7 +136,7 @@ static void gather(struct tr_cluster *c, struct tr_clane *lane, const struct tr_
         if (lane->count > 0 && bytes > TR_EVAL_BYTES) {
             break;
         }
-        if (way->jobs && topic == lane->topic_count) {
+        if (way->jobs && item->topic != NULL && topic == lane->topic_count) {
             if (topic == TR_EVAL_TOPICS) {
                 break;
             }
@@ -167,7 +169,8 @@ static int build(struct tr_cluster *c, struct tr_clane *lane, const struct tr_cl
                                   .node = c->node,
                                   .op = lane->op,
                                   .topics = topics,
-                                  .topic_count = lane->topic_count};
+                                  .topic_count = lane->topic_count,
+                                  .schedules = way->schedules};
 
     for (unsigned i = 0; i < lane->topic_count; i++) {
         topics[i] = (struct tr_eval_topic){lane->topics[i]->name, lane->topics[i]->spread,
@@ -282,6 +285,9 @@ void tr_lane_common(struct tr_cluster *c, const struct tr_answer *a, const struc
         if (spot != NULL) {
             wake(c, node, spot, of->soonest_us, a->now_us);
         }
+    }
+    if (tr_answer_ended(a)) {
+        tr_home_nudge(c, of->slot);
     }
 }
 

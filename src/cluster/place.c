@@ -111,9 +111,16 @@ size_t tr_place_key(char out[TR_PLACE_KEY_MAX], const struct tr_layout *l, unsig
     return strlen(out);
 }
 
+size_t tr_place_schedules_key(char out[TR_PLACE_KEY_MAX], const struct tr_layout *l, unsigned slot)
+{
+    tr_text(out, TR_PLACE_KEY_MAX, "%s{%u}:s", l->prefix, slot);
+    return strlen(out);
+}
+
 size_t tr_place_meta_key(char out[TR_PLACE_KEY_MAX], const struct tr_layout *l, enum tr_meta_key k)
 {
-    static const char *const words[TR_META_COUNT] = {"layout", "nodes", "where", "topics"};
+    static const char *const words[TR_META_COUNT] = {"layout", "nodes",  "where",
+                                                     "topics", "roster", "order"};
 
     tr_text(out, TR_PLACE_KEY_MAX, "%s{meta}:%s", l->prefix, words[k]);
     return strlen(out);

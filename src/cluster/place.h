@@ -52,8 +52,19 @@ uint64_t tr_place_share(uint64_t limit, uint32_t spread);
 size_t tr_place_key(char out[TR_PLACE_KEY_MAX], const struct tr_layout *l, unsigned slot,
                     unsigned k, const char *topic);
 
+/* The schedules of a slot. */
+size_t tr_place_schedules_key(char out[TR_PLACE_KEY_MAX], const struct tr_layout *l, unsigned slot);
+
 /* Keys of the whole store. */
-enum tr_meta_key { TR_META_LAYOUT, TR_META_NODES, TR_META_WHERE, TR_META_TOPICS, TR_META_COUNT };
+enum tr_meta_key {
+    TR_META_LAYOUT,
+    TR_META_NODES,
+    TR_META_WHERE,
+    TR_META_TOPICS,
+    TR_META_ROSTER, /* schedules by name, */
+    TR_META_ORDER,  /* and by number */
+    TR_META_COUNT
+};
 size_t tr_place_meta_key(char out[TR_PLACE_KEY_MAX], const struct tr_layout *l, enum tr_meta_key k);
 
 /* Where a node's wake-ups go. */

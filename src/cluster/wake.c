@@ -17,6 +17,7 @@
 #define POP_S "20" /* how long BLPOP waits: a dead connection is noticed by then */
 #define POP_US UINT64_C(25000000)
 #define RETRY_FIRST_US UINT64_C(50000)
+#define AGENDA "@"   /* instead of a topic: the agenda of the slot, which the node owns */
 #define KEPT_S "120" /* a list that nobody takes from goes by itself */
 
 enum { RETRY_DOUBLINGS = 5, TEXT = TR_TOPIC_NAME_MAX + 40, WAKES_MOST = 64 };
@@ -98,7 +99,7 @@ void tr_wake_node(struct tr_cluster *c, const char *node, unsigned slot, const s
     struct tr_waker *w = waker_of(c, node);
 
     if (w != NULL && w->count < WAKES_MOST && !TR_CL_MUTANT(NO_WAKE)) {
-        tr_text(w->texts[w->count++], TEXT, "%u %s %llu", slot, t->name,
+        tr_text(w->texts[w->count++], TEXT, "%u %s %llu", slot, t != NULL ? t->name : AGENDA,
                 (unsigned long long)due_us);
         c->stat.wakes_sent++;
     }
@@ -177,6 +178,9 @@ void tr_wake_up(struct tr_cluster *c)
 {
     c->wake.state = TR_LINK_UP;
     pop(c);
+    if (c->vigil.deaf) { /* who knows what was not heard */
+        tr_home_look_all(c);
+    }
     set_deaf(c, false);
 }
 
@@ -197,11 +201,15 @@ static void woken(struct tr_cluster *c, struct tr_span text)
     line[text.len] = '\0';
     topic = strchr(line, ' ');
     due = topic != NULL ? strchr(topic + 1, ' ') : NULL;
-    if (due == NULL || !tr_name_ok(topic + 1, (size_t)(due - topic - 1))) {
-        return;
-    }
     for (const char *at = line; *at >= '0' && *at <= '9' && slot < TR_SLOTS_MAX; at++) {
         slot = slot * 10 + (unsigned)(*at - '0');
+    }
+    if (due != NULL && memcmp(topic + 1, AGENDA, 1) == 0) {
+        tr_home_look(c, slot);
+        return;
+    }
+    if (due == NULL || !tr_name_ok(topic + 1, (size_t)(due - topic - 1))) {
+        return;
     }
     for (const char *at = due + 1; *at >= '0' && *at <= '9'; at++) {
         due_us = due_us * 10 + (uint64_t)(*at - '0');

@@ -38,75 +38,7 @@
 
 #define HELD_US UINT64_C(1000000)
 
-enum { TICK_UNITS = 8, TIME_UNITS = 20, ZONES_MAX = 1000, SCHEDULES_MAX = 1000000 };
-
-/* ---- zones ---- */
-
-static struct tr_occur_zone *find_zone(const struct tr_engine *e, struct tr_schedule_text name)
-{
-    const struct tr_list *all = &e->occur.zones;
-
-    for (struct tr_list *n = all->next; n != all; n = n->next) {
-        struct tr_occur_zone *z = TR_CONTAINER_OF(n, struct tr_occur_zone, link);
-
-        if (z->name_len == name.len && memcmp(z->bytes + z->len, name.at, name.len) == 0) {
-            return z;
-        }
-    }
-    return NULL;
-}
-
-static int read_zone(struct tr_engine *e, struct tr_schedule_text name, struct tr_zone_file *file)
-{
-    struct tr_occur_zone *z;
-    struct tr_zone is;
-    int err = e->config.zone != NULL ? e->config.zone(e->config.zone_ctx, name.at, name.len, file)
-                                     : TARRY_ENOTFOUND;
-
-    if (err == TARRY_OK) {
-        err = tr_zone_read(file->at, file->len, &is) == TARRY_OK ? TARRY_OK : TARRY_ENOTFOUND;
-    }
-    if (err != TARRY_OK) {
-        return err == TARRY_ENOMEM ? err : TARRY_ENOTFOUND;
-    }
-    z = tr_mem_alloc(e->mem, sizeof *z + file->len + name.len);
-    if (z == NULL) {
-        return TARRY_ENOMEM;
-    }
-    z->len = file->len;
-    z->name_len = name.len;
-    memcpy(z->bytes, file->at, file->len);
-    memcpy(z->bytes + file->len, name.at, name.len);
-    TR_CHECK(tr_zone_read(z->bytes, z->len, &z->is) == TARRY_OK);
-    tr_list_append(&e->occur.zones, &z->link);
-    return TARRY_OK;
-}
-
-/* TARRY_ENOTFOUND: there is none of that name. */
-static int get_zone(struct tr_engine *e, struct tr_schedule_text name, const struct tr_zone **zone)
-{
-    static const struct tr_zone utc;
-    struct tr_occur_zone *z = find_zone(e, name);
-    struct tr_zone_file file = {.size = TR_ZONE_BYTES_MAX};
-    int err;
-
-    *zone = NULL;
-    if (name.len == 0 || tr_zone_is_utc(name.at, name.len)) {
-        *zone = &utc;
-        return TARRY_OK;
-    }
-    if (z == NULL) {
-        file.at = tr_mem_alloc(e->mem, file.size);
-        err = file.at != NULL ? read_zone(e, name, &file) : TARRY_ENOMEM;
-        tr_mem_free(e->mem, file.at, file.size);
-        if (err != TARRY_OK) {
-            return err;
-        }
-        z = find_zone(e, name);
-    }
-    *zone = &z->is;
-    return TARRY_OK;
-}
+enum { TICK_UNITS = 8, TIME_UNITS = 20, SCHEDULES_MAX = 1000000 };
 
 /* ---- when ---- */
 
@@ -128,15 +60,10 @@ static uint64_t next_tick(const struct tr_sched *s)
     return known(s) ? tr_schedule_next(&p, &s->at) : TR_SCHEDULE_NEVER;
 }
 
-/* An occurrence waited for the last one, which has ended. */
-static bool may_follow(const struct tr_sched *s)
-{
-    return s->at.waiting != 0 && s->at.live_id == 0 && !s->at.paused;
-}
-
 static void arm(struct tr_engine *e, struct tr_sched *s)
 {
-    uint64_t at_us = may_follow(s) ? 0 : next_tick(s); /* 0: now, also if T is set back */
+    uint64_t at_us =
+        tr_schedule_follows(&s->at) ? 0 : next_tick(s); /* 0: now, also if T is set back */
 
     tr_wheel_disarm(&e->occur.ticks, &s->timer);
     if (at_us != TR_SCHEDULE_NEVER && tr_list_empty(&s->in_held)) {
@@ -235,12 +162,6 @@ static int push(struct tr_engine *e, const struct tr_schedule *is, uint64_t due_
     return TARRY_OK;
 }
 
-/* Is it known when the last one ends, since something follows from that? */
-static bool watched(const struct tr_sched *s)
-{
-    return s->is.kind == TR_SCHEDULE_AFTER || s->is.overlap != TR_OVERLAP_ALLOW;
-}
-
 static int fire(struct tr_engine *e, struct tr_sched *s, struct tr_schedule_state *at,
                 uint64_t due_us)
 {
@@ -258,12 +179,7 @@ static int fire(struct tr_engine *e, struct tr_sched *s, struct tr_schedule_stat
     if (made->state == TR_READY) { /* as late as its tick was */
         tr_change_note_late(e, made);
     }
-    at->fired++;
-    at->last_us = job.due_us;
-    if (watched(s)) {
-        at->live_id = job.id;
-        at->live_topic = made->topic->number;
-    }
+    tr_schedule_fired(&s->is, at, job.due_us, job.id, made->topic->number);
     log_step(e, s, at, true);
     return TARRY_OK;
 }
@@ -273,34 +189,22 @@ static int tick(struct tr_engine *e, struct tr_sched *s)
 {
     struct tr_schedule_plan p = plan(s);
     struct tr_schedule_state at = s->at;
-    uint64_t since = s->held ? e->clock.t_us : e->occur.since_us;
-    bool lives = at.live_id != 0 && !TR_MUTANT(SCHED_OVERLAPS);
-    uint64_t when;
+    struct tr_schedule_when when = {.now_us = e->clock.t_us,
+                                    .since_us = s->held ? e->clock.t_us : e->occur.since_us,
+                                    .seed = s->number};
+    uint64_t due_us;
 
-    if (may_follow(s)) {
-        at.waiting--;
-        return fire(e, s, &at, e->clock.t_us);
-    }
-    when = next_tick(s);
-    if (when > e->clock.t_us) {
+    if (!known(s) && !tr_schedule_follows(&at)) {
         return TARRY_OK;
     }
-    if (when < since && s->is.kind != TR_SCHEDULE_AFTER && s->is.missed != TR_MISSED_ALL) {
-        since = since < e->clock.t_us ? since : e->clock.t_us + 1; /* T may have been set back */
-        when = tr_schedule_last(&p, &at, since);
-        if (s->is.missed == TR_MISSED_SKIP || TR_MUTANT(SCHED_MISSED_LOST)) {
-            at.tick_us = when;
-            return step(e, s, &at, false);
-        }
-    }
-    at.tick_us = when;
-    if (lives && s->is.overlap != TR_OVERLAP_ALLOW) {
-        bool queue = s->is.overlap == TR_OVERLAP_QUEUE && !TR_MUTANT(SCHED_QUEUE_LOST);
-
-        *(queue ? &at.waiting : &at.skipped) += 1;
+    switch (tr_schedule_tick(&p, &at, when, &due_us)) {
+    case TR_SCHEDULE_WAITS:
+        return TARRY_OK;
+    case TR_SCHEDULE_STEPS:
         return step(e, s, &at, false);
+    default:
+        return fire(e, s, &at, due_us);
     }
-    return fire(e, s, &at, tr_schedule_due(&s->is, when, s->number));
 }
 
 static void hold(struct tr_engine *e, struct tr_sched *s, int why)
@@ -343,11 +247,7 @@ void tr_occur_ended(struct tr_engine *e, uint64_t id)
         return;
     }
     at = s->at;
-    at.live_id = 0;
-    at.live_topic = 0;
-    if (s->is.kind == TR_SCHEDULE_AFTER) {
-        at.tick_us = TR_MUTANT(SCHED_AFTER_START) ? at.last_us : e->clock.t_us;
-    }
+    tr_schedule_ended(&s->is, &at, e->clock.t_us);
     log_step(e, s, &at, false);
     arm(e, s);
 }
@@ -448,7 +348,7 @@ void tr_occur_clock(struct tr_engine *e)
 void tr_occur_init(struct tr_engine *e)
 {
     tr_wheel_init(&e->occur.ticks, e->clock.t_us);
-    tr_list_init(&e->occur.zones);
+    tr_atlas_init(&e->occur.atlas, e->mem, e->config.zone, e->config.zone_ctx);
     tr_list_init(&e->occur.held);
     e->occur.retry_at = TR_NEVER;
 }
@@ -460,7 +360,7 @@ int tr_occur_begin(struct tr_engine *e)
     e->occur.since_us = e->clock.t_us;
     for (struct tr_list *n = all->next; n != all; n = n->next) {
         struct tr_sched *s = TR_CONTAINER_OF(n, struct tr_sched, link);
-        int err = get_zone(e, s->is.tz, &s->zone);
+        int err = tr_atlas_get(&e->occur.atlas, s->is.tz.at, s->is.tz.len, &s->zone);
 
         if (err == TARRY_ENOTFOUND) {
             tr_engine_note(e, TR_NOTE_WARNING,
@@ -477,14 +377,7 @@ int tr_occur_begin(struct tr_engine *e)
 
 void tr_occur_fini(struct tr_engine *e)
 {
-    struct tr_occur *o = &e->occur;
-
-    while (!tr_list_empty(&o->zones)) {
-        struct tr_occur_zone *z = TR_CONTAINER_OF(o->zones.next, struct tr_occur_zone, link);
-
-        tr_list_remove(&z->link);
-        tr_mem_free(e->mem, z, sizeof *z + z->len + z->name_len);
-    }
+    tr_atlas_fini(&e->occur.atlas);
 }
 
 /* ---- requests ---- */
@@ -547,7 +440,9 @@ static int make_room(struct tr_engine *e, const struct tr_req *r, size_t len)
 static int define(struct tr_engine *e, struct tr_req *r, uint8_t *bytes)
 {
     struct tr_sched *s = tr_scheds_find(&e->state.scheds, r->name, r->name_len);
-    struct tr_schedule_state at = tr_schedule_begin(r->schedule, e->clock.t_us);
+    struct tr_schedule_state at = s != NULL
+                                      ? tr_schedule_replace(r->schedule, &s->at, e->clock.t_us)
+                                      : tr_schedule_begin(r->schedule, e->clock.t_us);
     uint8_t *def = bytes + 1 + TR_VARINT_MAX;
     size_t len = tr_schedule_encode(def, r->schedule);
     const struct tr_zone *zone;
@@ -557,7 +452,7 @@ static int define(struct tr_engine *e, struct tr_req *r, uint8_t *bytes)
                             .body = {bytes, 0}};
     struct tr_job *none;
     size_t head;
-    int err = get_zone(e, r->schedule->tz, &zone);
+    int err = tr_atlas_get(&e->occur.atlas, r->schedule->tz.at, r->schedule->tz.len, &zone);
 
     r->out.existed = s != NULL;
     if (err != TARRY_OK || same(s, def, len)) {
@@ -565,14 +460,6 @@ static int define(struct tr_engine *e, struct tr_req *r, uint8_t *bytes)
     }
     if (s == NULL && e->state.scheds.count >= SCHEDULES_MAX) {
         return TARRY_EQUOTA;
-    }
-    if (s != NULL) {
-        bool keeps =
-            r->schedule->kind == TR_SCHEDULE_AFTER || r->schedule->overlap != TR_OVERLAP_ALLOW;
-
-        at.paused = s->at.paused;
-        at.live_id = keeps ? s->at.live_id : 0;
-        at.live_topic = keeps ? s->at.live_topic : 0;
     }
     err = make_room(e, r, len);
     if (err != TARRY_OK) {
@@ -741,7 +628,9 @@ static enum tr_verdict foretell_new(struct tr_engine *e, struct tr_req *r)
     const struct tr_sched *s = tr_scheds_find(&e->state.scheds, r->name, r->name_len);
     struct tr_cron cron;
     struct sight sight = {.plan = {.is = r->schedule, .cron = &cron}, .known = true};
-    int err = is_sound(r, &cron) ? get_zone(e, r->schedule->tz, &sight.plan.zone) : TARRY_EINVAL;
+    int err = is_sound(r, &cron) ? tr_atlas_get(&e->occur.atlas, r->schedule->tz.at,
+                                                r->schedule->tz.len, &sight.plan.zone)
+                                 : TARRY_EINVAL;
 
     if (err != TARRY_OK) {
         tr_occur_drop(e, r);

@@ -23,6 +23,7 @@
 #include "engine/scrub.h"
 #include "engine/state.h"
 #include "engine/wheel.h"
+#include "rules/atlas.h"
 
 #define TR_NEVER UINT64_MAX
 
@@ -568,19 +569,10 @@ struct tr_gauges {
     uint64_t flight_us;    /* and of the one in flight */
 };
 
-/* A time zone that some schedule uses. */
-struct tr_occur_zone {
-    struct tr_list link;
-    struct tr_zone is;
-    size_t name_len;
-    size_t len;
-    uint8_t bytes[]; /* of its file, then its name */
-};
-
 /* Schedules at work; see occur.c. */
 struct tr_occur {
     struct tr_wheel ticks; /* by T */
-    struct tr_list zones;
+    struct tr_atlas atlas;
     struct tr_list held;            /* those whose tick could not make a job, */
     uint64_t retry_at;              /* boot: until then; or TR_NEVER */
     uint64_t since_us;              /* T: ticks before it were missed */

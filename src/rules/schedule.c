@@ -431,6 +431,88 @@ uint64_t tr_schedule_last(const struct tr_schedule_plan *p, const struct tr_sche
     return next_cron(p, low * SECOND_US, end);
 }
 
+/* ---- what a tick does ---- */
+
+struct tr_schedule_state tr_schedule_replace(const struct tr_schedule *s,
+                                             const struct tr_schedule_state *old, uint64_t now_us)
+{
+    struct tr_schedule_state at = tr_schedule_begin(s, now_us);
+
+    at.paused = old->paused;
+    if (tr_schedule_watches(s)) {
+        at.live_id = old->live_id;
+        at.live_topic = old->live_topic;
+    }
+    return at;
+}
+
+bool tr_schedule_watches(const struct tr_schedule *s)
+{
+    return s->kind == TR_SCHEDULE_AFTER || s->overlap != TR_OVERLAP_ALLOW;
+}
+
+bool tr_schedule_follows(const struct tr_schedule_state *at)
+{
+    return at->waiting != 0 && at->live_id == 0 && !at->paused;
+}
+
+enum tr_schedule_what tr_schedule_tick(const struct tr_schedule_plan *p,
+                                       struct tr_schedule_state *at, struct tr_schedule_when when,
+                                       uint64_t *due_us)
+{
+    const struct tr_schedule *s = p->is;
+    bool lives = at->live_id != 0 && !TR_MUTANT(SCHED_OVERLAPS);
+    uint64_t tick;
+
+    if (tr_schedule_follows(at)) {
+        at->waiting--;
+        *due_us = when.now_us;
+        return TR_SCHEDULE_FIRES;
+    }
+    tick = tr_schedule_next(p, at);
+    if (tick > when.now_us) {
+        return TR_SCHEDULE_WAITS;
+    }
+    if (tick < when.since_us && s->kind != TR_SCHEDULE_AFTER && s->missed != TR_MISSED_ALL) {
+        /* The clock may have been set back. */
+        tick =
+            tr_schedule_last(p, at, when.since_us < when.now_us ? when.since_us : when.now_us + 1);
+        if (s->missed == TR_MISSED_SKIP || TR_MUTANT(SCHED_MISSED_LOST)) {
+            at->tick_us = tick;
+            return TR_SCHEDULE_STEPS;
+        }
+    }
+    at->tick_us = tick;
+    if (lives && s->overlap != TR_OVERLAP_ALLOW) {
+        bool queue = s->overlap == TR_OVERLAP_QUEUE && !TR_MUTANT(SCHED_QUEUE_LOST);
+
+        *(queue ? &at->waiting : &at->skipped) += 1;
+        return TR_SCHEDULE_STEPS;
+    }
+    *due_us = tr_schedule_due(s, tick, when.seed);
+    return TR_SCHEDULE_FIRES;
+}
+
+void tr_schedule_fired(const struct tr_schedule *s, struct tr_schedule_state *at, uint64_t due_us,
+                       uint64_t id, uint32_t topic)
+{
+    at->fired++;
+    at->last_us = due_us;
+    if (tr_schedule_watches(s)) {
+        at->live_id = id;
+        at->live_topic = topic;
+    }
+}
+
+void tr_schedule_ended(const struct tr_schedule *s, struct tr_schedule_state *at, uint64_t now_us)
+{
+    at->live_id = 0;
+    at->live_topic = 0;
+    if (s->kind == TR_SCHEDULE_AFTER) {
+        at->tick_us = TR_MUTANT(SCHED_AFTER_START) ? at->last_us : now_us;
+    }
+}
+
 void tr_schedule_resume(const struct tr_schedule *s, struct tr_schedule_state *at, uint64_t now_us)
 {
     if (s->kind == TR_SCHEDULE_CRON) {

@@ -115,6 +115,40 @@ uint64_t tr_schedule_next(const struct tr_schedule_plan *p, const struct tr_sche
 uint64_t tr_schedule_last(const struct tr_schedule_plan *p, const struct tr_schedule_state *at,
                           uint64_t before_us);
 
+/* A new one of that name in the place of another, which had come so far. */
+struct tr_schedule_state tr_schedule_replace(const struct tr_schedule *s,
+                                             const struct tr_schedule_state *old, uint64_t now_us);
+
+/* Must it be known when the last occurrence ends, since something follows from that? */
+bool tr_schedule_watches(const struct tr_schedule *s);
+
+/* One occurrence has waited for the last one, which has ended: it is to be made. */
+bool tr_schedule_follows(const struct tr_schedule_state *at);
+
+struct tr_schedule_when {
+    uint64_t now_us;
+    uint64_t since_us; /* ticks before it were missed */
+    uint64_t seed;     /* of its jitter */
+};
+
+enum tr_schedule_what {
+    TR_SCHEDULE_WAITS, /* nothing is due */
+    TR_SCHEDULE_STEPS, /* a tick makes no job, but it is done */
+    TR_SCHEDULE_FIRES, /* one is to be made, due then; then tr_schedule_fired */
+};
+
+/* What its next tick does, if that is due: *at is so afterwards. Later ticks are not looked at. */
+enum tr_schedule_what tr_schedule_tick(const struct tr_schedule_plan *p,
+                                       struct tr_schedule_state *at, struct tr_schedule_when when,
+                                       uint64_t *due_us);
+
+/* Its job was made. */
+void tr_schedule_fired(const struct tr_schedule *s, struct tr_schedule_state *at, uint64_t due_us,
+                       uint64_t id, uint32_t topic);
+
+/* Its last occurrence has ended. */
+void tr_schedule_ended(const struct tr_schedule *s, struct tr_schedule_state *at, uint64_t now_us);
+
 /* It goes on after a pause: no tick up to now_us counts, but AFTER is due at once then. */
 void tr_schedule_resume(const struct tr_schedule *s, struct tr_schedule_state *at, uint64_t now_us);
 

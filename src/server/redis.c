@@ -14,6 +14,7 @@
 #include "os/poller_linux.h"
 #include "os/process_linux.h"
 #include "os/random_linux.h"
+#include "os/zones_linux.h"
 #include "server/greet.h"
 #include "server/redis_inner.h"
 #include "server/trouble.h"
@@ -117,6 +118,7 @@ static int open_cluster(struct tr_on_redis *o, const struct servers *servers, ui
     config.patience_us = PATIENCE_TIMES * c->redis_timeout_us;
     config.lease_us = c->cluster_lease_us;
     config.body_max = TR_CONFIG_BODY_MAX;
+    config.zone = tr_zones_linux_read;
     config.ctx = o->parts.calls.ctx;
     config.notice = o->parts.calls.notice;
     err = tr_cluster_new(&config, tr_clock_linux_now(), &o->cluster);

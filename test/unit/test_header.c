@@ -121,7 +121,7 @@ static void test_header_damage(void **state)
         for (unsigned byte = 0; byte < 256; byte++) {
             text[i] = (char)(unsigned char)byte;
             if (tr_header_read(text, len, &got) == TARRY_OK) {
-                assert_true(got.backoff + got.backoff_len == text + len);
+                assert_true(got.schedule + got.schedule_len == text + len);
                 assert_true(tr_header_write(again, &got) <= len);
             }
         }
@@ -136,8 +136,35 @@ static void test_header_damage(void **state)
     for (size_t i = 0; i < len; i++) {
         assert_int_equal(tr_header_read(text, i, &got), TARRY_EDAMAGED);
     }
-    text[len] = 'x';
+}
+
+/* What stands behind the texts is the schedule, which waits for the job's end. */
+static void test_header_schedule(void **state)
+{
+    struct tr_header h = some();
+    struct tr_header bare = {.set = 'r', .retries = TR_RETRIES_TOPIC, .topic = "t", .topic_len = 1};
+    struct tr_header got;
+    char text[TR_HEADER_MAX + 1];
+    size_t len;
+
+    (void)state;
+    h.schedule = "nightly";
+    h.schedule_len = 7;
+    len = tr_header_write(text, &h);
+    assert_int_equal(tr_header_read(text, len, &got), TARRY_OK);
+    assert_int_equal(got.schedule_len, 7);
+    assert_memory_equal(got.schedule, "nightly", 7);
+    assert_int_equal(got.key_len, h.key_len);
+    len = tr_header_write(text, &bare);
+    assert_int_equal(tr_header_read(text, len, &got), TARRY_OK);
+    assert_int_equal(got.schedule_len, 0);
+    text[len] = 'x'; /* without the flag there are no such texts */
     assert_int_equal(tr_header_read(text, len + 1, &got), TARRY_EDAMAGED);
+    bare.schedule = "s";
+    bare.schedule_len = 1;
+    len = tr_header_write(text, &bare);
+    assert_int_equal(tr_header_read(text, len, &got), TARRY_OK);
+    assert_int_equal(got.schedule_len, 1);
 }
 
 static void test_header_view(void **state)
@@ -213,6 +240,7 @@ int main(void)
         cmocka_unit_test(test_header_short),
         cmocka_unit_test(test_header_end),
         cmocka_unit_test(test_header_damage),
+        cmocka_unit_test(test_header_schedule),
         cmocka_unit_test(test_header_view),
         cmocka_unit_test(test_header_backoff),
     };

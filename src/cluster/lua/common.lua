@@ -213,15 +213,15 @@ local function header(j)
     return put('>c1BI4I4I7I4', j.set, j.flags, j.ver, j.prio, j.due, j.attempts) .. tail
 end
 
--- Its tag, key and backoff.
+-- Its tag, key and backoff; the schedule that waits for its end.
 local function texts(j)
     if j.flags % 64 < 32 then
-        return '', '', ''
+        return '', '', '', ''
     end
     local names = open(j).names
     local a, b, c, at = get('>BBI2', names, 2 + string.byte(names))
     return sub(names, at, at + a - 1), sub(names, at + a, at + a + b - 1),
-           sub(names, at + a + b, at + a + b + c - 1)
+           sub(names, at + a + b, at + a + b + c - 1), sub(names, at + a + b + c)
 end
 
 -- Which is handed out first.
@@ -346,8 +346,9 @@ local function push_to(list, key, a, b)
     end
 end
 
--- What commit writes: fields of the meta, and of the other hashes of the slot; names of what goes.
-local meta, heads, bodies, new_keys, gone, gone_keys = {}, {}, {}, {}, {}, {}
+-- What commit writes: fields of the meta, and of the other hashes of the slot; names of what goes; entries of
+-- the agenda for occurrences that ended, each behind its time.
+local meta, heads, bodies, new_keys, gone, gone_keys, ends = {}, {}, {}, {}, {}, {}, {}
 
 -- The entry of a set that no header stands behind: half a script left it.
 local function drop_entry(t, key, member)
@@ -373,6 +374,14 @@ end
 local function look_at(t, at)
     if not t.look or at < t.look then
         t.look = at
+    end
+end
+
+-- It lives no more: the schedule that made it, if there is one that waits for that, will hear of it.
+local function ended(j)
+    local _, _, _, name = texts(j)
+    if name ~= '' then
+        ends[#ends + 1], ends[#ends + 2] = dec(now), '!' .. j.id .. name
     end
 end
 
@@ -411,8 +420,41 @@ local function keep(j, body)
         if t.dead_keep then
             look_at(t, j.at + t.dead_keep)
         end
+        if j.was_set ~= 'd' then
+            ended(j)
+        end
     elseif j.was_set ~= 's' or j.due ~= j.was_due then -- else who waits knows its due time
         t.soonest = math.min(t.soonest or j.due, j.due)
+    end
+end
+
+-- A new job, from its header: with the topic's ttl if it has none.
+local function fresh(t, id, h)
+    local j = load(t, id, h)
+    j.was_set, j.was_expiry = nil, nil
+    if t.ttl and j.flags % 8 < 4 then
+        open(j).ttl = t.ttl
+        header(j) -- which sets the flag
+    end
+    return j
+end
+
+-- May one more be made?
+local function is_full(t)
+    if not t.max_jobs then
+        return false
+    end
+    t.count = (t.count or call('ZCARD', t.store) + call('ZCARD', t.ready) + call('ZCARD', t.prep) +
+                  call('ZCARD', t.dead)) + 1
+    return t.count > t.max_jobs
+end
+
+-- Redis keeps a hash of few short values as one string, which is searched from its front for each field. A
+-- value of 65 bytes makes a table of it; what is said last of a field holds.
+local function widen(hash)
+    if hash[2] and #hash[2] <= 64 then
+        local n = #hash
+        hash[n + 1], hash[n + 2], hash[n + 3], hash[n + 4] = hash[1], string.rep('.', 65), hash[1], hash[2]
     end
 end
 
@@ -427,6 +469,9 @@ local function forget(j)
     push_to(t.drop, was_key, was_member)
     if j.was_expiry then
         push_to(t.drop, t.expiry, j.id)
+    end
+    if j.was_set ~= 'd' then
+        ended(j)
     end
 end
 
@@ -461,7 +506,8 @@ end
 
 -- Who waits for a topic of which a job is to be had sooner than they know: two digits for the
 -- topic, sixteen for the node. Told of a job that is there they ask, and wait anew if they got none;
--- told of one that is due later they only know when to ask, and stay where they are.
+-- told of one that is due later they only know when to ask, and stay where they are. Last the slot's owner,
+-- who has no name here, if a schedule is to hear of an end.
 local function waiters(list)
     local out, told = {}, {}
     for i, t in ipairs(list) do
@@ -479,6 +525,9 @@ local function waiters(list)
         if wake and (t.freed or t.soonest <= now) then
             told[#told + 1] = t.wait
         end
+    end
+    if #ends > 0 then
+        out[#out + 1] = '000000000000000000'
     end
     return table.concat(out), told
 end
@@ -513,6 +562,9 @@ local function commit(list, keeps, told)
         if t.look then
             call('ZADD', AGENDA, 'LT', dec(t.look), t.name)
         end
+    end
+    if #ends > 0 then
+        call('ZADD', AGENDA, unpack(ends))
     end
     local n = #meta
     if now > tmax + 1000000 then

@@ -194,7 +194,7 @@ function act.E(j, what, tag, body)
     if j.set == 'p' or j.set == 'd' then
         return 'S' .. header(j)
     end
-    local old, key, text = texts(open(j))
+    local old, key, text, plan = texts(open(j))
     j.ver = j.ver + 1
     if has(2) then
         j.prio = num(what, 56, 63)
@@ -208,9 +208,9 @@ function act.E(j, what, tag, body)
         j.ttl = j.ttl > 0 and j.ttl or j.t.ttl or 0
     end
     if has(32) and tag ~= old then
-        local long = tag ~= '' or key ~= '' or text ~= ''
+        local long = tag ~= '' or key ~= '' or text ~= '' or plan ~= ''
         j.names = sub(j.names, 1, 1 + string.byte(j.names)) ..
-                      (long and put('>BBI2', #tag, #key, #text) .. tag .. key .. text or '')
+                      (long and put('>BBI2', #tag, #key, #text) .. tag .. key .. text .. plan or '')
         j.flags = j.flags % 32 + (long and 32 or 0) + (j.flags >= 64 and 64 or 0)
     end
     if has(8) then

@@ -123,17 +123,6 @@ if #fields > 0 then
     end
 end
 
--- A job with a key or an end is kept in a table until all are seen.
-local function fresh(t, id, h)
-    local j = load(t, id, h)
-    j.was_set, j.was_expiry = nil, nil
-    if t.ttl and j.flags % 8 < 4 then
-        open(j).ttl = t.ttl
-        header(j) -- which sets the flag
-    end
-    return j
-end
-
 local function replace(t, id, h, on)
     local old = type(jobs[id]) == 'table' and jobs[id] or load(t, id, jobs[id])
     settle(old)
@@ -149,16 +138,6 @@ local function replace(t, id, h, on)
     j.was_set, j.was_due, j.was_prio, j.was_at = old.was_set, old.was_due, old.was_prio, old.was_at
     j.was_expiry = old.was_expiry
     return j
-end
-
--- May one more be made?
-local function is_full(t)
-    if not t.max_jobs then
-        return false
-    end
-    t.count = (t.count or call('ZCARD', t.store) + call('ZCARD', t.ready) + call('ZCARD', t.prep) +
-                  call('ZCARD', t.dead)) + 1
-    return t.count > t.max_jobs
 end
 
 local replies, order, all_new = {}, {}, true
@@ -219,12 +198,6 @@ for _, id in ipairs(order) do
     keep(jobs[id], jobs[id].body)
 end
 
-local function widen(hash) -- as above
-    if hash[2] and #hash[2] <= 64 then
-        local n = #hash
-        hash[n + 1], hash[n + 2], hash[n + 3], hash[n + 4] = hash[1], string.rep('.', 65), hash[1], hash[2]
-    end
-end
 widen(heads)
 widen(bodies)
 if seq >= first then
