@@ -624,7 +624,7 @@ const struct tr_cli_command tr_cli_command_import = {
                 {.name = "--topic", .value = "TOPIC", .about = "Redis: the topic; default: KEY"},
                 {.name = "--hash",
                  .value = "KEY",
-                 .about = "Redis: members are fields of this hash, which has the bodies"},
+                 .about = "Redis: members are keys, and fields of this hash with the bodies"},
                 {.name = "--keep", .about = "leave everything in the other queue, too"},
                 {.name = "--skip-dead", .about = "leave dead jobs out"}},
     .examples = "tarry export --server http://old:11301 | tarry import\n"
