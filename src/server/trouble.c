@@ -53,7 +53,7 @@ static const struct trouble redis_troubles[] = {
 static const struct trouble listen_troubles[] = {
     {TARRY_ELOCKED, TR_EXIT_FAILED,
      "another program listens there already, or a file is in the way",
-     "Stop that one first, or name another address with --beanstalk (port 0: any free one)."},
+     "Stop that one first, or name another address: --http, --beanstalk (port 0: a free one)."},
     {TARRY_EPERM, TR_EXIT_FAILED, "no permission to listen there",
      "Ports below 1024 are for root; name another one with --beanstalk HOST:PORT."},
     {TARRY_ENOTFOUND, TR_EXIT_FAILED, "this machine has no such address",

@@ -228,3 +228,13 @@ def test_names_of_the_code_in_the_text_exist():
             assert name in words, f"{page}: there is no {name}"
         file = re.fullmatch(r"(?:\w+/)*([\w-]+\.(?:c|h|py|lua|js|md))", span)
         assert not file or file[1] in files, f"{page}: there is no {span}"
+
+
+def test_symptoms_are_words_of_the_program():
+    """Messages and codes in the first column of doc/troubleshooting.md are in the code."""
+    code = "".join(re.sub(r'"\s*(?:PRI\w+\s*)?"', "", path.read_text()) for path in (TOP / "src").rglob("*.[ch]"))
+    code += "".join(path.read_text() for path in (TOP / "src" / "proto").rglob("*.h"))
+    for line in (TOP / "doc" / "troubleshooting.md").read_text().splitlines():
+        for span in re.findall(r"`([^`]+)`", line.split("|")[1] if line.startswith("| ") else ""):
+            for word in re.split(r"[\d.]+ ms|: push of http|…", span):
+                assert word.strip() in code or word.startswith(("--", "/")), f"{span}: tarry does not say {word.strip()}"
