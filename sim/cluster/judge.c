@@ -19,6 +19,7 @@
 #include "judge.h"
 
 #include "base/err.h"
+#include "many.h"
 #include "rules/schedule.h"
 
 #include <stdio.h>
@@ -45,7 +46,7 @@ unsigned judge_serial(struct tr_span body)
     return (unsigned)strtoul(body.at, NULL, 10);
 }
 
-static struct sim_job *find(struct judge *j, uint64_t id)
+struct sim_job *judge_find(struct judge *j, uint64_t id)
 {
     for (unsigned i = 0; i < j->count; i++) {
         if (j->jobs[i].id == id) {
@@ -91,7 +92,7 @@ unsigned judge_of(struct judge *j, uint64_t id, struct tr_span body)
  * and then nothing is asked of either. */
 static void replaced(struct judge *j, unsigned serial, uint64_t id)
 {
-    struct sim_job *old = find(j, id);
+    struct sim_job *old = judge_find(j, id);
 
     if (old == NULL || old == &j->jobs[serial]) {
         return;
@@ -180,7 +181,7 @@ static void ran_edit(struct judge *j, const struct tr_answer *a, const struct tr
 
         TR_CHECK(tr_answer_edited(a->items[i], &e) == TARRY_OK);
         (void)snprintf(id, sizeof id, "%.14s", what + 2);
-        job = find(j, strtoull(id, NULL, 16));
+        job = judge_find(j, strtoull(id, NULL, 16));
         for (unsigned b = 0; b < 8; b++) {
             lease = lease << 8 | (unsigned char)what[16 + b];
         }
@@ -306,12 +307,15 @@ void judge_ran(struct judge *j, const struct world_call *call, const struct fake
     if (script == TR_SCRIPT_SCHEDULE && tr_answer_read(&reply->is, &a) == TARRY_OK) {
         ran_schedule(j, call, &a);
     }
-    if ((script != TR_SCRIPT_TAKE && script != TR_SCRIPT_PUSH && script != TR_SCRIPT_EDIT) ||
+    if ((script != TR_SCRIPT_TAKE && script != TR_SCRIPT_PUSH && script != TR_SCRIPT_EDIT &&
+         script != TR_SCRIPT_BULK) ||
         tr_answer_read(&reply->is, &a) != TARRY_OK) {
         return;
     }
     if (script == TR_SCRIPT_TAKE) {
         ran_take(j, call->server, &a);
+    } else if (script == TR_SCRIPT_BULK) {
+        many_ran(j, call, &a);
     } else if (script == TR_SCRIPT_PUSH) {
         ran_push(j, &a, call->args, call->count);
     } else {
@@ -375,6 +379,7 @@ void judge_undone(struct judge *j, unsigned server)
 {
     const struct world *w = j->world;
 
+    many_undone(j);
     for (unsigned i = 0; i < j->count; i++) {
         struct sim_job *job = &j->jobs[i];
 

@@ -7,6 +7,7 @@
 
 #include "cluster/answer.h"
 #include "cluster/route.h"
+#include "port/request.h"
 #include "world.h"
 
 #include <stdbool.h>
@@ -33,6 +34,21 @@ struct sim_job {
     uint64_t lease_until_us; /* by the server's clock */
     uint64_t touched_us;     /* when a script last changed it */
     bool expires;            /* it has a ttl: it may never come out */
+    uint64_t many;           /* the last bulk that changed it */
+};
+
+/* The bulk of a node, see many.c. */
+struct sim_many {
+    uint64_t number; /* 0: none yet */
+    bool on;
+    bool goes_on; /* it ended at its limit */
+    bool loose;   /* a failover came */
+    bool unsure;  /* nobody knows what became of one before */
+    char node[TR_PLACE_NODE_DIGITS];
+    struct tr_req asked;
+    uint64_t done;
+    uint64_t op[SLOTS];   /* of its last call there */
+    uint64_t last[SLOTS]; /* it is about ids up to this one */
 };
 
 /* A schedule in a slot. */
@@ -50,6 +66,8 @@ struct judge {
     struct sim_job jobs[JOBS_MAX];
     unsigned count;
     unsigned slot_of[TOPICS];
+    struct sim_many many[NODES];
+    uint64_t manys;
     uint64_t paused_us[TOPICS]; /* by the server's clock: until then nothing is handed out */
     uint64_t latest_us[SLOTS];  /* the latest time by which a script of this slot ran */
     struct sim_plan plans[PLANS][SLOTS];
@@ -91,5 +109,7 @@ void judge_wrong(struct judge *j, const char *what, unsigned serial);
 unsigned judge_serial(struct tr_span body);
 /* The serial number of a job that was handed out: an occurrence has none in its body. */
 unsigned judge_of(struct judge *j, uint64_t id, struct tr_span body);
+
+struct sim_job *judge_find(struct judge *j, uint64_t id); /* or NULL */
 
 #endif

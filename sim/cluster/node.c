@@ -12,6 +12,7 @@
 #include "plans.h"
 
 #include "base/err.h"
+#include "many.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,8 +77,6 @@ static void hold_topics(struct node *n)
     }
 }
 
-static void done(struct tr_req *r);
-
 static void start(struct cluster *c, struct node *n)
 {
     static const char *const servers[] = {"s0:1", "s1:1"};
@@ -103,7 +102,7 @@ static void start(struct cluster *c, struct node *n)
     for (unsigned i = 0; i < ASKS; i++) {
         n->asks[i] = (struct ask){.node = n};
         n->asks[i].r.ctx = &n->asks[i];
-        n->asks[i].r.done = done;
+        n->asks[i].r.done = node_done;
     }
     hold_topics(n);
 }
@@ -112,9 +111,10 @@ static void start(struct cluster *c, struct node *n)
 static void stop(struct cluster *c, struct node *n)
 {
     add_stat(c, n);
+    many_gone(c, n->number);
     for (unsigned i = 0; i < ASKS; i++) {
         c->pausing = c->pausing && (!n->asks[i].busy || n->asks[i].kind != 's');
-        if (n->asks[i].busy && strchr("tsx", n->asks[i].kind) == NULL) {
+        if (n->asks[i].busy && strchr("tsxm", n->asks[i].kind) == NULL) {
             judge_failed(&c->judge, n->asks[i].serial, n->asks[i].kind, true);
         }
     }
@@ -199,6 +199,10 @@ static void told(struct cluster *c, struct node *n, struct ask *a)
         c->kicked += a->r.op == TR_OP_KICK && status == TARRY_OK ? a->r.out.number : 0;
         return;
     }
+    if (a->kind == 'm') {
+        many_told(c, a);
+        return;
+    }
     if (a->kind == 's') {
         if (status == TARRY_OK && a->failovers == c->world.failovers) {
             judge_paused(&c->judge, a->serial, a->policy.paused_until_us);
@@ -232,7 +236,7 @@ static void told(struct cluster *c, struct node *n, struct ask *a)
     }
 }
 
-static void done(struct tr_req *r)
+void node_done(struct tr_req *r)
 {
     struct ask *a = r->ctx;
 
@@ -243,13 +247,13 @@ static void done(struct tr_req *r)
 
 /* ---- what clients ask ---- */
 
-static struct ask *new_ask(struct node *n, char kind)
+struct ask *node_ask(struct node *n, char kind)
 {
     for (unsigned i = 0; i < ASKS; i++) {
         struct ask *a = &n->asks[i];
 
         if (!a->busy) {
-            a->r = (struct tr_req){.ctx = a, .done = done};
+            a->r = (struct tr_req){.ctx = a, .done = node_done};
             a->kind = kind;
             return a;
         }
@@ -257,7 +261,7 @@ static struct ask *new_ask(struct node *n, char kind)
     return NULL;
 }
 
-static void submit(struct node *n, struct ask *a)
+void node_submit(struct node *n, struct ask *a)
 {
     a->busy = true;
     tr_cluster_submit(n->engine, &a->r, net_now(&n->of->net));
@@ -267,7 +271,7 @@ static void submit(struct node *n, struct ask *a)
 static void push_for(struct cluster *c, struct node *n, unsigned topic, uint64_t delay_us,
                      uint64_t ttr_us)
 {
-    struct ask *a = c->judge.count < JOBS_MAX ? new_ask(n, 'p') : NULL;
+    struct ask *a = c->judge.count < JOBS_MAX ? node_ask(n, 'p') : NULL;
 
     if (a == NULL) {
         return;
@@ -292,7 +296,7 @@ static void push_for(struct cluster *c, struct node *n, unsigned topic, uint64_t
     }
     a->r.body = (const uint8_t *)a->body;
     a->r.body_len = (size_t)snprintf(a->body, sizeof a->body, "%u", a->serial);
-    submit(n, a);
+    node_submit(n, a);
 }
 
 static void push(struct cluster *c, struct node *n, unsigned topic, uint64_t delay_us)
@@ -302,7 +306,7 @@ static void push(struct cluster *c, struct node *n, unsigned topic, uint64_t del
 
 static struct ask *reserve(struct cluster *c, struct node *n, unsigned topics, uint64_t wait_us)
 {
-    struct ask *a = n->hand_count + ASKS < HANDS ? new_ask(n, 't') : NULL;
+    struct ask *a = n->hand_count + ASKS < HANDS ? node_ask(n, 't') : NULL;
 
     if (a == NULL) {
         return NULL;
@@ -317,14 +321,14 @@ static struct ask *reserve(struct cluster *c, struct node *n, unsigned topics, u
     a->r.wait_us = wait_us;
     a->r.holder = dice(c, 3) == 0 ? 1 + dice(c, HOLDERS) : 0;
     a->r.warn_us = a->r.holder != 0 ? 1000000 : 0;
-    submit(n, a);
+    node_submit(n, a);
     return a;
 }
 
 /* The connection closes: its jobs are gone from here. */
 static void close_holder(struct cluster *c, struct node *n, uint64_t holder)
 {
-    struct ask *a = new_ask(n, 'x');
+    struct ask *a = node_ask(n, 'x');
 
     (void)c;
     if (a == NULL) {
@@ -345,12 +349,12 @@ static void close_holder(struct cluster *c, struct node *n, uint64_t holder)
     }
     a->r.op = TR_OP_CLOSE;
     a->r.holder = holder;
-    submit(n, a);
+    node_submit(n, a);
 }
 
 static void end_job(struct cluster *c, struct node *n, struct hand h, enum tr_op op)
 {
-    struct ask *a = new_ask(n, op == TR_OP_DELETE ? 'A' : 'R');
+    struct ask *a = node_ask(n, op == TR_OP_DELETE ? 'A' : 'R');
 
     if (a == NULL) {
         return;
@@ -372,7 +376,7 @@ static void end_job(struct cluster *c, struct node *n, struct hand h, enum tr_op
         a->r.force = true;
         c->judge.jobs[h.serial].ending = true; /* an ack may find nothing from now on */
     }
-    submit(n, a);
+    node_submit(n, a);
 }
 
 static void end_some(struct cluster *c, struct node *n)
@@ -416,7 +420,7 @@ static void leave_some(struct cluster *c, struct node *n)
 static void look(struct cluster *c, struct node *n)
 {
     static const enum tr_op ops[] = {TR_OP_STAT, TR_OP_STAT_TOPIC, TR_OP_PEEK_FIRST, TR_OP_PEEK};
-    struct ask *a = new_ask(n, 'x');
+    struct ask *a = node_ask(n, 'x');
 
     if (a == NULL) {
         return;
@@ -425,13 +429,13 @@ static void look(struct cluster *c, struct node *n)
     a->r.topic = n->topics[dice(c, TOPICS)];
     a->r.state = TR_DELAYED + (enum tr_job_state)dice(c, 2);
     a->r.id = c->judge.count > 0 ? c->judge.jobs[dice(c, c->judge.count)].id : 0;
-    submit(n, a);
+    node_submit(n, a);
 }
 
 /* No hand-outs of a topic for a while; whoever changes that is the last. */
 static void pause_topic(struct cluster *c, struct node *n, unsigned topic)
 {
-    struct ask *a = new_ask(n, 's');
+    struct ask *a = node_ask(n, 's');
 
     if (a == NULL || c->pausing) {
         return;
@@ -448,7 +452,7 @@ static void pause_topic(struct cluster *c, struct node *n, unsigned topic)
     a->r.topic = n->topics[topic];
     a->r.policy = &a->policy;
     a->r.fields = TR_POLICY_BIT(PAUSED);
-    submit(n, a);
+    node_submit(n, a);
 }
 
 struct ask *cluster_ask(struct node *n, char kind)
@@ -495,6 +499,9 @@ static void client(struct cluster *c, struct node *n)
     case 7:
         if (dice(c, 8) == 0) {
             close_holder(c, n, 1 + dice(c, HOLDERS));
+        }
+        if (dice(c, 6) == 0) {
+            many_ask(c, n);
         }
         break;
     case 8:
@@ -671,7 +678,7 @@ static void check_tags(struct cluster *c)
 {
     struct node *a = &c->nodes[dice(c, NODES)];
     unsigned topic = (unsigned)dice(c, TOPICS);
-    struct ask *first = new_ask(a, 't');
+    struct ask *first = node_ask(a, 't');
     struct ask *second;
 
     if (first == NULL) {
@@ -684,7 +691,7 @@ static void check_tags(struct cluster *c)
     first->r.wait_us = 1000000;
     first->r.tag = "none";
     first->r.tag_len = 4;
-    submit(a, first);
+    node_submit(a, first);
     second = reserve(c, a, 1U << topic, 1000000);
     cluster_run(c, c->world.now_us + 100000);
     push(c, &c->nodes[dice(c, NODES)], topic, 0);
@@ -723,7 +730,7 @@ static void check_death(struct cluster *c)
 {
     struct node *a = &c->nodes[0];
     struct node *b = &c->nodes[1];
-    struct ask *w = new_ask(a, 't');
+    struct ask *w = node_ask(a, 't');
 
     if (w == NULL) {
         return;
@@ -735,7 +742,7 @@ static void check_death(struct cluster *c)
     w->r.topics = w->topics;
     w->r.topic_count = 1;
     w->r.holder = 1;
-    submit(a, w);
+    node_submit(a, w);
     cluster_run(c, c->world.now_us + 100000);
     if (w->busy || w->r.out.status != TARRY_OK) {
         return;
@@ -807,13 +814,13 @@ static uint64_t kick_all(struct cluster *c)
 
     for (unsigned t = 0; t < TOPICS; t++) {
         struct node *n = &c->nodes[t % NODES];
-        struct ask *a = new_ask(n, 'x');
+        struct ask *a = node_ask(n, 'x');
 
         if (a != NULL) {
             a->r.op = TR_OP_KICK;
             a->r.topic = n->topics[t];
             a->r.count = 1000;
-            submit(n, a);
+            node_submit(n, a);
         }
     }
     cluster_run(c, c->world.now_us + 200000);

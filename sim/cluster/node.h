@@ -22,7 +22,8 @@ struct ask {
     struct tr_req r;
     struct node *node;
     bool busy;
-    char kind; /* p: push, t: reserve, A a C R: as judge_edited has it; s: pause; x: nobody cares */
+    char kind; /* p: push, t: reserve, A a C R: as judge_edited has it; s: pause; m: a
+                  bulk; x: nobody cares */
     unsigned serial;
     struct sim_claim claim;
     uint32_t topics[TOPICS];
@@ -63,7 +64,7 @@ struct cluster {
     struct node nodes[NODES];
     bool greedy;  /* memory fails now and then */
     bool pausing; /* one at a time, so that it is known which is in force */
-    uint64_t answers, refusals, unknowns, handed, vain, kicked;
+    uint64_t answers, refusals, unknowns, handed, vain, kicked, changed;
     struct tr_cluster_stat stat; /* of all nodes and lives together */
 };
 
@@ -80,5 +81,10 @@ void cluster_submit(struct node *n, struct ask *a);
 void cluster_kill(struct cluster *c, struct node *n);
 /* No faults any more: takes all that there is. */
 void cluster_drain(struct cluster *c);
+
+/* A new request, or NULL: there are too many; and it is asked. */
+struct ask *node_ask(struct node *n, char kind);
+void node_submit(struct node *n, struct ask *a);
+tr_req_done_fn node_done;
 
 #endif

@@ -88,6 +88,7 @@ static void init_lists(struct tr_cluster *c)
     tr_list_init(&c->painting.asking);
     tr_list_init(&c->telling);
     tr_atlas_init(&c->atlas, c->mem, c->config.zone, c->config.zone_ctx);
+    tr_bulks_init(c);
 }
 
 static void init_names(struct tr_cluster *c)
@@ -221,6 +222,7 @@ void tr_cluster_free(struct tr_cluster *c)
         free_items(c, &t->waiting);
         free_items(c, &t->counting);
     }
+    tr_bulks_fini(c);
     tr_wakes_free(c);
     tr_home_fini(c);
     tr_picture_fini(c);
@@ -250,8 +252,6 @@ static const char *why_not(enum tr_op op)
         return "a backup needs the embedded engine: use that of Redis";
     case TR_OP_HISTORY:
         return "history needs the embedded engine";
-    case TR_OP_BULK:
-        return "changes of many jobs need the embedded engine for now";
     default:
         return "that needs the embedded engine";
     }
@@ -298,6 +298,9 @@ static void dispatch(struct tr_cluster *c, struct tr_item *item)
         break;
     case TR_OP_PURGE:
         tr_purge_ask(c, item);
+        break;
+    case TR_OP_BULK:
+        tr_bulk_ask(c, item);
         break;
     case TR_OP_LIST:
         tr_page_ask(c, item);

@@ -11,7 +11,7 @@
  *     item.c    a request on its way through the steps below, and how it ends
  *     topics.c  names, numbers and settings of topics
  *     push.c, edit.c, look.c, count.c, policy.c    requests
- *     roam.c                                       requests of whole topics
+ *     roam.c, bulk.c                               requests of whole topics
  *     wait.c, take.c, hold.c                       hand-outs
  *     wake.c, home.c, mourn.c                      other nodes, housekeeping
  *     picture.c                                    how all of it is
@@ -172,6 +172,7 @@ struct tr_holder;
 struct tr_holding;
 struct tr_roam;
 struct tr_plan;
+struct tr_cbulk;
 struct tr_item;
 typedef void tr_item_fn(struct tr_cluster *c, struct tr_item *item);
 
@@ -201,6 +202,7 @@ struct tr_item {
     const char *partly;         /* some of it was done: so if the rest fails, this is why */
     struct tr_roam *roam;       /* of a whole topic, or NULL */
     struct tr_plan *plan;       /* of a schedule, or NULL */
+    struct tr_cbulk *bulk;      /* of all that match, or NULL */
     struct tr_holding *holding; /* RESERVE_JOB: room for it, */
     struct tr_holder *holder;   /* and for whom */
 };
@@ -230,6 +232,8 @@ enum tr_cl_kind {
     TR_CL_TEND,
     TR_CL_PURGE,
     TR_CL_LIST,
+    TR_CL_SIFT, /* which jobs a bulk is for, */
+    TR_CL_BULK, /* and those are changed */
     TR_CL_FORECAST,
     TR_CL_HEADER,   /* which topic an id is of */
     TR_CL_KEY,      /* which id a key has */
@@ -307,7 +311,7 @@ extern const struct tr_cl_way tr_push_way, tr_edit_way, tr_look_way, tr_kick_way
     tr_pause_way, tr_count_way, tr_tend_way, tr_header_way, tr_key_way, tr_agenda_way, tr_own_way,
     tr_load_way, tr_note_way, tr_names_way, tr_purge_way, tr_list_way, tr_forecast_way, tr_dead_way,
     tr_leases_way, tr_orphans_way, tr_schedule_way, tr_plan_way, tr_roster_way, tr_where_way,
-    tr_order_way;
+    tr_order_way, tr_sift_way, tr_bulk_way;
 
 /* ---- topics ---- */
 
@@ -446,6 +450,13 @@ void tr_purge_ask(struct tr_cluster *c, struct tr_item *item);
 void tr_page_ask(struct tr_cluster *c, struct tr_item *item);
 void tr_forecast_ask(struct tr_cluster *c, struct tr_item *item);
 void tr_roam_free(struct tr_cluster *c, struct tr_item *item);
+
+void tr_bulks_init(struct tr_cluster *c);
+void tr_bulks_fini(struct tr_cluster *c);
+void tr_bulk_ask(struct tr_cluster *c, struct tr_item *item);
+/* It ends so; gives what is to be answered. */
+int tr_bulk_ends(struct tr_cluster *c, struct tr_item *item, int status);
+void tr_bulk_free(struct tr_cluster *c, struct tr_item *item);
 
 /* ---- hand-outs ---- */
 
@@ -756,6 +767,8 @@ struct tr_cluster {
         uint64_t at_us; /* whose name was looked for then */
     } met[TR_CL_MET];
     struct tr_list telling; /* items that want to know when a schedule is due */
+    struct tr_list bulks;   /* that can be gone on with */
+    unsigned bulk_count;
 
     char *actors; /* TR_ACTOR_NAME_MAX bytes each, the rest zeros */
     unsigned actor_count, actor_room;

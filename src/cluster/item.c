@@ -53,6 +53,7 @@ void tr_item_free(struct tr_cluster *c, struct tr_item *item)
     tr_hold_let_go(c, item);
     tr_roam_free(c, item);
     tr_plan_free(c, item);
+    tr_bulk_free(c, item);
     if (item->topic != NULL) {
         tr_ctopic_unpin(c, item->topic);
     }
@@ -72,6 +73,7 @@ void tr_item_finish(struct tr_cluster *c, struct tr_item *item, int status)
         tr_wait_finish(c, (struct tr_wait *)item, status);
         return;
     }
+    status = tr_bulk_ends(c, item, status);
     if (item->req != NULL && status != TARRY_OK && item->partly != NULL) {
         item->req->out.why = item->partly;
         status = TARRY_EUNSURE;

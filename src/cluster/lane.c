@@ -37,6 +37,7 @@ const struct tr_cl_way *tr_lane_way(enum tr_cl_kind kind)
         [TR_CL_ORPHANS] = &tr_orphans_way, [TR_CL_SCHEDULE] = &tr_schedule_way,
         [TR_CL_PLAN] = &tr_plan_way,       [TR_CL_ROSTER] = &tr_roster_way,
         [TR_CL_WHERE] = &tr_where_way,     [TR_CL_ORDER] = &tr_order_way,
+        [TR_CL_SIFT] = &tr_sift_way,       [TR_CL_BULK] = &tr_bulk_way,
     };
 
     return ways[kind];

@@ -19,6 +19,7 @@ enum tr_script_name {
     TR_SCRIPT_PAUSE,    /* the beanstalk port's pause */
     TR_SCRIPT_CONF,     /* settings of a topic */
     TR_SCRIPT_PURGE,    /* ends all jobs of a topic */
+    TR_SCRIPT_BULK,     /* cancels, shifts, kicks those of a topic that are named and match */
     TR_SCRIPT_LIST,     /* jobs of a topic, a page at a time */
     TR_SCRIPT_ORPHANS,  /* jobs that connections of a dead node held */
     TR_SCRIPT_FORECAST, /* how many are due when */

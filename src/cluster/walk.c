@@ -110,7 +110,7 @@ int tr_answer_orphans(const struct tr_answer *a, struct tr_walk *w, uint64_t *co
 
 /* ---- list ---- */
 
-static unsigned states_of(const struct tr_filter *f)
+unsigned tr_walk_states(const struct tr_filter *f)
 {
     unsigned all = 1U << TR_DELAYED | 1U << TR_READY | 1U << TR_RESERVED | 1U << TR_DEAD;
 
@@ -125,7 +125,7 @@ void tr_eval_list(struct tr_eval *c, const struct tr_walk *w, const struct tr_ev
     add_place(c, w);
     tr_eval_add_number(c, l->look);
     tr_eval_add_number(c, l->most);
-    tr_eval_add_number(c, states_of(l->filter));
+    tr_eval_add_number(c, tr_walk_states(l->filter));
     tr_eval_add_number(c, l->filter->due_from_us);
     tr_eval_add_number(c, l->filter->due_to_us);
     tr_eval_add_number(c, behind ? l->after.at : 0);

@@ -40,6 +40,9 @@ TR_MUST_USE int tr_answer_purged(const struct tr_answer *a, struct tr_walk *w, u
 void tr_eval_orphans(struct tr_eval *c, const struct tr_walk *w, const char *node, unsigned look);
 TR_MUST_USE int tr_answer_orphans(const struct tr_answer *a, struct tr_walk *w, uint64_t *count);
 
+/* Bits of the states that a filter wants, as scripts read them. */
+unsigned tr_walk_states(const struct tr_filter *f);
+
 /* LIST: jobs of one set, behind the cursor, that the filter wants; tr_page has the first of them.
  * For store and dead go on only while a page is not full: they come in order. */
 struct tr_eval_list {

@@ -1,4 +1,5 @@
 """`--engine redis`: what goes through all jobs of a topic: lists, purge, forecast. See test_on_redis.py."""
+import json
 import time
 
 import pytest
@@ -88,6 +89,54 @@ def test_list_of_all_topics_and_purge(web):
     assert web.post("/v1/topics/heap/purge").json["purged"] == 0
     assert len(pages(web, 100, tag="all")) == 6
     is_error(web.post("/v1/topics/nobody/purge"), 404)
+
+
+def test_bulk_of_many(web):
+    """More than one call looks at, in all states, of a topic in several slots; what comes later stays."""
+    assert web.ask("PUT", "/v1/topics/wide", b'{"spread": 4}').status in (200, 201)
+    jobs = [{"topic": "wide", "body": "x", "delay": "2h" if i % 3 else "0s", "tag": "odd" if i % 2 else "even"}
+            for i in range(1200)]
+    assert web.post("/v1/jobs", json.dumps(jobs)).status == 200
+    held = web.reserve("wide", count=7)
+    assert len(held) == 7
+    dry = web.post("/v1/jobs/shift", topic="wide", by="1h", dry_run="true").json
+    assert dry == {"matched": 1200, "done": 0, "more": False}
+    before = {job["id"]: job["due_ms"] for job in pages(web, 1000, topic="wide")}
+    done, cursor = 0, {}
+    while True:  # by parts, each job once
+        part = web.post("/v1/jobs/shift", topic="wide", by="1h", limit=500, **cursor).json
+        done += part["done"]
+        if not part["more"]:
+            break
+        cursor = {"cursor": part["cursor"]}
+    assert done == 1193
+    leased = {job["id"] for job in held}
+    for job in pages(web, 1000, topic="wide"):
+        moved = job["due_ms"] - before[job["id"]]
+        # What was due already is due an hour after its due time, not after now.
+        assert moved == (0 if job["id"] in leased else 3_600_000), job
+    is_error(web.post("/v1/jobs/shift", topic="wide", by="1h", **cursor), 400, field="cursor")  # once
+    assert web.post("/v1/jobs/cancel", topic="wide", state="reserved").json == {
+        "matched": 7, "done": 0, "more": False}
+    even = web.post("/v1/jobs/cancel", topic="wide", tag="even").json
+    odd = web.post("/v1/jobs/cancel", topic="wide", tag="odd").json
+    assert even["done"] + odd["done"] == 1193 and even["matched"] == odd["matched"] == 600
+    assert web.post("/v1/topics/wide/purge", state="reserved").json == {"purged": 7}
+    assert pages(web, 100, topic="wide") == []
+
+
+def test_a_bulk_is_gone_on_with_where_it_began(tmp_path, redis):
+    flags = redis.tarry()
+    with web_server(tmp_path / "a", *flags) as first, web_server(tmp_path / "b", *flags) as second:
+        one, two = Web(web_port(first)), Web(web_port(second))
+        for i in range(3):
+            one.push("c", b"x", delay=f"{i + 1}h")
+        part = one.post("/v1/jobs/shift", topic="c", by="1h", limit=1).json
+        again = {"topic": "c", "by": "1h", "cursor": part["cursor"]}
+        is_error(two.post("/v1/jobs/shift", **again), 400, field="cursor")
+        assert one.post("/v1/jobs/shift", **again).json == {"matched": 2, "done": 2, "more": False}
+        one.close()
+        two.close()
 
 
 def test_forecast(web):

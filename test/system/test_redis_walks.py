@@ -76,6 +76,80 @@ def test_purge_makes_room(slot):  # noqa: F811
     assert said[3] == b"01" + NODE.encode() and int(said[8], 16) == 1
 
 
+def bulk(slot, what, ids, by=0, to=0, states=ANY, due=(0, 0), tag="", **more):
+    """What became of each."""
+    said = slot.call("bulk", what, by, to, states, *due, tag, "".join(ids), **more)
+    assert said[0] == b"OK", said
+    return said[5].decode()
+
+
+def test_bulk_cancels(slot):  # noqa: F811
+    ids = fill(slot)
+    every = sum(slot.sets().values(), [])
+    held = slot.sets()["prep"]
+    assert bulk(slot, "C", every) == "".join("P" if job in held else "O" for job in every)
+    assert slot.sets() == {"store": [], "ready": [], "prep": held, "dead": []}
+    assert bulk(slot, "C", every) == "".join("P" if job in held else "N" for job in every)
+    assert slot.redis("HLEN", slot.key("k")) == 0 and slot.redis("EXISTS", slot.key("t:x")) == 0
+    last = int(slot.call("bulk", "C", 0, 0, ANY, 0, 0, "", "")[4], 16)
+    assert int(max(ids), 16) <= last < int(slot.put(), 16)
+
+
+def test_bulk_looks_once_more(slot):  # noqa: F811
+    """What was listed may have changed since: state, due time, tag."""
+    job = slot.put(delay=5 * SECOND, tag="red")
+    for no in ({"states": READY | DEAD}, {"due": (T0 + 5 * SECOND + 1, 0)}, {"due": (0, T0 + 5 * SECOND)},
+               {"tag": "blue"}):
+        assert bulk(slot, "C", [job], **no) == "N", no
+    assert bulk(slot, "C", [job], states=DELAYED, due=(T0 + 5 * SECOND, T0 + 5 * SECOND + 1), tag="red") == "O"
+
+
+def test_bulk_shifts(slot):  # noqa: F811
+    far, near, ready = slot.put(delay=9 * SECOND, ttl=SECOND), slot.put(delay=2 * SECOND), slot.put()
+    slot.now += SECOND
+    assert bulk(slot, "S", [far, near, ready], by=-5 * SECOND) == "OOO"
+    dues = [slot.look(job)["due"] - T0 for job in (far, near, ready)]
+    assert dues == [4 * SECOND, SECOND, 0]  # the past means now, and never later than it was
+    assert slot.sets() == {"store": [far], "ready": [ready, near], "prep": [], "dead": []}
+    assert float(slot.redis("ZSCORE", slot.key("t:x"), far)) == T0 + 5 * SECOND
+    assert bulk(slot, "S", [far, near, ready], by=3 * SECOND) == "OOO"
+    assert [slot.look(job)["due"] - T0 for job in (far, near, ready)] == [7 * SECOND, 4 * SECOND, 3 * SECOND]
+    assert bulk(slot, "S", [ready], to=T0 + 6 * SECOND) == "O"
+    assert slot.look(ready)["due"] == T0 + 6 * SECOND
+    assert bulk(slot, "S", [ready], to=1) == "O"
+    assert slot.look(ready)["due"] == slot.now and slot.sets()["ready"] == [ready]
+    assert bulk(slot, "S", [far], by=4320432000000000) == "P"  # later than a job may be
+    slot.got(1)
+    assert bulk(slot, "S", [ready], by=SECOND) == "P"
+    slot.do("B", ready, "k", lease=1)
+    assert bulk(slot, "S", [ready], by=SECOND) == "P"
+
+
+def test_bulk_kicks(slot):  # noqa: F811
+    job, far, ready = slot.put(), slot.put(delay=SECOND), slot.put(prio=9000)
+    slot.got(1)
+    slot.do("B", job, "k", lease=1)
+    assert bulk(slot, "K", [job, far, ready]) == "OOP"
+    is_ = slot.look(job)
+    assert (is_["set"], is_["attempts"], is_["kicks"], is_["due"]) == ("r", 0, 1, slot.now)
+    assert sorted(slot.sets()["ready"]) == sorted([job, far, ready])
+
+
+def test_a_repeated_bulk_is_done_once(slot):  # noqa: F811
+    job = slot.put(delay=SECOND)
+    args = ("bulk", "S", 5 * SECOND, 0, ANY, 0, 0, "", job)
+    said = slot.call(*args)
+    assert slot.call(*args, op=slot.op) == said and said[5] == b"O"
+    assert slot.look(job)["due"] == T0 + 6 * SECOND
+
+
+def test_bulk_wakes(slot):  # noqa: F811
+    job = slot.put(delay=SECOND)
+    slot.got(1, wait=T0 + 60 * SECOND)
+    said = slot.call("bulk", "S", -SECOND, 0, ANY, 0, 0, "", job)
+    assert said[3] == b"01" + NODE.encode()
+
+
 def orphans(slot, node, look=500):
     place, count = ["", ""], 0
     while True:
@@ -240,6 +314,13 @@ MUTATIONS = {  # as in test_redis_scripts.py
                                            test_a_list_goes_on_though_its_place_is_gone),
     "list: in the order of the set": ("list", [("if not in_order then", "if false then")],
                                       test_list_of_the_other_sets),
+    "bulk: whatever it is now": ("bulk", [("not is_meant(j)", "false")], test_bulk_looks_once_more),
+    "bulk: op is not kept": ("bulk", [("remember(vers, nodes, pack(replies))", "nil")],
+                             test_a_repeated_bulk_is_done_once),
+    "bulk: reserved ones, too": ("bulk", [("j.set == 'p' and 'P' or", "")], test_bulk_cancels),
+    "bulk: sooner may be later": ("bulk", [("return math.min(due, base)", "return base")], test_bulk_shifts),
+    "bulk: attempts are counted on": ("bulk", [("j.attempts = j.set == 'd' and 0 or j.attempts", "")],
+                                      test_bulk_kicks),
     "sweep: all of them": ("sweep", [("and not known[string.sub(field, 2)]", "")], test_fields_of_dead_nodes),
     "forecast: both ends": ("forecast", [("'(' .. dec(from + i * step)", "dec(from + i * step)")], test_forecast),
 }
