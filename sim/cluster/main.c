@@ -4,7 +4,8 @@
  *
  *     tarry-sim-cluster SEED [COUNT]         runs seeds; 1 and the seed if one went wrong
  *     tarry-sim-cluster SEED --trace         one seed, and each call
- *     tarry-sim-cluster --mutants [SEEDS]    each deliberate bug must be noticed
+ *     tarry-sim-cluster --mutants [SEEDS [WORDS]]    each deliberate bug (of these words) must be
+ *                                                    noticed
  */
 
 #include "cluster/mutant.h"
@@ -134,13 +135,16 @@ static bool run(uint64_t seed, const struct mutant *m, bool quiet)
     return ok;
 }
 
-static int run_mutants(uint64_t seeds)
+static int run_mutants(uint64_t seeds, const char *words)
 {
     int missed = 0;
 
     for (size_t i = 0; i < sizeof mutants / sizeof mutants[0]; i++) {
         uint64_t seed = 1;
 
+        if (strstr(mutants[i].name, words) == NULL) {
+            continue;
+        }
         while (seed <= seeds && run(seed, &mutants[i], true)) {
             seed++;
         }
@@ -164,7 +168,7 @@ int main(int argc, char **argv)
     }
     count = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     if (strcmp(argv[1], "--mutants") == 0) {
-        return run_mutants(argc > 2 ? count : 300);
+        return run_mutants(argc > 2 ? count : 300, argc > 3 ? argv[3] : "");
     }
     seed = strtoull(argv[1], NULL, 10);
     if (argc > 2 && strcmp(argv[2], "--trace") == 0) {

@@ -781,6 +781,49 @@ static void check_close(struct cluster *c)
     }
 }
 
+/* Does the meta of any slot remember calls of that node? */
+static bool is_remembered(struct cluster *c, const char *name)
+{
+    bool found = false;
+
+    for (unsigned s = 0; s < SLOTS; s++) {
+        char key[TR_PLACE_KEY_MAX];
+        size_t len = tr_place_key(key, &c->world.layout, s, 0, NULL);
+        struct tr_span args[] = {{"HKEYS", 5}, {key, len}};
+        struct fake_reply *r = world_exec(
+            &c->world,
+            &(struct world_call){.server = (unsigned)c->world.owner[s], .args = args, .count = 2});
+
+        for (size_t i = 0; i < r->is.count; i++) {
+            found = found || (r->is.items[i].len == 1 + TR_PLACE_NODE_DIGITS &&
+                              memcmp(r->is.items[i].at + 1, name, TR_PLACE_NODE_DIGITS) == 0);
+        }
+        fake_reply_free(r);
+    }
+    return found;
+}
+
+/* What a dead node left goes within hours; what a living one may need again stays. */
+static void check_sweep(struct cluster *c)
+{
+    struct node *a = &c->nodes[0];
+    char name[sizeof a->name];
+
+    memcpy(name, a->name, sizeof name);
+    push(c, a, 0, 0);
+    push(c, &c->nodes[1], 0, 0);
+    cluster_run(c, c->world.now_us + 100000);
+    stop(c, a);
+    start(c, a);
+    flow(c, c->world.now_us + UINT64_C(3) * 3600000000);
+    if (is_remembered(c, name)) {
+        judge_wrong(&c->judge, "C9: a dead node is remembered for ever", 0);
+    }
+    if (!is_remembered(c, c->nodes[1].name)) {
+        judge_wrong(&c->judge, "answers of a living node are gone", 1);
+    }
+}
+
 /* Leases that ran out come to who waits, and so does all else. */
 static void drain_all(struct cluster *c)
 {
@@ -875,6 +918,10 @@ void cluster_drain(struct cluster *c)
     }
     if (dice(c, 4) == 0) {
         check_death(c);
+        drain_all(c);
+    }
+    if (dice(c, 8) == 0) {
+        check_sweep(c);
         drain_all(c);
     }
     if (dice(c, 4) == 0) {

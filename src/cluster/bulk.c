@@ -460,7 +460,7 @@ static int count_up(struct tr_cluster *c, struct tr_item *item, struct tr_span s
         b->passed += said.at[i] == 'P';
     }
     if (item->req->bulk == TR_BULK_CANCEL) {
-        c->meters[TR_METERED_CANCELLED] += b->done - before;
+        tr_gauge_count(c, item->topic, TR_METERED_CANCELLED, b->done - before);
         c->totals.deleted += b->done - before;
         item->topic->deleted += b->done - before;
     }

@@ -210,6 +210,7 @@ void tr_count_fill(struct tr_cluster *c, struct tr_req *r, const struct tr_ctopi
                                 .next_due_us = sum.next_due_us,
                                 .oldest_ready_us = sum.oldest_ready_us,
                                 .policy = &t->policy};
+    tr_gauge_fill(c, t, s);
     s->pause_left_us = sum.hold_until_us > now_us ? sum.hold_until_us - now_us : 0;
     s->listed = tr_ctopic_held(t) || sum.ready + sum.delayed + sum.reserved + sum.dead > 0;
     for (unsigned i = 0; i < TR_HOLD_COUNT; i++) {
@@ -248,6 +249,7 @@ static void tell_all(struct tr_cluster *c, struct tr_item *item)
     s->now_us = tr_cluster_server_now(c);
     s->history_us = s->now_us;
     s->waiting = c->wait_count;
+    tr_gauge_fill(c, NULL, s);
     for (const struct tr_list *n = c->topics.next; n != &c->topics; n = n->next) {
         const struct tr_ctopic *t = TR_CONTAINER_OF(n, struct tr_ctopic, all);
         struct tr_counted sum;

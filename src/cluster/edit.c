@@ -253,13 +253,14 @@ static void count_done(struct tr_cluster *c, struct tr_item *item, const struct 
     case TR_OP_DELETE:
         item->topic->deleted++;
         c->totals.deleted++;
-        c->meters[item->lease != 0 ? TR_METERED_ACKED : TR_METERED_CANCELLED]++;
+        tr_gauge_count(c, item->topic, item->lease != 0 ? TR_METERED_ACKED : TR_METERED_CANCELLED,
+                       1);
         break;
     case TR_OP_RELEASE:
-        c->meters[e->what == 'D' ? TR_METERED_DEAD : TR_METERED_RETRIED]++;
+        tr_gauge_count(c, item->topic, e->what == 'D' ? TR_METERED_DEAD : TR_METERED_RETRIED, 1);
         break;
     case TR_OP_BURY:
-        c->meters[TR_METERED_DEAD]++;
+        tr_gauge_count(c, item->topic, TR_METERED_DEAD, 1);
         break;
     default:
         break;

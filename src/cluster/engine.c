@@ -89,6 +89,7 @@ static void init_lists(struct tr_cluster *c)
     tr_list_init(&c->telling);
     tr_atlas_init(&c->atlas, c->mem, c->config.zone, c->config.zone_ctx);
     tr_bulks_init(c);
+    tr_sweep_init(c);
 }
 
 static void init_names(struct tr_cluster *c)
@@ -137,6 +138,7 @@ int tr_cluster_new(const struct tr_cluster_config *config, struct tr_now now,
     c->port = config->port;
     c->now = now;
     init_lists(c);
+    tr_gauges_init(c);
     tr_ctopics_init(c);
     err = tr_layout_init(&c->layout, config->prefix, config->slots);
     if (err == TARRY_OK && !add_seeds(c)) {
@@ -229,6 +231,7 @@ void tr_cluster_free(struct tr_cluster *c)
     tr_call_fini(c, &c->chart);
     tr_ctopics_fini(c);
     tr_atlas_fini(&c->atlas);
+    tr_gauges_fini(c);
     tr_vigil_fini(&c->vigil);
     tr_heap_fini(&c->timers);
     tr_mem_free(mem, c->actors, (size_t)c->actor_room * TR_ACTOR_NAME_MAX);
@@ -456,6 +459,7 @@ uint64_t tr_cluster_turn(struct tr_cluster *c, struct tr_now now)
         tr_hold_turn(c);
         tr_mourn_turn(c);
         tr_schedules_turn(c);
+        tr_sweep_turn(c);
         tr_wait_timers(c);
         tr_take_turn(c);
         send_lanes(c);
@@ -468,7 +472,7 @@ uint64_t tr_cluster_turn(struct tr_cluster *c, struct tr_now now)
         next_us = min(next_us, min(tr_wait_next(c), tr_vigil_next(&c->vigil)));
         next_us = min(next_us, min(tr_wake_next(c), min(tr_hold_next(c), c->retry_us)));
     }
-    next_us = min(next_us, tr_mourn_next(c));
+    next_us = min(next_us, min(tr_mourn_next(c), tr_sweep_next(c)));
     return anything_to_send(c) ? c->now.boot_us : next_us;
 }
 
@@ -630,31 +634,6 @@ void tr_cluster_stat(const struct tr_cluster *c, struct tr_cluster_stat *s)
     s->topics = c->topic_count;
     s->waiting = c->wait_count;
     s->held = c->held;
-}
-
-unsigned tr_cluster_meters(struct tr_cluster *c, unsigned from, struct tr_meter_view *views)
-{
-    struct tr_meter_view *v = &views[0];
-
-    if (from > 0) {
-        return 0;
-    }
-    *v = (struct tr_meter_view){.name = "_other",
-                                .name_len = 6,
-                                .other = true,
-                                .counts = c->meters,
-                                .late = &c->late,
-                                .wait = &c->wait_hist};
-    for (const struct tr_list *n = c->topics.next; n != &c->topics; n = n->next) {
-        struct tr_counted sum;
-
-        tr_count_sum(TR_CONTAINER_OF(n, struct tr_ctopic, all), &sum);
-        v->jobs[TR_DELAYED] += sum.delayed;
-        v->jobs[TR_READY] += sum.ready;
-        v->jobs[TR_RESERVED] += sum.reserved;
-        v->jobs[TR_DEAD] += sum.dead;
-    }
-    return 1;
 }
 
 /* ---- names ---- */

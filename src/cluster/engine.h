@@ -112,6 +112,7 @@ struct tr_cluster_stat {
     uint64_t given_back;  /* jobs that came when nobody waited any more */
     uint64_t tended;      /* topics looked after */
     uint64_t orphans;     /* jobs of dead nodes that were released */
+    uint64_t swept;       /* fields of dead nodes that were dropped */
     uint64_t maps;        /* of the cluster, asked for */
     uint64_t jumps;       /* of ids, since a slot came to another life of a server */
     unsigned servers;     /* known, */
@@ -125,7 +126,8 @@ struct tr_cluster_stat {
 };
 void tr_cluster_stat(const struct tr_cluster *c, struct tr_cluster_stat *s);
 
-/* Meters: all topics together, the last and only view. See port/meter.h. */
+/* Meters of topics, see port/meter.h: from this one on; the last one is that of all others. */
+void tr_cluster_meters_begin(struct tr_cluster *c);
 unsigned tr_cluster_meters(struct tr_cluster *c, unsigned from, struct tr_meter_view *views);
 
 #endif

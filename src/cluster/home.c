@@ -333,8 +333,8 @@ static void answered_tend(struct tr_cluster *c, struct tr_clane *lane, const str
 {
     struct tr_item *keeper = tr_lane_next(lane);
 
-    (void)a;
     c->stat.tended++;
+    tr_gauge_tended(c, keeper->topic, a);
     c->slots[lane->slot].agenda_us = c->now.boot_us;
     tr_count_changed(c, keeper->topic, lane->slot);
     tr_item_finish(c, keeper, TARRY_OK);

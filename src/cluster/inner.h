@@ -11,9 +11,10 @@
  *     item.c    a request on its way through the steps below, and how it ends
  *     topics.c  names, numbers and settings of topics
  *     push.c, edit.c, look.c, count.c, policy.c    requests
+ *     gauge.c                                      what is told of them
  *     roam.c, bulk.c                               requests of whole topics
  *     wait.c, take.c, hold.c                       hand-outs
- *     wake.c, home.c, mourn.c                      other nodes, housekeeping
+ *     wake.c, home.c, mourn.c, sweep.c             other nodes, housekeeping
  *     picture.c                                    how all of it is
  *     plan.c, roster.c, schedule.c, recur.c        schedules: kept, named, asked for, at work
  *
@@ -36,6 +37,8 @@
 #include "cluster/walk.h"
 #include "port/picture.h"
 #include "rules/atlas.h"
+#include "rules/figures.h"
+#include "rules/meter.h"
 #include "rules/policy.h"
 
 enum {
@@ -250,6 +253,9 @@ enum tr_cl_kind {
     TR_CL_ROSTER,   /* get a name, */
     TR_CL_WHERE,    /* are looked for by it, */
     TR_CL_ORDER,    /* or one by one */
+    TR_CL_FIELDS,   /* whose fields the meta of a slot has, */
+    TR_CL_BEATS,    /* who has beaten of late, */
+    TR_CL_SWEEP,    /* and the fields of others go */
     TR_CL_KINDS,
 };
 
@@ -311,7 +317,7 @@ extern const struct tr_cl_way tr_push_way, tr_edit_way, tr_look_way, tr_kick_way
     tr_pause_way, tr_count_way, tr_tend_way, tr_header_way, tr_key_way, tr_agenda_way, tr_own_way,
     tr_load_way, tr_note_way, tr_names_way, tr_purge_way, tr_list_way, tr_forecast_way, tr_dead_way,
     tr_leases_way, tr_orphans_way, tr_schedule_way, tr_plan_way, tr_roster_way, tr_where_way,
-    tr_order_way, tr_sift_way, tr_bulk_way;
+    tr_order_way, tr_sift_way, tr_bulk_way, tr_fields_way, tr_beats_way, tr_sweep_way;
 
 /* ---- topics ---- */
 
@@ -375,6 +381,9 @@ struct tr_ctopic {
 
     /* What this node did. */
     uint64_t pushed, deleted, pauses, handed;
+    struct tr_meter_hold metering;
+    struct tr_late *late;
+    struct tr_rate pushes, hands;
     uint64_t full_us; /* boot time at which it was last known to have a job; 0: not known */
 };
 
@@ -457,6 +466,25 @@ void tr_bulk_ask(struct tr_cluster *c, struct tr_item *item);
 /* It ends so; gives what is to be answered. */
 int tr_bulk_ends(struct tr_cluster *c, struct tr_item *item, int status);
 void tr_bulk_free(struct tr_cluster *c, struct tr_item *item);
+
+/* ---- charts ---- */
+
+void tr_gauges_init(struct tr_cluster *c);
+void tr_gauges_fini(struct tr_cluster *c);
+void tr_gauge_join(struct tr_cluster *c, struct tr_ctopic *t);
+void tr_gauge_leave(struct tr_cluster *c, struct tr_ctopic *t);
+/* Something happened to so many jobs of it. */
+void tr_gauge_count(struct tr_cluster *c, struct tr_ctopic *t, enum tr_metered what, uint64_t n);
+void tr_gauge_pushed(struct tr_cluster *c, struct tr_ctopic *t);
+struct tr_gauge_hand {
+    uint64_t late_us;
+    uint64_t waited_us; /* since it was due */
+    bool fired;         /* it was delayed, and comes for the first time */
+};
+void tr_gauge_handed(struct tr_cluster *c, struct tr_ctopic *t, const struct tr_gauge_hand *hand);
+void tr_gauge_tended(struct tr_cluster *c, struct tr_ctopic *t, const struct tr_answer *a);
+/* Rates and lateness of late; NULL: of all. */
+void tr_gauge_fill(const struct tr_cluster *c, const struct tr_ctopic *t, struct tr_topic_stat *s);
 
 /* ---- hand-outs ---- */
 
@@ -634,6 +662,20 @@ struct tr_painting {
 TR_MUST_USE int tr_picture_init(struct tr_cluster *c);
 void tr_picture_fini(struct tr_cluster *c);
 void tr_picture_ask(struct tr_cluster *c, struct tr_item *item);
+enum { TR_SWEEP_NAMES = 500 };
+
+/* What dead nodes left in slots: sweep.c */
+struct tr_sweep {
+    struct tr_item item;
+    bool busy;
+    uint64_t next_us;
+    unsigned slot;
+    uint64_t names[TR_SWEEP_NAMES]; /* whose fields are there; then those of the dead */
+    unsigned count;
+};
+void tr_sweep_init(struct tr_cluster *c);
+void tr_sweep_turn(struct tr_cluster *c);
+uint64_t tr_sweep_next(const struct tr_cluster *c);
 
 /* ---- all of it ---- */
 
@@ -761,6 +803,7 @@ struct tr_cluster {
 
     struct tr_mourn mourn;
     struct tr_painting painting;
+    struct tr_sweep sweep;
     struct tr_atlas atlas;
     struct tr_met {
         uint64_t seed;  /* of a schedule, */
@@ -775,8 +818,10 @@ struct tr_cluster {
 
     struct tr_cluster_stat stat;
     struct tr_topic_stat totals; /* what this node did, of all topics */
-    uint64_t meters[TR_METERED_COUNT];
-    struct tr_hist late, wait_hist;
+    struct tr_meters meters;     /* and of each: gauge.c */
+    struct tr_lates lates;
+    struct tr_late *late;
+    struct tr_rate pushes, hands;
 };
 
 void tr_cluster_note(const struct tr_cluster *c, enum tr_notice kind, const char *format, ...)

@@ -133,7 +133,7 @@ static void note_pushed(struct tr_cluster *c, struct tr_item *item, const struct
     tr_count_changed(c, item->topic, item->slot);
     item->topic->pushed++;
     c->totals.pushed++;
-    c->meters[TR_METERED_PUSHED]++;
+    tr_gauge_pushed(c, item->topic);
     if (spot != NULL) {
         spot->count.delayed += p->due_us > now_us;
         spot->count.ready += p->due_us <= now_us;

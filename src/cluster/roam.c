@@ -199,6 +199,7 @@ static void answered_purge(struct tr_cluster *c, struct tr_clane *lane, const st
         return;
     }
     tr_count_changed(c, item->topic, lane->slot);
+    tr_gauge_count(c, item->topic, TR_METERED_CANCELLED, count);
     item->number += count;
     m->found += count;
     if (item->number > 0) {

@@ -404,8 +404,11 @@ static void hand_out(struct tr_cluster *c, struct tr_wait *w, struct tr_holding 
     r->out.job.body = (const uint8_t *)job->body.at;
     r->out.job.body_len = (uint32_t)job->body.len;
     r->out.job.late_us = late_of(c, w, job->header.due_us, now_us);
-    c->meters[TR_METERED_HANDED]++;
-    tr_hist_add(&c->late, &tr_hist_waits, r->out.job.late_us);
+    tr_gauge_handed(c, g->item.topic,
+                    &(struct tr_gauge_hand){
+                        .late_us = r->out.job.late_us,
+                        .waited_us = now_us > job->header.due_us ? now_us - job->header.due_us : 0,
+                        .fired = job->header.attempts == 1 && job->header.delay_us > 0});
     if (held) {
         tr_hold_add(c, w->holder, g);
     }

@@ -66,6 +66,7 @@ static void drop_spots(struct tr_cluster *c, struct tr_ctopic *t)
 
 static void topic_free(struct tr_cluster *c, struct tr_ctopic *t)
 {
+    tr_gauge_leave(c, t);
     tr_list_remove(&t->all);
     tr_list_remove(&t->idle);
     forget_policy(c, t);
@@ -193,6 +194,7 @@ struct tr_ctopic *tr_ctopic_get(struct tr_cluster *c, const char *name, size_t l
     TR_CHECK(tr_map_put(&c->by_name, hash, t) == TARRY_OK);
     TR_CHECK(tr_map_put(&c->by_number, t->number, t) == TARRY_OK);
     c->topic_count++;
+    tr_gauge_join(c, t);
     sort_in(c, t);
     return t;
 }

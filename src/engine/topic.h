@@ -15,12 +15,12 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/name.h"
-#include "engine/figures.h"
 #include "engine/job.h"
-#include "engine/meter.h"
 #include "engine/wheel.h"
 #include "port/request.h"
 #include "rules/bucket.h"
+#include "rules/figures.h"
+#include "rules/meter.h"
 #include "rules/policy.h"
 
 #include <stdbool.h>

@@ -2,7 +2,7 @@
 #define TR_PORT_METER_H
 
 /*
- * What an engine tells of one topic to those who draw charts of it. engine/meter.h says which
+ * What an engine tells of one topic to those who draw charts of it. rules/meter.h says which
  * topics are told of one by one; the others are one view together, the last.
  */
 

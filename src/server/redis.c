@@ -276,7 +276,9 @@ static unsigned unready(void *ctx, struct tr_reason *reasons)
 
 static void meters_begin(void *ctx)
 {
-    (void)ctx;
+    const struct tr_on_redis *o = ctx;
+
+    tr_cluster_meters_begin(o->cluster);
 }
 
 static bool meters_looks(void *ctx)

@@ -32,6 +32,7 @@ static void tell_calls(struct tr_json *j, const struct tr_cluster_stat *s)
     tr_json_member(j, "wakes_heard", s->wakes_heard);
     tr_json_member(j, "given_back", s->given_back);
     tr_json_member(j, "tended", s->tended);
+    tr_json_member(j, "swept", s->swept);
     tr_json_member(j, "maps", s->maps);
 }
 

@@ -56,6 +56,7 @@ from test_http import (  # noqa: F401 (run here)
     test_unknown_paths,
     test_wrong_paths_and_methods,
 )
+from test_metrics import counts, page_of
 from test_truth import (  # noqa: F401
     test_a_body_all_of_escapes,
     test_a_policy_that_says_nothing_makes_a_topic,
@@ -301,6 +302,32 @@ def test_it_says_what_it_promises(server, web):
             for name in ("engines.md", "monitoring.md")]
     assert {name for name in told[0] if name.startswith("tarry_")} <= shown
     assert shown <= {*told[0], *told[1]}
+
+
+def test_figures_by_topic(web):
+    """What this node did, by topic; how many jobs there are, whoever made them."""
+    web.push("far", b"x", delay="1h")
+    web.push("near", b"x", delay="50ms")
+    jobs = [web.push("near", b"x")["id"] for _ in range(4)]
+    taken = web.reserve("near", count=3, wait="5s")
+    time.sleep(0.06)
+    taken += web.reserve("near", count=2, wait="5s")
+    assert len(taken) == 5
+    for job, what in zip(taken, ("ack", "release", "bury")):
+        assert web.post(f"/v1/jobs/{job['id']}/{what}", lease=job["lease"]).status in (200, 204)
+    assert web.post("/v1/jobs/cancel", topic="near", state="dead").json["done"] == 1
+    page = page_of(web)
+    assert counts(page, "near") == {"pushed": 5, "fired": 1, "handed": 5, "acked": 1, "retried": 1, "dead": 1,
+                                    "cancelled": 1, "expired": 0, "dropped": 0}
+    assert counts(page, "far")["pushed"] == 1 and counts(page, "far")["handed"] == 0
+    assert page.get("tarry_jobs", topic="far", state="delayed") == 1
+    assert page.get("tarry_jobs", topic="near", state="reserved") == 2
+    assert page.get("tarry_jobs", topic="_other", state="delayed") == 0
+    assert page.get("tarry_job_lateness_seconds_count", topic="near") == 5
+    assert page.get("tarry_topic_next_due_timestamp_seconds", topic="far") > time.time() + 3000
+    told = web.get("/v1/topics/near").json
+    assert told["pushed_per_s"] > 0 and told["handed_per_s"] > 0 and jobs
+    assert web.get("/v1/stats").json["pushed_per_s"] >= told["pushed_per_s"]
 
 
 def test_what_is_refused_says_why(web):

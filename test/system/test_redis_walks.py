@@ -275,10 +275,10 @@ def test_fields_of_dead_nodes(slot):  # noqa: F811
     slot.put()
     before = set(slot.redis("HKEYS", slot.key("m")))
 
-    def sweep(*known, run=RUN):
-        return slot.redis("EVAL", slot.scripts["sweep"], 1, slot.key("m"), UUID, run, *known)
-    assert sweep(NODE, OTHER) == [b"OK", b"0"]
-    assert sweep(OTHER) == [b"OK", b"2"]
+    def sweep(*dead, run=RUN):
+        return slot.redis("EVAL", slot.scripts["sweep"], 1, slot.key("m"), UUID, run, *dead)
+    assert sweep("c" * 16) == [b"OK", b"0"]
+    assert sweep(NODE, "c" * 16) == [b"OK", b"2"]
     gone = {b"p" + NODE.encode(), b"t" + NODE.encode()}
     assert before - set(slot.redis("HKEYS", slot.key("m"))) == gone
     assert sweep(OTHER, run="another") == [b"CHECK"]
@@ -321,7 +321,7 @@ MUTATIONS = {  # as in test_redis_scripts.py
     "bulk: sooner may be later": ("bulk", [("return math.min(due, base)", "return base")], test_bulk_shifts),
     "bulk: attempts are counted on": ("bulk", [("j.attempts = j.set == 'd' and 0 or j.attempts", "")],
                                       test_bulk_kicks),
-    "sweep: all of them": ("sweep", [("and not known[string.sub(field, 2)]", "")], test_fields_of_dead_nodes),
+    "sweep: all of them": ("sweep", [("and dead[string.sub(field, 2)]", "")], test_fields_of_dead_nodes),
     "forecast: both ends": ("forecast", [("'(' .. dec(from + i * step)", "dec(from + i * step)")], test_forecast),
 }
 

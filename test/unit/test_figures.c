@@ -1,6 +1,6 @@
 /* Rates and lateness, of late. */
 
-#include "engine/figures.h"
+#include "rules/figures.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,7 +6,7 @@
 #include "base/err.h"
 #include "base/rng.h"
 #include "base/text.h"
-#include "engine/meter.h"
+#include "rules/meter.h"
 #include "test/unit/rig.h"
 
 #include <setjmp.h>

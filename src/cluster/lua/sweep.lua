@@ -1,6 +1,6 @@
 -- What nodes that are long dead have left in a slot's meta: the number and the answer of their last calls.
--- KEYS: meta. ARGV: uuid, run, then the names of all nodes that live or died within the hour: what they
--- may still repeat must be known. OK, and how many fields went.
+-- KEYS: meta. ARGV: uuid, run, then the names of those nodes: no call of theirs can still be on its way.
+-- OK, and how many fields went.
 
 local META = KEYS[1]
 local got = redis.call('HMGET', META, 'uuid', 'run')
@@ -11,12 +11,12 @@ elseif got[1] ~= ARGV[1] then
 elseif got[2] ~= ARGV[2] then
     return {'CHECK'}
 end
-local known, old = {}, {}
+local dead, old = {}, {}
 for i = 3, #ARGV do
-    known[ARGV[i]] = true
+    dead[ARGV[i]] = true
 end
 for _, field in ipairs(redis.call('HKEYS', META)) do
-    if #field == 17 and not known[string.sub(field, 2)] and #old < 1000 then
+    if #field == 17 and dead[string.sub(field, 2)] and #old < 1000 then
         old[#old + 1] = field -- a letter and a name
     end
 end

@@ -12,7 +12,7 @@
  * them: who has not used his for four minutes loses it to another that needs one.
  */
 
-#include "engine/figures.h"
+#include "rules/figures.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
-#ifndef TR_ENGINE_METER_H
-#define TR_ENGINE_METER_H
+#ifndef TR_RULES_METER_H
+#define TR_RULES_METER_H
 
 /*
  * Meters: what happened to the jobs of a topic since the start, for charts and alerts. See meter.c.

@@ -26,7 +26,7 @@
  * 10 ns for each thing that happens. 600 bytes a seat.
  */
 
-#include "engine/meter.h"
+#include "rules/meter.h"
 
 #include "base/crc.h"
 #include "base/err.h"

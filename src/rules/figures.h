@@ -1,5 +1,5 @@
-#ifndef TR_ENGINE_FIGURES_H
-#define TR_ENGINE_FIGURES_H
+#ifndef TR_RULES_FIGURES_H
+#define TR_RULES_FIGURES_H
 
 /*
  * Figures of a topic: how often of late, and how late. See figures.c.
