@@ -203,25 +203,6 @@ static void first_topic(struct tr_cluster *c, struct tr_item *item)
     }
 }
 
-/* All topics once more, now that all marks are known. */
-static void marked(struct tr_cluster *c, struct tr_item *item)
-{
-    struct tr_cbulk *b = item->bulk;
-
-    b->marking = false;
-    b->at = 0;
-    b->set = '\0';
-    b->next = tr_walk_at('\0');
-    if (b->all) {
-        b->number = 0;
-        if (!next_topic(c, item)) {
-            tr_item_finish(c, item, TARRY_OK);
-        }
-        return;
-    }
-    step(c, item);
-}
-
 /* ---- sets ---- */
 
 static bool wants(const struct tr_req *r, char set)
@@ -252,6 +233,60 @@ static void to_lane(struct tr_cluster *c, struct tr_item *item, enum tr_cl_kind 
     tr_lane_put(c, kind, item);
 }
 
+/* On to the next set, and behind the last one to the next slot. */
+static void next_set(const struct tr_item *item)
+{
+    struct tr_cbulk *b = item->bulk;
+
+    b->set = set_after(item->req, b->set);
+    if (b->set == '\0') {
+        b->at++;
+        b->set = set_after(item->req, '\0');
+    }
+    b->next = tr_walk_at(b->set);
+}
+
+/* The next page. */
+static void walk_on(struct tr_cluster *c, struct tr_item *item)
+{
+    struct tr_cbulk *b = item->bulk;
+
+    if (b->over) {
+        tr_item_finish(c, item, TARRY_OK);
+        return;
+    }
+    if (b->next.set == '\0') {
+        next_set(item);
+    }
+    if (b->at < item->topic->spread) {
+        b->from = b->next;
+        to_lane(c, item, TR_CL_SIFT);
+    } else if (!next_topic(c, item)) {
+        tr_item_finish(c, item, TARRY_OK);
+    }
+}
+
+/* ---- marks ---- */
+
+/* All topics once more, now that all marks are known. */
+static void marked(struct tr_cluster *c, struct tr_item *item)
+{
+    struct tr_cbulk *b = item->bulk;
+
+    b->marking = false;
+    b->at = 0;
+    b->set = '\0';
+    b->next = tr_walk_at('\0');
+    if (b->all) {
+        b->number = 0;
+        if (!next_topic(c, item)) {
+            tr_item_finish(c, item, TARRY_OK);
+        }
+        return;
+    }
+    walk_on(c, item);
+}
+
 static void ask_mark(struct tr_cluster *c, struct tr_item *item)
 {
     struct tr_cbulk *b = item->bulk;
@@ -267,40 +302,12 @@ static void ask_mark(struct tr_cluster *c, struct tr_item *item)
     }
 }
 
-/* On to the next set, and behind the last one to the next slot. */
-static void next_set(const struct tr_item *item)
-{
-    struct tr_cbulk *b = item->bulk;
-
-    b->set = set_after(item->req, b->set);
-    if (b->set == '\0') {
-        b->at++;
-        b->set = set_after(item->req, '\0');
-    }
-    b->next = tr_walk_at(b->set);
-}
-
-/* The next page. */
 static void step(struct tr_cluster *c, struct tr_item *item)
 {
-    struct tr_cbulk *b = item->bulk;
-
-    if (b->marking) {
+    if (item->bulk->marking) {
         ask_mark(c, item);
-        return;
-    }
-    if (b->over) {
-        tr_item_finish(c, item, TARRY_OK);
-        return;
-    }
-    if (b->next.set == '\0') {
-        next_set(item);
-    }
-    if (b->at < item->topic->spread) {
-        b->from = b->next;
-        to_lane(c, item, TR_CL_SIFT);
-    } else if (!next_topic(c, item)) {
-        tr_item_finish(c, item, TARRY_OK);
+    } else {
+        walk_on(c, item);
     }
 }
 
