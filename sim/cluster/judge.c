@@ -7,9 +7,11 @@
  *     C4  a job has one live lease at a time, and only that ends it
  *     C5  answers are true: what was refused was not done; an ack of a lease that holds is not
  *         answered "not found"
- *     C6  no id twice, and no job twice for one push
+ *     C6  no id twice, and no job twice for one push; ids have 53 bits
  *     C9  when all is over no entry is left behind
  *     C10 a schedule makes its occurrences one by one: no number twice, none left out
+ *     D4  an answer is not longer than it may be
+ *     D30 no living node has taken a job of which nobody was told
  *
  * Scripts run one after the other in a slot, so the judge looks on as each one runs, and once more
  * when somebody hears of it. A job that was touched since the replica's last look is loose after a
@@ -25,6 +27,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { ID_BITS = 53 };
 
 void judge_wrong(struct judge *j, const char *what, unsigned serial)
 {
@@ -60,6 +64,9 @@ static void see_id(struct judge *j, unsigned serial, uint64_t id)
 {
     struct sim_job *job = &j->jobs[serial];
 
+    if (id >> ID_BITS != 0) {
+        judge_wrong(j, "C6: an id is too large", serial);
+    }
     if (job->id != 0 && job->id != id && !job->loose) {
         judge_wrong(j, "C6: one push, two jobs", serial);
     }
@@ -139,15 +146,43 @@ static void handed(struct judge *j, unsigned server, const struct tr_taken_job *
     job->handed++;
 }
 
-static void ran_take(struct judge *j, unsigned server, const struct tr_answer *a)
+/* What nobody was told of goes back: the script knows the lease, we know the node. */
+static void ran_back(struct judge *j, const struct world_call *call, const char *lease)
 {
+    uint32_t node = 0;
+
+    for (unsigned i = 0; i < 4; i++) {
+        node = node << 8 | (unsigned char)lease[i];
+    }
+    for (unsigned i = 0; i < j->count; i++) {
+        struct sim_job *job = &j->jobs[i];
+
+        if (job->held && job->slot == world_slot(call) && job->lease >> 32 == node &&
+            job->claimed != job->lease) {
+            job->held = false;
+            job->touched_us = j->world->now_us;
+        }
+    }
+}
+
+static void ran_take(struct judge *j, const struct world_call *call, const struct tr_answer *a)
+{
+    size_t own = 3 + strtoul(call->args[2].at, NULL, 10) + 9; /* its own arguments, of one topic */
     struct tr_taken t;
     struct tr_taken_job job;
+    size_t bytes = 0;
 
     TR_CHECK(tr_answer_taken(a, &t) == TARRY_OK);
     for (size_t i = 0; i < t.jobs; i++) {
         TR_CHECK(tr_answer_taken_job(a, i, &job) == TARRY_OK);
-        handed(j, server, &job);
+        handed(j, call->server, &job);
+        bytes += job.body.len;
+    }
+    if (t.jobs > 1 && bytes > j->take_bytes) {
+        judge_wrong(j, "D4: an answer is too long", judge_serial(job.body));
+    }
+    if (strcmp(call->args[own].at, "0") == 0) {
+        ran_back(j, call, call->args[own + 1].at);
     }
 }
 
@@ -313,7 +348,7 @@ void judge_ran(struct judge *j, const struct world_call *call, const struct fake
         return;
     }
     if (script == TR_SCRIPT_TAKE) {
-        ran_take(j, call->server, &a);
+        ran_take(j, call, &a);
     } else if (script == TR_SCRIPT_BULK) {
         many_ran(j, call, &a);
     } else if (script == TR_SCRIPT_PUSH) {
@@ -334,6 +369,25 @@ void judge_pushed(struct judge *j, unsigned serial, uint64_t id)
 void judge_kept(struct judge *j, unsigned serial)
 {
     j->jobs[serial].push = 'K';
+}
+
+void judge_claimed(struct judge *j, unsigned serial, uint64_t lease)
+{
+    j->jobs[serial].claimed = lease;
+}
+
+void judge_calm(struct judge *j, const uint32_t *nodes, unsigned count)
+{
+    for (unsigned i = 0; i < j->count; i++) {
+        const struct sim_job *job = &j->jobs[i];
+
+        for (unsigned k = 0; k < count; k++) {
+            if (job->held && !job->loose && !job->gone && job->lease >> 32 == nodes[k] &&
+                job->claimed != job->lease && job->lease_until_us > j->world->now_us) {
+                judge_wrong(j, "D30: a node has taken it, and told nobody", i);
+            }
+        }
+    }
 }
 
 void judge_paused(struct judge *j, unsigned topic, uint64_t until_us)

@@ -34,6 +34,7 @@ struct sim_job {
     uint64_t lease_until_us; /* by the server's clock */
     uint64_t touched_us;     /* when a script last changed it */
     bool expires;            /* it has a ttl: it may never come out */
+    uint64_t claimed;        /* the last lease that somebody was told of */
     uint64_t many;           /* the last bulk that changed it */
 };
 
@@ -71,8 +72,9 @@ struct judge {
     uint64_t paused_us[TOPICS]; /* by the server's clock: until then nothing is handed out */
     uint64_t latest_us[SLOTS];  /* the latest time by which a script of this slot ran */
     struct sim_plan plans[PLANS][SLOTS];
-    uint64_t ticks;  /* occurrences made */
-    char wrong[256]; /* empty: all is well */
+    uint64_t ticks;    /* occurrences made */
+    size_t take_bytes; /* of bodies, at most, that one answer brings */
+    char wrong[256];   /* empty: all is well */
 };
 
 /* A new job is pushed: its serial number. */
@@ -85,6 +87,11 @@ void judge_ran(struct judge *j, const struct world_call *call, const struct fake
 void judge_pushed(struct judge *j, unsigned serial, uint64_t id);
 /* Another job has its key, and stays: this one is none. */
 void judge_kept(struct judge *j, unsigned serial);
+/* He has it now. */
+void judge_claimed(struct judge *j, unsigned serial, uint64_t lease);
+/* All is calm for some seconds: of all that a living node has taken somebody was told. nodes: the
+ * first halves of their names. */
+void judge_calm(struct judge *j, const uint32_t *nodes, unsigned count);
 /* The topic is paused until then, on all nodes. */
 void judge_paused(struct judge *j, unsigned topic, uint64_t until_us);
 /* The lease that somebody had, and of which hand-out it is. */

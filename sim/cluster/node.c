@@ -20,7 +20,9 @@
 
 #define LEASE_US UINT64_C(3000000)
 #define MEMBER_US UINT64_C(2000000) /* so that slots change their owners in the midst of it all */
-#define SOON_US UINT64_C(100000)    /* a waiter gets a job within so long, without faults */
+#define LONG_US UINT64_C(20000000)  /* the lease of some: it is noticed if nobody has it */
+#define SETTLED_US UINT64_C(6000000)
+#define SOON_US UINT64_C(100000) /* a waiter gets a job within so long, without faults */
 
 static uint64_t dice(struct cluster *c, uint64_t below)
 {
@@ -93,6 +95,7 @@ static void start(struct cluster *c, struct node *n)
     config.uuid = n->uuid;
     config.patience_us = 2500000;
     config.lease_us = MEMBER_US;
+    config.take_bytes = c->judge.take_bytes;
     config.port = net_port(&c->net, n->number);
     net_start(&c->net, n->number, n->name);
     TR_CHECK(tr_cluster_new(&config, net_now(&c->net), &n->engine) == TARRY_OK);
@@ -133,6 +136,7 @@ void cluster_init(struct cluster *c, uint64_t seed, struct fake_lua *lua)
     c->judge.world = &c->world;
     net_init(&c->net, &c->world, &c->judge);
     c->greedy = seed % 4 == 0;
+    c->judge.take_bytes = seed % 3 == 0 ? 5 : 512 * 1024;
     for (unsigned t = 0; t < TOPICS; t++) {
         c->judge.slot_of[t] = topic_slot(c, t);
     }
@@ -177,11 +181,15 @@ static void taken(struct cluster *c, struct node *n, struct ask *a)
     char text[16];
 
     c->handed++;
+    if (job->body_len < sizeof text) {
+        memcpy(text, body.at, body.len);
+        text[body.len] = '\0';
+        judge_claimed(&c->judge, judge_of(&c->judge, job->id, (struct tr_span){text, body.len}),
+                      job->lease);
+    }
     if (n->hand_count == HANDS || job->body_len >= sizeof text) {
         return; /* its consumer is gone */
     }
-    memcpy(text, body.at, body.len);
-    text[body.len] = '\0';
     n->hands[n->hand_count++] =
         (struct hand){.serial = judge_of(&c->judge, job->id, (struct tr_span){text, body.len}),
                       .id = job->id,
@@ -301,7 +309,7 @@ static void push_for(struct cluster *c, struct node *n, unsigned topic, uint64_t
 
 static void push(struct cluster *c, struct node *n, unsigned topic, uint64_t delay_us)
 {
-    push_for(c, n, topic, delay_us, LEASE_US);
+    push_for(c, n, topic, delay_us, c->net.calm || dice(c, 6) != 0 ? LEASE_US : LONG_US);
 }
 
 static struct ask *reserve(struct cluster *c, struct node *n, unsigned topics, uint64_t wait_us)
@@ -673,6 +681,50 @@ static void check_wake(struct cluster *c)
     }
 }
 
+/* Somebody waits for each topic on one node, and another one pushes to all of them at once. */
+static void check_wakes(struct cluster *c)
+{
+    struct node *a = &c->nodes[dice(c, NODES)];
+    struct node *b = &c->nodes[dice(c, NODES)];
+    struct ask *waits[TOPICS];
+
+    for (unsigned t = 0; t < TOPICS; t++) {
+        waits[t] = reserve(c, a, 1U << t, 60000000);
+    }
+    cluster_run(c, c->world.now_us + 100000);
+    for (unsigned t = 0; t < TOPICS; t++) {
+        push(c, b, t, 0);
+    }
+    cluster_run(c, c->world.now_us + SOON_US);
+    for (unsigned t = 0; t < TOPICS; t++) {
+        if (waits[t] != NULL && waits[t]->busy) {
+            judge_wrong(&c->judge, "C12: of many who wait one was not woken", t);
+        }
+    }
+}
+
+/* Some ask at once, and do not wait: as many jobs are there, and each gets one, though not all of
+ * them fit into one answer. */
+static void check_full(struct cluster *c)
+{
+    struct node *a = &c->nodes[dice(c, NODES)];
+    unsigned topic = (unsigned)dice(c, TOPICS);
+    uint64_t handed;
+
+    for (unsigned i = 0; i < 4; i++) {
+        push(c, a, topic, 0);
+    }
+    cluster_run(c, c->world.now_us + 50000);
+    handed = c->handed;
+    for (unsigned i = 0; i < 4; i++) {
+        (void)reserve(c, a, 1U << topic, 0);
+    }
+    cluster_run(c, c->world.now_us + SOON_US);
+    if (c->handed != handed + 4) {
+        judge_wrong(&c->judge, "C12: there was a job for each, and not each got one", topic);
+    }
+}
+
 /* The first in line wants a tag that no job has: the one behind him gets what comes. */
 static void check_tags(struct cluster *c)
 {
@@ -882,6 +934,8 @@ static void drain_dead(struct cluster *c)
 
 void cluster_drain(struct cluster *c)
 {
+    uint32_t names[NODES];
+
     c->net.calm = true;
     c->greedy = false;
     for (unsigned s = 0; s < SERVERS; s++) {
@@ -892,7 +946,12 @@ void cluster_drain(struct cluster *c)
     for (unsigned i = 0; i < NODES; i++) {
         c->nodes[i].mem.fail_at = 0;
     }
-    cluster_run(c, c->world.now_us + 30000000); /* leases, moves, calls, dead connections end */
+    cluster_run(c, c->world.now_us + SETTLED_US); /* calls that were lost are given up, */
+    for (unsigned i = 0; i < NODES; i++) {
+        names[i] = (uint32_t)(strtoull(c->nodes[i].name, NULL, 16) >> 32);
+    }
+    judge_calm(&c->judge, names, NODES);
+    cluster_run(c, c->world.now_us + 30000000); /* leases, moves, dead connections end */
     for (unsigned i = 0; i < NODES; i++) {
         c->nodes[i].hand_count = 0;
         for (uint64_t h = 1; h <= HOLDERS; h++) {
@@ -904,6 +963,10 @@ void cluster_drain(struct cluster *c)
     for (unsigned i = 0; i < 8 && c->judge.wrong[0] == '\0'; i++) {
         check_wake(c);
     }
+    drain_all(c);
+    check_wakes(c);
+    drain_all(c);
+    check_full(c);
     drain_all(c);
     for (unsigned i = 0; i < 3 && c->judge.wrong[0] == '\0'; i++) {
         check_surplus(c);

@@ -36,6 +36,7 @@ void tr_cluster_config_init(struct tr_cluster_config *c, struct tr_mem *mem)
                                     .patience_us = 1500000,
                                     .lease_us = 10000000,
                                     .body_max = 1 << 20,
+                                    .take_bytes = TR_EVAL_BYTES,
                                     .max_topics = 100000};
 }
 
@@ -471,6 +472,7 @@ uint64_t tr_cluster_turn(struct tr_cluster *c, struct tr_now now)
     if (c->stage == TR_ENGINE_OPEN) {
         next_us = min(next_us, min(tr_wait_next(c), tr_vigil_next(&c->vigil)));
         next_us = min(next_us, min(tr_wake_next(c), min(tr_hold_next(c), c->retry_us)));
+        next_us = min(next_us, tr_take_next(c));
     }
     next_us = min(next_us, min(tr_mourn_next(c), tr_sweep_next(c)));
     return anything_to_send(c) ? c->now.boot_us : next_us;
@@ -479,6 +481,11 @@ uint64_t tr_cluster_turn(struct tr_cluster *c, struct tr_now now)
 bool tr_cluster_busy(const struct tr_cluster *c)
 {
     return c->calls_under_way > 0 || c->items_queued > 0;
+}
+
+bool tr_cluster_owes(const struct tr_cluster *c)
+{
+    return (c->takes_under_way > 0 || c->owed > 0 || c->returning > 0) && tr_link_any_up(c);
 }
 
 void tr_cluster_drain(struct tr_cluster *c)

@@ -39,6 +39,7 @@ struct tr_cluster_config {
     uint64_t patience_us; /* for one call with all its repeats: then 503 */
     uint64_t lease_us;    /* of being a member */
     size_t body_max;
+    size_t take_bytes;     /* of bodies that one answer brings; but one job always */
     tr_zone_file_fn *zone; /* reads time zones; NULL: there are none */
     void *zone_ctx;
     unsigned max_topics; /* known at once on this node */
@@ -73,6 +74,10 @@ uint64_t tr_cluster_turn(struct tr_cluster *c, struct tr_now now);
 
 /* Something that somebody asked for is under way. */
 bool tr_cluster_busy(const struct tr_cluster *c);
+
+/* Jobs are on their way back to Redis, which would wait there for the end of their leases; and
+ * Redis can be reached. */
+bool tr_cluster_owes(const struct tr_cluster *c);
 
 void tr_cluster_drain(struct tr_cluster *c);
 

@@ -298,6 +298,8 @@ void tr_eval_take(struct tr_eval *c, const struct tr_eval_take *t)
     add_number(c, t->wait_until_us);
     add_number(c, t->held ? 1 : 0);
     add_number(c, t->least_us);
+    add_number(c, t->bytes);
+    add_hex(c, TR_HEX_ID, t->heard);
 }
 
 static char kind_of(const struct tr_req *r)

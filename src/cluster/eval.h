@@ -87,6 +87,8 @@ struct tr_eval_take {
     uint64_t wait_until_us; /* by the server's clock; 0: does not wait */
     bool held;              /* by a connection */
     uint64_t least_us;      /* the lease is at least so long */
+    size_t bytes;           /* of bodies, at most; but one job always */
+    uint64_t heard;         /* count is 0: what calls behind this one have handed out goes back */
 };
 void tr_eval_take(struct tr_eval *c, const struct tr_eval_take *t);
 

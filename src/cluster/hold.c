@@ -16,6 +16,7 @@
 #include "cluster/mutant.h"
 
 #define AGAIN_US UINT64_C(300000)
+#define UNSURE_US UINT64_C(3600000000) /* tried so long: when the lease ends is not known */
 
 struct tr_holder *tr_hold_get(struct tr_cluster *c, uint64_t number)
 {
@@ -92,6 +93,7 @@ static void unhold(struct tr_cluster *c, struct tr_holding *g)
 void tr_hold_free(struct tr_cluster *c, struct tr_holding *g)
 {
     unhold(c, g);
+    c->returning -= g->returning;
     tr_list_remove(&g->item.link);
     tr_list_remove(&g->all);
     if (g->item.topic != NULL) {
@@ -172,6 +174,8 @@ void tr_hold_return(struct tr_cluster *c, struct tr_holding *g, bool handed)
     struct tr_clane *lane;
 
     unhold(c, g);
+    g->returning = true;
+    c->returning++;
     g->item.op = handed ? TR_OP_CLOSE : TR_OP_RETURN;
     g->item.slot = tr_place_slot_of(g->item.id);
     g->item.since_us = c->now.boot_us;
@@ -303,6 +307,21 @@ void tr_hold_reserved(struct tr_cluster *c, struct tr_item *item, const struct t
         tr_hold_free(c, g);
     }
     tr_look_at(c, item); /* for its body */
+}
+
+void tr_hold_unsure(struct tr_cluster *c, struct tr_item *item)
+{
+    struct tr_holding *g = item->holding;
+
+    if (g == NULL || item->topic == NULL) {
+        return;
+    }
+    item->holding = NULL;
+    tr_item_pin(&g->item, item->topic);
+    g->item.id = item->id;
+    g->item.lease = item->lease;
+    g->end_us = c->now.boot_us + UNSURE_US;
+    tr_hold_return(c, g, false);
 }
 
 void tr_hold_let_go(struct tr_cluster *c, struct tr_item *item)

@@ -496,6 +496,7 @@ struct tr_holding {
     struct tr_list of_holder;
     uint64_t end_us; /* boot time: of its lease */
     uint32_t place;  /* among those that end */
+    bool returning;
 };
 
 struct tr_holder {
@@ -540,6 +541,8 @@ void tr_wait_abandon(struct tr_cluster *c, struct tr_wait *w);
 void tr_wait_finish(struct tr_cluster *c, struct tr_wait *w, int status);
 /* Its question came to nothing: another one, the line, or the end. */
 void tr_wait_on(struct tr_cluster *c, struct tr_wait *w);
+/* There was more than came: it is to be asked for there again. */
+void tr_wait_unsee(struct tr_cluster *c, struct tr_wait *w, const struct tr_spot *spot);
 /* A lease of its holder's is another one now. */
 void tr_wait_timers(struct tr_cluster *c);
 uint64_t tr_wait_next(const struct tr_cluster *c);
@@ -560,6 +563,7 @@ void tr_take_missed(struct tr_cluster *c, struct tr_wait *w);
 /* A wake-up came: due_us by the clock of Redis, 0: now. */
 void tr_take_woken(struct tr_cluster *c, struct tr_spot *spot, uint64_t due_us, uint64_t now_us);
 void tr_take_turn(struct tr_cluster *c);
+uint64_t tr_take_next(const struct tr_cluster *c);
 TR_MUST_USE int tr_take_lane(struct tr_cluster *c, unsigned slot);
 void tr_take_free(struct tr_cluster *c);
 uint64_t tr_take_lease(struct tr_cluster *c);
@@ -588,6 +592,8 @@ TR_MUST_USE bool tr_hold_room(struct tr_cluster *c, struct tr_item *item);
 void tr_hold_reserved(struct tr_cluster *c, struct tr_item *item, const struct tr_header *h,
                       uint64_t now_us);
 void tr_hold_let_go(struct tr_cluster *c, struct tr_item *item);
+/* It is not known whether it was done: then it goes back. */
+void tr_hold_unsure(struct tr_cluster *c, struct tr_item *item);
 
 /* ---- other nodes ---- */
 
@@ -747,7 +753,10 @@ struct tr_cluster {
     struct tr_list all_lanes;
     struct tr_list dirty;
     uint64_t items_queued;     /* in lanes */
-    uint64_t calls_under_way;  /* of lanes and takes */
+    uint64_t calls_under_way;  /* of lanes and takes, */
+    uint64_t takes_under_way;  /* and of takes alone */
+    uint64_t owed;             /* takes that were given up, and are to be made undone */
+    uint64_t returning;        /* jobs that go back */
     struct tr_backoff backoff; /* room for that of a view */
     uint64_t retry_us;         /* something found no memory: a round then */
     struct tr_map takes;

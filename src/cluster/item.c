@@ -78,6 +78,9 @@ void tr_item_finish(struct tr_cluster *c, struct tr_item *item, int status)
         item->req->out.why = item->partly;
         status = TARRY_EUNSURE;
     }
+    if (status == TARRY_EUNSURE) {
+        tr_hold_unsure(c, item);
+    }
     if (item->req != NULL) {
         tr_req_finish(item->req, status);
     }

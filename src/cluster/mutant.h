@@ -18,6 +18,9 @@
     X(ONE_ROUND, "who came while others were asked for is not asked for")                          \
     X(CLOSE_KEEPS, "jobs of a closed connection stay out until their lease ends")                  \
     X(SURPLUS_KEPT, "a job that came for nobody is not given back")                                \
+    X(TAKE_FORGOTTEN, "what a take that was given up has handed out stays out")                    \
+    X(REST_FORGOTTEN, "who got nothing since the answer was full is told that there is nothing")   \
+    X(WAKES_LOST, "more wake-ups than there is room for are thrown away")                          \
     X(NOT_MOURNED, "jobs of a dead node's connections stay out until their lease ends")            \
     X(BULK_MEETS_OWN, "a bulk does not know which jobs it has changed")                            \
     X(BULK_ANY_ID, "a bulk is about jobs that came later, too")                                    \

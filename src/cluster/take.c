@@ -10,6 +10,13 @@
  * question without a tag that brings nothing tells for all. Each question that brings less than was
  * wanted has entered this node among those who are told when there is more.
  *
+ * Only so many bytes come with one answer; who then gets nothing though there is more is asked for
+ * again.
+ *
+ * A question that was given up may have been answered: then Redis has handed out jobs of which
+ * nobody knows. Before anything else is asked of that slot they are given back (a take of none): it
+ * keeps the ids of a node's last take only.
+ *
  * *Invariant.* For each job that may come there is a holding, made before it is asked for.
  */
 
@@ -24,6 +31,7 @@
                          */
 #define AWAY_AGAIN_US UINT64_C(1000000)
 #define NO_MEMORY_AGAIN_US UINT64_C(50000)
+#define OWED_MOST_US UINT64_C(3600000000) /* by then nearly all leases have ended */
 
 struct tr_take {
     struct tr_call call;
@@ -39,6 +47,10 @@ struct tr_take {
     bool told;                              /* this node is to be told when there is more */
     struct tr_holding *rooms[TR_EVAL_JOBS]; /* for what may come */
     unsigned room_count;
+    uint64_t heard;         /* the last op that was answered */
+    struct tr_ctopic *owed; /* jobs of it are to be given back, or NULL */
+    uint64_t owed_since_us;
+    uint64_t owed_us; /* when that is tried */
 };
 
 uint64_t tr_take_lease(struct tr_cluster *c)
@@ -236,9 +248,10 @@ static const struct tr_req *gather(struct tr_cluster *c, struct tr_take *take, b
     return first;
 }
 
-static int build(struct tr_cluster *c, struct tr_take *take, const struct tr_req *r, bool waits)
+/* The call, for a topic. */
+static int build_call(struct tr_cluster *c, struct tr_take *take, const struct tr_ctopic *t,
+                      const struct tr_eval_take *asked)
 {
-    const struct tr_ctopic *t = take->spot->topic;
     struct tr_eval_topic topic = {t->name, t->spread, t->order};
     struct tr_eval_about about = {.layout = &c->layout,
                                   .slot = take->slot,
@@ -247,6 +260,14 @@ static int build(struct tr_cluster *c, struct tr_take *take, const struct tr_req
                                   .op = ++take->op,
                                   .topics = &topic,
                                   .topic_count = 1};
+
+    tr_eval_begin(&take->call.eval, TR_SCRIPT_TAKE, &about);
+    tr_eval_take(&take->call.eval, asked);
+    return tr_eval_end(&take->call.eval);
+}
+
+static int build(struct tr_cluster *c, struct tr_take *take, const struct tr_req *r, bool waits)
+{
     struct tr_eval_take asked = {.count = take->want,
                                  .lease = tr_take_lease(c),
                                  .ttr_us = r->holder == 0 ? r->ttr_us : 0,
@@ -254,17 +275,28 @@ static int build(struct tr_cluster *c, struct tr_take *take, const struct tr_req
                                  .tag_len = r->tag_len,
                                  .wait_until_us = waits ? tr_cluster_server_now(c) + TOLD_US : 0,
                                  .held = r->holder != 0,
-                                 .least_us = r->lease_us};
+                                 .least_us = r->lease_us,
+                                 .bytes = c->config.take_bytes};
 
-    tr_eval_begin(&take->call.eval, TR_SCRIPT_TAKE, &about);
-    tr_eval_take(&take->call.eval, &asked);
-    return tr_eval_end(&take->call.eval);
+    return build_call(c, take, take->spot->topic, &asked);
 }
 
 /* The round is over: when to ask again. */
 static void end_round(struct tr_cluster *c, struct tr_spot *spot, uint64_t known_us)
 {
     tr_vigil_answered(&c->vigil, &spot->watch, known_us, c->now.boot_us);
+}
+
+/* There is more, which did not fit into the answer: it is asked for them again, in this round. */
+static void ask_again(struct tr_cluster *c, struct tr_take *take)
+{
+    while (!tr_list_empty(&take->group)) {
+        struct tr_wait *w = TR_CONTAINER_OF(take->group.next, struct tr_wait, in_group);
+
+        tr_list_remove(&w->in_group);
+        w->asked = NULL;
+        tr_wait_unsee(c, w, take->spot);
+    }
 }
 
 /* Those it was asked for stand where they were; what came of it is nothing. */
@@ -299,7 +331,7 @@ static void give_up(struct tr_cluster *c, struct tr_take *take, int status, uint
     tr_ctopic_unpin(c, spot->topic);
 }
 
-static void ask(struct tr_cluster *c, struct tr_take *take)
+static void send(struct tr_cluster *c, struct tr_take *take)
 {
     struct tr_call_way way = {.script = TR_SCRIPT_TAKE,
                               .hash_slot = c->slots[take->slot].hash,
@@ -307,6 +339,14 @@ static void ask(struct tr_cluster *c, struct tr_take *take)
                               .server = -1,
                               .patience_us = c->config.patience_us,
                               .repeats = true};
+
+    c->calls_under_way++;
+    c->takes_under_way++;
+    tr_call_start(c, &take->call, &way);
+}
+
+static void ask(struct tr_cluster *c, struct tr_take *take)
+{
     struct tr_spot *spot = TR_CONTAINER_OF(take->spots.next, struct tr_spot, queued);
     const struct tr_req *first;
     bool waits;
@@ -328,8 +368,136 @@ static void ask(struct tr_cluster *c, struct tr_take *take)
     take->tagged = first->tag_len > 0;
     take->told = waits;
     c->stat.takes++;
-    c->calls_under_way++;
-    tr_call_start(c, &take->call, &way);
+    send(c, take);
+}
+
+/* ---- what was handed out to nobody ---- */
+
+static void mark(struct tr_cluster *c, struct tr_take *take)
+{
+    if (tr_list_empty(&take->dirty)) {
+        tr_list_append(&c->dirty_takes, &take->dirty);
+    }
+}
+
+static void owe(struct tr_cluster *c, struct tr_take *take, struct tr_ctopic *t)
+{
+    if (TR_CL_MUTANT(TAKE_FORGOTTEN)) {
+        return;
+    }
+    tr_ctopic_pin(t);
+    take->owed = t;
+    take->owed_since_us = c->now.boot_us;
+    take->owed_us = c->now.boot_us;
+    c->owed++;
+    mark(c, take);
+}
+
+static void owe_no_more(struct tr_cluster *c, struct tr_take *take)
+{
+    struct tr_ctopic *t = take->owed;
+
+    take->owed = NULL;
+    c->owed--;
+    tr_ctopic_unpin(c, t);
+    mark(c, take);
+}
+
+static void give_back(struct tr_cluster *c, struct tr_take *take)
+{
+    struct tr_eval_take none = {.lease = tr_take_lease(c), .heard = take->heard};
+
+    if (build_call(c, take, take->owed, &none) == TARRY_OK) {
+        send(c, take);
+    } else {
+        take->owed_us = c->now.boot_us + NO_MEMORY_AGAIN_US;
+    }
+}
+
+/* Nobody is asked for meanwhile: who is not to wait hears why. */
+static void refuse_idle(struct tr_cluster *c, struct tr_spot *spot, int status)
+{
+    const struct tr_list *line = &spot->topic->line;
+    const struct tr_list *n = line->next;
+
+    while (n != line) {
+        const struct tr_waiter *waiter = TR_CONTAINER_OF(n, struct tr_waiter, link);
+
+        n = n->next;
+        if (is_open(waiter, spot) && waiter->wait->idle) {
+            tr_wait_finish(c, waiter->wait, status);
+            n = line->next; /* whoever heard of it may have done anything */
+        }
+    }
+}
+
+static void gave_back(struct tr_cluster *c, struct tr_take *take,
+                      const struct tr_redis_reply *reply, enum tr_route_why why)
+{
+    struct tr_ctopic *t = take->owed;
+    struct tr_answer a;
+
+    if (why == 0 && tr_answer_read(reply, &a) == TARRY_OK) {
+        take->heard = take->op;
+        tr_lane_common(c, &a, &(struct tr_lane_told){.slot = take->slot, .topics = &t, .count = 1});
+        tr_count_changed(c, t, take->slot);
+        owe_no_more(c, take);
+        return;
+    }
+    if (why == 0 && tr_lane_spread(reply) != 0) {
+        (void)tr_ctopic_set_spread(c, t, tr_lane_spread(reply));
+    }
+    if (c->now.boot_us - take->owed_since_us > OWED_MOST_US) {
+        owe_no_more(c, take);
+        return;
+    }
+    take->owed_us = c->now.boot_us + AWAY_AGAIN_US;
+    while (!tr_list_empty(&take->spots)) {
+        struct tr_spot *spot = TR_CONTAINER_OF(take->spots.next, struct tr_spot, queued);
+
+        tr_list_remove(&spot->queued);
+        tr_ctopic_pin(spot->topic);
+        refuse_idle(c, spot, why != 0 ? tr_call_status(why) : TARRY_EAWAY);
+        end_round(c, spot, take->owed_us);
+        tr_ctopic_unpin(c, spot->topic);
+    }
+}
+
+uint64_t tr_take_next(const struct tr_cluster *c)
+{
+    uint64_t next_us = TR_CL_NEVER;
+
+    for (const struct tr_list *n = c->all_takes.next; c->owed > 0 && n != &c->all_takes;
+         n = n->next) {
+        const struct tr_take *take = TR_CONTAINER_OF(n, struct tr_take, all);
+
+        if (take->owed != NULL && take->call.state == TR_CALL_IDLE && take->owed_us < next_us) {
+            next_us = take->owed_us;
+        }
+    }
+    return next_us;
+}
+
+/* Those whose time it is. */
+static void look_at_owed(struct tr_cluster *c)
+{
+    for (struct tr_list *n = c->all_takes.next; c->owed > 0 && n != &c->all_takes; n = n->next) {
+        struct tr_take *take = TR_CONTAINER_OF(n, struct tr_take, all);
+
+        if (take->owed != NULL && take->owed_us <= c->now.boot_us) {
+            mark(c, take);
+        }
+    }
+}
+
+static void go_on(struct tr_cluster *c, struct tr_take *take)
+{
+    if (take->owed != NULL && take->call.state == TR_CALL_IDLE && take->owed_us <= c->now.boot_us) {
+        give_back(c, take);
+    }
+    while (take->owed == NULL && take->spot == NULL && !tr_list_empty(&take->spots)) {
+        ask(c, take);
+    }
 }
 
 void tr_take_turn(struct tr_cluster *c)
@@ -343,13 +511,12 @@ void tr_take_turn(struct tr_cluster *c)
         spot->known_us = TR_CL_NEVER;
         enqueue(c, spot);
     }
+    look_at_owed(c);
     while (!tr_list_empty(&c->dirty_takes)) {
         struct tr_take *take = TR_CONTAINER_OF(c->dirty_takes.next, struct tr_take, dirty);
 
         tr_list_remove(&take->dirty);
-        while (take->spot == NULL && !tr_list_empty(&take->spots)) {
-            ask(c, take);
-        }
+        go_on(c, take);
     }
 }
 
@@ -476,6 +643,9 @@ static void read_answer(struct tr_cluster *c, struct tr_take *take, const struct
         }
     }
     drop_rooms(c, take);
+    if (t->more && t->jobs > 0 && !TR_CL_MUTANT(REST_FORGOTTEN)) {
+        ask_again(c, take);
+    }
     ungroup(c, take, TARRY_OK);
     take->spot = NULL;
     spot->asked = false;
@@ -487,20 +657,15 @@ static void read_answer(struct tr_cluster *c, struct tr_take *take, const struct
     }
 }
 
-static void heard(struct tr_cluster *c, struct tr_call *call, const struct tr_redis_reply *reply,
-                  enum tr_route_why why)
+/* It was answered, whatever the answer is. */
+static void answered(struct tr_cluster *c, struct tr_take *take, const struct tr_redis_reply *reply)
 {
-    struct tr_take *take = TR_CONTAINER_OF(call, struct tr_take, call);
-    struct tr_spot *spot = take->spot;
-    struct tr_ctopic *topic = spot->topic;
+    struct tr_ctopic *topic = take->spot->topic;
     struct tr_answer a;
     struct tr_taken t;
 
-    c->calls_under_way--;
-    if (why != 0) {
-        tr_cluster_trouble(c, why, reply);
-        give_up(c, take, tr_call_status(why), AWAY_AGAIN_US);
-    } else if (tr_answer_read(reply, &a) == TARRY_OK && tr_answer_taken(&a, &t) == TARRY_OK) {
+    take->heard = take->op;
+    if (tr_answer_read(reply, &a) == TARRY_OK && tr_answer_taken(&a, &t) == TARRY_OK) {
         tr_lane_common(c, &a,
                        &(struct tr_lane_told){.slot = take->slot, .topics = &topic, .count = 1});
         read_answer(c, take, &a, &t);
@@ -513,8 +678,30 @@ static void heard(struct tr_cluster *c, struct tr_call *call, const struct tr_re
             (void)tr_ctopic_set_spread(c, topic, spread);
         }
     }
+}
+
+static void heard(struct tr_cluster *c, struct tr_call *call, const struct tr_redis_reply *reply,
+                  enum tr_route_why why)
+{
+    struct tr_take *take = TR_CONTAINER_OF(call, struct tr_take, call);
+
+    c->calls_under_way--;
+    c->takes_under_way--;
+    if (why != 0) {
+        tr_cluster_trouble(c, why, reply);
+    }
+    if (take->owed != NULL) {
+        gave_back(c, take, reply, why);
+    } else if (why != 0) {
+        if (why == TR_ROUTE_UNKNOWN) {
+            owe(c, take, take->spot->topic);
+        }
+        give_up(c, take, tr_call_status(why), AWAY_AGAIN_US);
+    } else {
+        answered(c, take, reply);
+    }
     tr_eval_trim(&take->call.eval);
-    if (tr_list_empty(&take->dirty) && !tr_list_empty(&take->spots)) {
-        tr_list_append(&c->dirty_takes, &take->dirty);
+    if (!tr_list_empty(&take->spots)) {
+        mark(c, take);
     }
 }

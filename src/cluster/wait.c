@@ -348,6 +348,15 @@ void tr_wait_on(struct tr_cluster *c, struct tr_wait *w)
     }
 }
 
+void tr_wait_unsee(struct tr_cluster *c, struct tr_wait *w, const struct tr_spot *spot)
+{
+    *seen_of(w, spot) = 0;
+    if (w->first == NULL && !w->idle && !is_over(c, w)) {
+        set_timer(c, w);
+        tr_take_missed(c, w);
+    }
+}
+
 static void counted(struct tr_cluster *c, struct tr_item *item)
 {
     struct tr_wait *w = (struct tr_wait *)item;

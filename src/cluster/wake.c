@@ -4,6 +4,8 @@
  * with BLPOP on a connection of its own. Nothing depends on them but speed: a lost one is made up
  * for by the minute guard (vigil.c), and while the connection is down each topic is asked every
  * second.
+ *
+ * There is room for so many wake-ups of a node; beyond that it is told "*": to ask for all.
  */
 
 #include "base/err.h"
@@ -17,10 +19,19 @@
 #define POP_S "20" /* how long BLPOP waits: a dead connection is noticed by then */
 #define POP_US UINT64_C(25000000)
 #define RETRY_FIRST_US UINT64_C(50000)
-#define AGENDA "@"   /* instead of a topic: the agenda of the slot, which the node owns */
+#define AGENDA "@" /* instead of a topic: the agenda of the slot, which the node owns */
+#define NO_MEMORY_AGAIN_US UINT64_C(50000)
 #define KEPT_S "120" /* a list that nobody takes from goes by itself */
 
-enum { RETRY_DOUBLINGS = 5, TEXT = TR_TOPIC_NAME_MAX + 40, WAKES_MOST = 64 };
+enum { RETRY_DOUBLINGS = 5, TEXT = TR_TOPIC_NAME_MAX + 40 };
+
+#ifdef TR_CL_MUTANTS
+enum { WAKES_MOST = 3 }; /* so that the simulation comes to the end of them */
+#else
+enum { WAKES_MOST = 64 };
+#endif
+
+#define ALL "*"
 
 /* Another node, and what it is to hear. */
 struct tr_waker {
@@ -30,8 +41,14 @@ struct tr_waker {
     uint64_t node;
     char key[TR_PLACE_KEY_MAX];
     size_t key_len;
+    bool every; /* more than there is room for */
     unsigned count;
-    char texts[WAKES_MOST][TEXT];
+    struct {
+        uint32_t topic; /* its number, 0: the agenda of the slot, */
+        unsigned slot;
+        uint64_t due_us;
+        char name[TR_TOPIC_NAME_MAX + 1]; /* and its name, as it may be gone */
+    } wakes[WAKES_MOST];
 };
 
 static void pushed(struct tr_cluster *c, struct tr_call *call, const struct tr_redis_reply *reply,
@@ -96,12 +113,41 @@ void tr_wakes_free(struct tr_cluster *c)
 void tr_wake_node(struct tr_cluster *c, const char *node, unsigned slot, const struct tr_ctopic *t,
                   uint64_t due_us)
 {
-    struct tr_waker *w = waker_of(c, node);
+    struct tr_waker *w = TR_CL_MUTANT(NO_WAKE) ? NULL : waker_of(c, node);
+    uint32_t number = t != NULL ? t->number : 0;
 
-    if (w != NULL && w->count < WAKES_MOST && !TR_CL_MUTANT(NO_WAKE)) {
-        tr_text(w->texts[w->count++], TEXT, "%u %s %llu", slot, t != NULL ? t->name : AGENDA,
-                (unsigned long long)due_us);
+    for (unsigned i = 0; w != NULL && i < w->count; i++) {
+        if (w->wakes[i].topic == number && w->wakes[i].slot == slot) {
+            if (due_us < w->wakes[i].due_us) {
+                w->wakes[i].due_us = due_us;
+            }
+            return;
+        }
+    }
+    if (w != NULL && w->count < WAKES_MOST) {
+        w->wakes[w->count].topic = number;
+        w->wakes[w->count].slot = slot;
+        w->wakes[w->count].due_us = due_us;
+        tr_text(w->wakes[w->count].name, sizeof w->wakes[w->count].name, "%s",
+                t != NULL ? t->name : AGENDA);
+        w->count++;
         c->stat.wakes_sent++;
+    } else if (w != NULL) {
+        w->every = !TR_CL_MUTANT(WAKES_LOST);
+    }
+}
+
+static void add_wakes(struct tr_waker *w)
+{
+    char text[TEXT];
+
+    for (unsigned i = 0; i < w->count && !w->every; i++) {
+        tr_text(text, sizeof text, "%u %s %llu", w->wakes[i].slot, w->wakes[i].name,
+                (unsigned long long)w->wakes[i].due_us);
+        tr_eval_add(&w->push.eval, text, strlen(text));
+    }
+    if (w->every) {
+        tr_eval_add(&w->push.eval, ALL, strlen(ALL));
     }
 }
 
@@ -115,13 +161,13 @@ static void send_to(struct tr_cluster *c, struct tr_waker *w)
 
     tr_eval_plain(&w->push.eval, "RPUSH");
     tr_eval_add(&w->push.eval, w->key, w->key_len);
-    for (unsigned i = 0; i < w->count; i++) {
-        tr_eval_add(&w->push.eval, w->texts[i], strlen(w->texts[i]));
-    }
-    w->count = 0;
+    add_wakes(w);
     if (tr_eval_end(&w->push.eval) != TARRY_OK) {
+        c->retry_us = c->now.boot_us + NO_MEMORY_AGAIN_US;
         return;
     }
+    w->count = 0;
+    w->every = false;
     tr_call_start(c, &w->push, &way);
     if (w->expire.state == TR_CALL_IDLE) {
         tr_eval_plain(&w->expire.eval, "EXPIRE");
@@ -135,19 +181,24 @@ static void send_to(struct tr_cluster *c, struct tr_waker *w)
 
 /* ---- our own ---- */
 
-static void set_deaf(struct tr_cluster *c, bool deaf)
+/* All that somebody waits for is asked for. */
+static void ask_all(struct tr_cluster *c)
 {
-    if (c->vigil.deaf == deaf) {
-        return;
-    }
-    tr_vigil_set_deaf(&c->vigil, deaf);
-    c->stat.deaf = deaf;
     for (struct tr_list *n = c->topics.next; n != &c->topics; n = n->next) {
         struct tr_ctopic *t = TR_CONTAINER_OF(n, struct tr_ctopic, all);
 
         for (unsigned i = 0; t->waiting_count > 0 && i < t->spread; i++) {
             tr_take_spot(c, &t->spots[i]);
         }
+    }
+}
+
+static void set_deaf(struct tr_cluster *c, bool deaf)
+{
+    if (c->vigil.deaf != deaf) {
+        tr_vigil_set_deaf(&c->vigil, deaf);
+        c->stat.deaf = deaf;
+        ask_all(c);
     }
 }
 
@@ -194,6 +245,13 @@ static void woken(struct tr_cluster *c, struct tr_span text)
     struct tr_ctopic *t;
     struct tr_spot *spot;
 
+    if (text.len == strlen(ALL) && memcmp(text.at, ALL, text.len) == 0) {
+        ask_all(c);
+        for (unsigned s = 0; s < c->layout.slots; s++) {
+            tr_home_look(c, s);
+        }
+        return;
+    }
     if (text.len == 0 || text.len >= sizeof line) {
         return;
     }

@@ -26,7 +26,8 @@
 
 enum { SERVERS_MAX = 64, SERVER_TEXT = 300 };
 
-#define PATIENCE_TIMES 4 /* so many time-outs a call may take with all its repeats */
+#define STOP_US UINT64_C(1000000) /* so long a stop waits for jobs to go back */
+#define PATIENCE_TIMES 4          /* so many time-outs a call may take with all its repeats */
 
 /* ---- start and end ---- */
 
@@ -199,11 +200,22 @@ static enum tr_engine_stage stage(void *ctx)
     return is == TR_ENGINE_OPEN && !o->counted ? TR_ENGINE_OPENING : is;
 }
 
-/* Whatever is under way when all clients are gone was sent: Redis will do it. */
+/* Whatever is under way when all clients are gone was sent: Redis will do it. But jobs that clients
+ * had are to go back, for a while. There are no other turns any more. */
 static bool busy(void *ctx)
 {
-    (void)ctx;
-    return false;
+    struct tr_on_redis *o = ctx;
+    struct tr_now now = tr_clock_linux_now();
+
+    if (o->stop_us == 0) {
+        o->stop_us = now.boot_us;
+    }
+    if (o->cluster == NULL || tr_cluster_stage(o->cluster) != TR_ENGINE_OPEN) {
+        return false;
+    }
+    (void)tr_cluster_turn(o->cluster, now);
+    tr_redis_flush(o->remote);
+    return tr_cluster_owes(o->cluster) && now.boot_us - o->stop_us < STOP_US;
 }
 
 /* ---- requests and rounds ---- */

@@ -17,6 +17,7 @@ struct tr_on_redis {
     bool counted;               /* and answered, or that failed */
     uint64_t jobs;              /* UINT64_MAX: not known */
     bool draining;
+    uint64_t stop_us; /* boot time; 0: it goes on */
 };
 
 /* Functions of the table. */

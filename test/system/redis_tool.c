@@ -376,7 +376,7 @@ static void start_push(unsigned lane, unsigned topic, uint64_t now_us)
 static void start_take(unsigned lane, unsigned topic, uint64_t now_us)
 {
     struct lane *l = &tool.lanes[lane];
-    struct tr_eval_take t = {.count = BATCH};
+    struct tr_eval_take t = {.count = BATCH, .bytes = TR_EVAL_BYTES};
 
     begin(lane, topic, now_us);
     t.lease = strtoull(tool.node, NULL, 16) << 32 | ++tool.leases;

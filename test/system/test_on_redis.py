@@ -146,15 +146,54 @@ def test_two_nodes_are_one_queue(tmp_path, redis):
         assert acked.status in (200, 204), acked
         is_error(b.get(f"/v1/jobs/{job['id']}"), 404, "not_found")
 
+        a.close()
+        b.close()
+
+
+def of_redis(web):
+    return web.get("/v1/stats").json["redis"]
+
+
+def waits_for(web, said, what):
+    end = time.monotonic() + PATIENCE_S
+    while not what(of_redis(web)):
+        assert time.monotonic() < end, said
+        time.sleep(0.02)
+
+
+def test_a_push_wakes_who_waits_on_another_node(tmp_path, redis):
+    """It is the wake-up that does it: nobody polls meanwhile, and the node says that it heard one."""
+    flags = redis.tarry()
+    with web_server(tmp_path / "a", *flags) as one, web_server(tmp_path / "b", *flags) as two:
+        a, b, look = Web(web_port(one)), Web(web_port(two)), Web(web_port(two))
+        waits_for(look, "deaf", lambda stat: not stat["deaf"])
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            waits = pool.submit(b.reserve, "t", wait="20s")
-            time.sleep(0.3)
+            waits = pool.submit(b.reserve, "t", wait="40s")
+            waits_for(look, "nobody waits", lambda stat: stat["waiting"] == 1 and stat["takes_empty"] > 0)
+            before = of_redis(look)
+            time.sleep(1.2)  # a deaf one asks each second
+            assert of_redis(look)["takes"] == before["takes"]
             began = time.monotonic()
             a.push("t", b"y")
             assert waits.result()[0]["body"] == "y"
-            assert time.monotonic() - began < 5
-        a.close()
-        b.close()
+            assert time.monotonic() - began < 20  # the guard looks after 45 s
+        assert of_redis(look)["wakes_heard"] > before["wakes_heard"]
+        for web in (a, b, look):
+            web.close()
+
+
+def test_a_stop_gives_back_what_connections_had(tmp_path, redis):
+    flags = redis.tarry()
+    with web_server(tmp_path / "b", *flags) as two:
+        web = Web(web_port(two))
+        with web_server(tmp_path / "a", *flags) as one, Client(served(one)) as client:
+            job = client.put(b"x", ttr=3600)
+            assert client.reserve() == (job, b"x")
+            assert web.reserve("default") == []
+            assert one.stop() == 0
+        # Else the end of its membership would have to be waited for, and the other's look at it.
+        assert [got["body"] for got in web.reserve("default", wait="1s")] == ["x"]
+        web.close()
 
 
 def test_a_waiter_is_told_of_a_job_after_one_that_is_due_later(tmp_path, redis):

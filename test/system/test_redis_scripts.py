@@ -148,8 +148,9 @@ class Slot:
         assert said[0] == b"OK" and said[4][:1] == b"N", said
         return said[4][1:15].decode()
 
-    def take(self, count=1, lease=1, ttr=0, tag="", wait=0, held=0, least=0, **more):
-        return self.call("take", count, bytes.fromhex(LEASE % lease), ttr, tag, wait, held, least, **more)
+    def take(self, count=1, lease=1, ttr=0, tag="", wait=0, held=0, least=0, room=512 * 1024, heard=0, **more):
+        return self.call("take", count, bytes.fromhex(LEASE % lease), ttr, tag, wait, held, least, room,
+                         "%014x" % heard, **more)
 
     def got(self, *args, **more):
         """[(id, header, body)] of a take."""
@@ -931,7 +932,8 @@ def test_a_million_hands(server, slot):
         while True:
             op += 2
             lease = node[:8] + "%08x" % op
-            got = jobs_of(call(client, node, op, "take", 7, bytes.fromhex(lease), 0, "", 0, 0, 0))
+            got = jobs_of(call(client, node, op, "take", 7, bytes.fromhex(lease), 0, "", 0, 0, 0,
+                               1 << 19, "0" * 14))
             if not got:
                 break
             with lock:
@@ -976,6 +978,66 @@ def test_members_and_layout(slot):
     assert beat(NODE)[7::2] == [OTHER.encode(), NODE.encode()]
     assert beat(NODE, lease=0)[7::2] == [OTHER.encode()]
     assert beat(OTHER)[7::2] == [OTHER.encode()]
+
+
+def test_a_take_has_room_for_so_many_bytes(slot):
+    ids = [slot.put(body="x" * 100) for _ in range(20)]
+    said = slot.take(20, room=1250, wait=T0 + 60 * SECOND)
+    assert [j[0] for j in jobs_of(said)] == ids[:12]
+    assert (int(said[4], 16), said[5]) == (T0, b"1")  # the rest at once
+    assert slot.redis("ZCARD", slot.key("t:w")) == 0  # so nobody is to be told
+    assert [j[0] for j in slot.got(5, lease=2, room=50)] == ids[12:13]  # one always
+    assert slot.sets() == {"store": [], "ready": ids[13:], "prep": ids[:13], "dead": []}
+    said = slot.take(7, lease=3, room=700)
+    assert len(jobs_of(said)) == 7 and said[5] == b"0"
+
+
+def test_a_take_by_tag_has_room_for_so_many_bytes(slot):
+    ids = [slot.put(body="x" * 100, tag="red") for _ in range(20)]
+    said = slot.take(20, tag="red", room=1250, wait=T0 + 60 * SECOND)
+    assert [j[0] for j in jobs_of(said)] == ids[:12]
+    assert (int(said[4], 16), said[5]) == (T0, b"1")
+    assert slot.redis("ZCARD", slot.key("t:w")) == 0
+    assert slot.sets() == {"store": [], "ready": ids[12:], "prep": ids[:12], "dead": []}
+    assert [j[0] for j in slot.got(20, lease=2, tag="red")] == ids[12:]
+
+
+def test_what_nobody_heard_of_goes_back(slot):
+    first, second, third = (slot.put() for _ in range(3))
+    assert [j[0] for j in slot.got(lease=1)] == [first]
+    heard = slot.op
+    lost = slot.take(2, lease=2)
+    assert [j[0] for j in jobs_of(lost)] == [second, third]
+    assert slot.do("A", third, lease=2) == b"Op"
+    lost_op, slot.op = slot.op, slot.op + 1
+    assert slot.take(0, lease=3, heard=heard, op=slot.op)[0] == b"OK"
+    assert slot.sets() == {"store": [], "ready": [second], "prep": [first], "dead": []}
+    assert slot.look(second)["attempts"] == 0
+    assert slot.take(2, lease=2, op=lost_op) == [b"STALE"]
+    assert slot.take(0, lease=3, heard=heard, op=slot.op)[0] == b"OK"
+    assert [j[0] for j in slot.got(2, lease=4)] == [second]
+    assert slot.take(0, lease=5, heard=slot.op)[0] == b"OK"  # that one was heard
+    assert slot.sets()["prep"] == [first, second]
+
+
+def test_what_goes_back_wakes_and_may_be_another_ones(slot):
+    job = slot.put(ttr=SECOND, delay=0)
+    slot.take(lease=1)
+    slot.node = OTHER
+    slot.take(lease=2, wait=T0 + 60 * SECOND)
+    slot.node = NODE
+    said = slot.take(0, lease=3, heard=0)
+    assert said[3] == b"01" + OTHER.encode()
+    assert [j[0] for j in slot.got(lease=4)] == [job]
+    heard = slot.op - 1
+    slot.now += SECOND
+    slot.node, slot.op = OTHER, 50
+    assert jobs_of(slot.take(lease=5)) == []  # its backoff
+    slot.now += 2 * SECOND
+    assert [j[0] for j in slot.got(lease=6)] == [job]
+    slot.node, slot.op = NODE, 20
+    assert slot.take(0, lease=7, heard=heard)[0] == b"OK"
+    assert slot.look(job)["lease"] == LEASE % 6
 
 
 def test_scripts_keep_to_the_rules():
@@ -1031,6 +1093,15 @@ MUTATIONS = {  # script; what it says, and what it says then; the test that is t
     "quick: nobody is woken": ("push", [("and #call('ZRANGE', KEYS[11], 0, 0) == 0", "")],
                                test_waiting_and_waking),
     "no limit of jobs": ("push", [("return t.count > t.max_jobs", "return false")], test_max_jobs),
+    "quick: any number of bytes": ("take", [("if bytes > room and k + i > 1 then", "if false then")],
+                                   test_a_take_has_room_for_so_many_bytes),
+    "any number of bytes": ("take", [("if bytes > room and k + i > 1 then", "if k + i > 1 and bytes > room then"),
+                                     ("if bytes > room and k + i > 1 then", "if false then")],
+                            test_a_take_by_tag_has_room_for_so_many_bytes),
+    "what was heard goes back": ("take", [("sub(last, 1, 14) > ARGV[REST + 8]", "true")],
+                                 test_what_nobody_heard_of_goes_back),
+    "another one's goes back": ("take", [("and j.lease == sub(rest, 1, 8)", "")],
+                                test_what_goes_back_wakes_and_may_be_another_ones),
     "strays stay": ("take", [("push_to(t.stray,key,member)", "")],
                     test_entries_without_a_job_are_dropped),
 }

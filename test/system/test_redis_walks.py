@@ -166,7 +166,7 @@ def test_jobs_of_a_dead_node(slot, look):  # noqa: F811
     held = [j[0] for j in slot.got(2, held=1)]
     slot.got(1, lease=2)  # over HTTP: its lease goes on
     slot.node = OTHER
-    slot.call("take", 2, bytes.fromhex("b2b2b2b200000001"), 0, "", 0, 1, 0)
+    slot.call("take", 2, bytes.fromhex("b2b2b2b200000001"), 0, "", 0, 1, 0, 1 << 19, "0" * 14)
     slot.got(9, lease=77, wait=T0 + 60 * SECOND)
     assert orphans(slot, NODE, look) == 2
     assert slot.sets()["ready"] == held

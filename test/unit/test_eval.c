@@ -220,7 +220,13 @@ static void test_eval_edit(void **state)
 static void test_eval_take(void **state)
 {
     struct fixture f;
-    struct tr_eval_take t = {.count = 3, .lease = 0xabc, .tag = "t", .tag_len = 1, .held = true};
+    struct tr_eval_take t = {.count = 3,
+                             .lease = 0xabc,
+                             .tag = "t",
+                             .tag_len = 1,
+                             .held = true,
+                             .bytes = 77,
+                             .heard = 5};
 
     (void)state;
     start(&f);
@@ -232,6 +238,8 @@ static void test_eval_take(void **state)
     assert_true(is(&f.call, OWN + 3, "t"));
     assert_true(is(&f.call, OWN + 5, "1"));
     assert_true(is(&f.call, OWN + 6, "0"));
+    assert_true(is(&f.call, OWN + 7, "77"));
+    assert_true(is(&f.call, OWN + 8, "00000000000005"));
     end(&f);
 }
 

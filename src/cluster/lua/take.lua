@@ -1,19 +1,24 @@
 -- Hands out jobs of one topic. ARGV[REST]: how many, lease (8 bytes), time to run (us; 0: the job's
 -- own), tag, wait until (us; 0: does not wait), held by a connection (0 or 1), the lease is at least so
--- long (us).
+-- long (us), how many bytes of bodies there may be (but one job always), and the number of the last call
+-- that was heard.
+--
+-- How many is 0: what a call behind that one has handed out, of which nobody will ever hear, goes back as
+-- if it had not been. It must be of the same topic.
 --
 -- OK, now, versions, waiters, next (when to ask again, or empty), more (1: at once); then for each
--- id, header, body. CLOCK: this server's clock is off, nothing is handed out.
+-- id, header, body. CLOCK: this server's clock is off, nothing is handed out. What is kept of the answer:
+-- the lease, and the ids.
 
 local KIND = 't'
 --== one topic that is not held back; what is due is all in ready or can all be handed out
 
 local want, lease = tonumber(ARGV[REST]), ARGV[REST + 1]
 local ttr, tag, wait = tonumber(ARGV[REST + 2]), ARGV[REST + 3], tonumber(ARGV[REST + 4])
-local held, least = tonumber(ARGV[REST + 5]), tonumber(ARGV[REST + 6])
+local held, least, room = tonumber(ARGV[REST + 5]), tonumber(ARGV[REST + 6]), tonumber(ARGV[REST + 7])
 
 local off = now < tmax - 1000000 or math.abs(now - tonumber(ARGV[5])) > 5000000
-if not kept and not off and tag == '' then
+if not kept and not off and tag == '' and want > 0 then
     local conf, store, ready, prep, till = KEYS[10], KEYS[6], KEYS[7], KEYS[8], fmt('%d', now)
     local c = call('HMGET', conf, 'spread', 'order', 'pv', 'ttr', 'out', 'hold', 'in_flight', 'rate')
     local plain = c[1] == ARGV[8] and not (c[5] or c[6] or c[7] or c[8]) and
@@ -67,6 +72,20 @@ if not kept and not off and tag == '' then
         add[2 * i - 1], add[2 * i] = at, ids[i]
     end
     if plain then
+        -- Bodies, eight at a time, until that is enough for one answer: the rest stays.
+        local bs, bytes, k = {}, 0, 0
+        while k < n do
+            local some = call('HMGET', BODY, unpack(ids, k + 1, math.min(k + 8, n)))
+            for i = 1, #some do
+                bytes = bytes + #(some[i] or '')
+                if bytes > room and k + i > 1 then
+                    n, more = k + i - 1, true
+                    break
+                end
+                bs[k + i] = some[i] or ''
+            end
+            k = k + #some
+        end
         local nxt, vers = more and now or nil, fmt('%08x', tonumber(c[3] or 0))
         if not more then
             local ahead = call('ZRANGE', store, '(' .. till, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
@@ -75,22 +94,21 @@ if not kept and not off and tag == '' then
             nxt = nxt < 1e300 and nxt or nil
         end
         local reply = {'OK', fmt('%014x', now), vers, '', nxt and fmt('%014x', nxt) or '', more and '1' or '0'}
-        local bs = n > 0 and call('HMGET', BODY, unpack(ids)) or {}
         for i = 1, n do
-            reply[3 * i + 4], reply[3 * i + 5], reply[3 * i + 6] = ids[i], hs[2 * i], bs[i] or ''
+            reply[3 * i + 4], reply[3 * i + 5], reply[3 * i + 6] = ids[i], hs[2 * i], bs[i]
         end
-        if n < want and wait > now then
+        if n < want and not more and wait > now then
             call('ZADD', KEYS[11], fmt('%d', wait), NODE)
         end
         if n > 0 then
-            call('HSET', HEAD, unpack(hs))
-            call('ZADD', prep, unpack(add))
+            call('HSET', HEAD, unpack(hs, 1, 2 * n))
+            call('ZADD', prep, unpack(add, 1, 2 * n))
             call('ZADD', AGENDA, 'LT', at, ARGV[7])
         end
         call('HSET', META, 'tmax', fmt('%d', now > tmax + 1000000 and now or tmax), KIND .. NODE,
-             OP .. put('>I2I2', 8, 0) .. vers .. table.concat(ids))
+             OP .. put('>I2I2', 8, 0) .. vers .. lease .. table.concat(ids, '', 1, n))
         if n > 0 then
-            call('ZREM', from, unpack(members))
+            call('ZREM', from, unpack(members, 1, n))
         end
         return reply
     end
@@ -102,7 +120,7 @@ if kept then
     local reply, rest = recall(kept)
     local ids = {}
     reply[5], reply[6] = '', '1'
-    for at = 1, #rest, 14 do
+    for at = 9, #rest, 14 do
         ids[#ids + 1] = sub(rest, at, at + 13)
     end
     if #ids > 0 then
@@ -115,7 +133,7 @@ if kept then
         end
     end
     return reply
-elseif off then
+elseif off and want > 0 then
     return {'CLOCK', hex(now)}
 end
 local list, why = topics('ttr', 'retries', 'backoff', 'dead_keep', 'out', 'hold', 'in_flight', 'rate',
@@ -124,6 +142,29 @@ if not list then
     return why
 end
 local t = list[1]
+
+if want == 0 then
+    local ids, last, rest = {}, slot_is[5] or '', ''
+    if sub(last, 1, 14) > ARGV[REST + 8] then
+        rest = select(2, recall(sub(last, 15)))
+    end
+    for at = 9, #rest, 14 do
+        ids[#ids + 1] = sub(rest, at, at + 13)
+    end
+    for i, h in ipairs(#ids > 0 and call('HMGET', HEAD, unpack(ids)) or {}) do
+        local j = h and load(t, ids[i], h)
+        if j and j.set == 'p' and j.lease == sub(rest, 1, 8) then
+            j.ver, j.attempts = j.ver + 1, max(j.attempts - 1, 0)
+            wait_until(j, j.due)
+            keep(j)
+            t.freed = t.freed or t.in_flight
+        end
+    end
+    local nodes, told = waiters(list)
+    local vers = versions(list)
+    commit(list, remember(vers, nodes, lease), told)
+    return {'OK', hex(now), vers, nodes, '', '0'}
+end
 
 -- How many it may be, and when there may be more.
 local allowed, later = want, nil
@@ -198,10 +239,32 @@ for i = 2, #all do
     end
 end
 
-local ids, hs, rest = {}, {}, left and 1 or 0
-local at, at_text
+-- Which of them, as far as there is room for their bodies.
+local ids, bs, cut = {}, {}, false
 for _, j in ipairs(all) do
     if #ids < allowed and (tag == '' or texts(j) == tag) then
+        ids[#ids + 1] = j.id
+    end
+end
+local bytes, k, n = 0, 0, #ids
+while k < n do
+    local some = call('HMGET', BODY, unpack(ids, k + 1, math.min(k + 8, n)))
+    for i = 1, #some do
+        bytes = bytes + #(some[i] or '')
+        if bytes > room and k + i > 1 then
+            n, cut = k + i - 1, true
+            break
+        end
+        bs[ids[k + i]] = some[i] or ''
+    end
+    k = k + #some
+end
+
+local hs, rest = {}, left and 1 or 0
+local at, at_text
+ids = {}
+for _, j in ipairs(all) do
+    if bs[j.id] then
         local own = ttr
         if own == 0 and j.flags % 16 >= 8 then
             own = open(j).ttr
@@ -241,7 +304,7 @@ if #ids > 0 and t.rate then
 end
 
 -- When there may be more: now, or when the first is due or the first lease ends.
-local more = rest > 0 and allowed == want and (#ids == want or (left and tag == ''))
+local more = cut or (rest > 0 and allowed == want and (#ids == want or (left and tag == '')))
 local nxt = more and now or later
 local function sooner(when)
     nxt = math.min(nxt or when, when)
@@ -263,17 +326,15 @@ if not more then
     end
 end
 local nodes, told = waiters(list)
-local bs = #ids > 0 and call('HMGET', BODY, unpack(ids)) or {}
-if #ids < want and wait > now then
+if #ids < want and not cut and wait > now then
     call('ZADD', t.wait, dec(wait), NODE)
     told = {} -- and it is told again when there is more
 end
 local vers = versions(list)
-commit(list, remember(vers, nodes, table.concat(ids)), told)
+commit(list, remember(vers, nodes, lease .. table.concat(ids)), told)
 
-local reply, n = {'OK', hex(now), vers, nodes, nxt and hex(nxt) or '', more and '1' or '0'}, 6
+local reply = {'OK', hex(now), vers, nodes, nxt and hex(nxt) or '', more and '1' or '0'}
 for i, id in ipairs(ids) do
-    reply[n + 1], reply[n + 2], reply[n + 3] = id, hs[i], bs[i] or ''
-    n = n + 3
+    reply[3 * i + 4], reply[3 * i + 5], reply[3 * i + 6] = id, hs[i], bs[id]
 end
 return reply
