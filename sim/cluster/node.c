@@ -96,6 +96,7 @@ static void start(struct cluster *c, struct node *n)
     config.patience_us = 2500000;
     config.lease_us = MEMBER_US;
     config.take_bytes = c->judge.take_bytes;
+    config.flight_calls = c->judge.take_bytes < 10 ? 2 : 256;
     config.port = net_port(&c->net, n->number);
     net_start(&c->net, n->number, n->name);
     TR_CHECK(tr_cluster_new(&config, net_now(&c->net), &n->engine) == TARRY_OK);

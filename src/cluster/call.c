@@ -227,9 +227,13 @@ static void step(struct tr_cluster *c, struct tr_call *call, const struct tr_red
 
 void tr_call_heard(struct tr_cluster *c, struct tr_call *call, const struct tr_redis_reply *reply)
 {
+    unsigned server = call->server;
+
     tr_list_remove(&call->link);
+    tr_link_less(c, call);
     call->state = TR_CALL_WAITS;
     step(c, call, reply);
+    tr_link_pump(c, server);
 }
 
 void tr_call_event(struct tr_cluster *c, struct tr_call *call, enum tr_redis_event event)
@@ -237,6 +241,9 @@ void tr_call_event(struct tr_cluster *c, struct tr_call *call, enum tr_redis_eve
     struct tr_redis_reply reply = {.event = event};
 
     tr_list_remove(&call->link);
+    if (call->state == TR_CALL_SENT) {
+        tr_link_less(c, call);
+    }
     call->state = TR_CALL_WAITS;
     tr_call_set_timer(c, call, TR_CL_NEVER);
     step(c, call, &reply);

@@ -395,16 +395,17 @@ static void answered_kick(struct tr_cluster *c, struct tr_clane *lane, const str
     }
     tr_count_changed(c, item->topic, lane->slot);
     item->number += k.count;
-    if (item->kind == 0 && k.count > 0) {
+    if (k.count > 0) {
         item->kind = k.which;
+        item->partly = "some jobs were kicked, perhaps not as many as there are: kick once more";
+    }
+    if (item->req != NULL) {
+        item->req->out.number = item->number;
     }
     if (item->req != NULL && item->number < item->req->count && k.count < TR_EVAL_JOBS) {
         item->at++;
     }
     if (item->req == NULL || item->number >= item->req->count || item->at >= item->topic->spread) {
-        if (item->req != NULL) {
-            item->req->out.number = item->number;
-        }
         tr_item_finish(c, item, TARRY_OK);
         return;
     }

@@ -36,6 +36,8 @@ void tr_cluster_config_init(struct tr_cluster_config *c, struct tr_mem *mem)
                                     .patience_us = 1500000,
                                     .lease_us = 10000000,
                                     .body_max = 1 << 20,
+                                    .flight_calls = 256,
+                                    .flight_bytes = 16 * TR_EVAL_BYTES,
                                     .take_bytes = TR_EVAL_BYTES,
                                     .max_topics = 100000};
 }

@@ -39,6 +39,8 @@ struct tr_cluster_config {
     uint64_t patience_us; /* for one call with all its repeats: then 503 */
     uint64_t lease_us;    /* of being a member */
     size_t body_max;
+    unsigned flight_calls; /* under way on one connection at most; what is more waits, */
+    size_t flight_bytes;   /* and so it is with bytes; but one call always */
     size_t take_bytes;     /* of bodies that one answer brings; but one job always */
     tr_zone_file_fn *zone; /* reads time zones; NULL: there are none */
     void *zone_ctx;
@@ -108,6 +110,7 @@ struct tr_cluster_stat {
     uint64_t losses;     /* or because no answer came */
     uint64_t given_up;   /* calls that were answered with an error of ours, */
     uint64_t unsure;     /* of which it is not known what came of them */
+    uint64_t waits;      /* calls that had to wait, as much was under way on their connection */
     uint64_t batches;    /* scripts for requests, */
     uint64_t items;      /* and requests in them */
     uint64_t takes;      /* questions for jobs, */

@@ -86,6 +86,8 @@ struct tr_call {
     unsigned checks; /* in a row */
     uint64_t tag;
     uint64_t sent_us;
+    size_t weight; /* bytes, of what is sent and of what may come */
+    size_t brings; /* who starts it may say so: bytes that may come */
 };
 
 /* A place among the timers, so that nothing later can fail. */
@@ -120,7 +122,9 @@ struct tr_link {
     enum tr_link_state state;
     bool ready;           /* the lists were made */
     struct tr_list queue; /* calls for when it is up */
-    struct tr_list sent;  /* in order */
+    struct tr_list sent;  /* in order, */
+    unsigned sent_count;  /* so many, */
+    size_t sent_bytes;    /* of such a weight */
     uint64_t timer_us;    /* DIALS, ASKS: when to give up */
     uint64_t retry_us;    /* DOWN: not before */
     unsigned failures;    /* in a row */
@@ -133,8 +137,10 @@ struct tr_link {
 
 /* The call is sent there, or waits for the connection, or there is none. */
 void tr_link_take(struct tr_cluster *c, struct tr_call *call);
-/* Sends a call of this server's, which is up. */
-void tr_link_send(struct tr_cluster *c, struct tr_call *call);
+/* Sends calls that wait for room, as far as there is some. */
+void tr_link_pump(struct tr_cluster *c, unsigned server);
+/* One that was sent there is over. */
+void tr_link_less(struct tr_cluster *c, const struct tr_call *call);
 /* Makes a connection if there is none and it is time. */
 void tr_link_dial(struct tr_cluster *c, unsigned server);
 void tr_link_hang_up(struct tr_cluster *c, unsigned server, const char *why);
@@ -357,8 +363,9 @@ struct tr_ctopic {
     bool loading;
     bool stale; /* there are newer ones */
     uint64_t loaded_us;
-    bool known; /* it is in the list of all topics */
-    bool kept;  /* also when it has no jobs */
+    bool known;     /* it is in the list of all topics, */
+    uint32_t named; /* which last had it */
+    bool kept;      /* also when it has no jobs */
     bool noting;
     bool gathered;
     uint32_t version;
@@ -775,7 +782,9 @@ struct tr_cluster {
     struct tr_item names;
     enum { TR_GATHER_NONE, TR_GATHER_NAMES, TR_GATHER_LOADS, TR_GATHER_COUNTS } gather;
     uint64_t gather_left; /* topics */
-    uint64_t names_us;    /* boot time of the last list of them; 0: never */
+    uint64_t names_us;    /* boot time of the last list of them; 0: never, or it was changed here */
+    uint64_t listed_us;   /* the same, whatever was changed since */
+    uint32_t names_round; /* counts those lists */
     uint64_t naming_us;   /* of the one that is under way */
 
     struct {

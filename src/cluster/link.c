@@ -64,7 +64,22 @@ void tr_link_dial(struct tr_cluster *c, unsigned server)
     }
 }
 
-void tr_link_send(struct tr_cluster *c, struct tr_call *call)
+static bool has_room(const struct tr_cluster *c, const struct tr_link *l)
+{
+    return l->sent_count == 0 ||
+           (l->sent_count < c->config.flight_calls && l->sent_bytes < c->config.flight_bytes);
+}
+
+void tr_link_less(struct tr_cluster *c, const struct tr_call *call)
+{
+    struct tr_link *l = &c->links[call->server];
+
+    TR_CHECK(l->sent_count > 0);
+    l->sent_count--;
+    l->sent_bytes -= call->weight;
+}
+
+static void send(struct tr_cluster *c, struct tr_call *call)
 {
     struct tr_link *l = &c->links[call->server];
 
@@ -82,6 +97,9 @@ void tr_link_send(struct tr_cluster *c, struct tr_call *call)
     call->state = TR_CALL_SENT;
     call->tag = ++c->tags;
     call->sent_us = c->now.boot_us;
+    call->weight = call->eval.used + call->brings;
+    l->sent_count++;
+    l->sent_bytes += call->weight;
     tr_call_set_timer(c, call, c->now.boot_us + c->config.timeout_us);
     c->stat.calls++;
     c->port.send(c->port.ctx, call->server, call->tag, call->eval.args, call->eval.count);
@@ -92,14 +110,28 @@ void tr_link_take(struct tr_cluster *c, struct tr_call *call)
     struct tr_link *l = &c->links[call->server];
 
     tr_link_dial(c, call->server);
-    if (l->state == TR_LINK_UP) {
-        tr_link_send(c, call);
+    if (l->state == TR_LINK_UP && tr_list_empty(&l->queue) && has_room(c, l)) {
+        send(c, call);
+    } else if (l->state == TR_LINK_UP) { /* answers come, or it is closed: then it hears so */
+        call->state = TR_CALL_QUEUED;
+        tr_list_append(&l->queue, &call->link);
+        tr_call_set_timer(c, call, call->route.deadline_us);
+        c->stat.waits++;
     } else if (l->state == TR_LINK_DOWN) {
         tr_call_unsent(c, call);
     } else {
         call->state = TR_CALL_QUEUED;
         tr_list_append(&l->queue, &call->link);
         tr_call_set_timer(c, call, c->now.boot_us + c->config.timeout_us);
+    }
+}
+
+void tr_link_pump(struct tr_cluster *c, unsigned server)
+{
+    struct tr_link *l = &c->links[server];
+
+    while (l->state == TR_LINK_UP && !tr_list_empty(&l->queue) && has_room(c, l)) {
+        send(c, TR_CONTAINER_OF(l->queue.next, struct tr_call, link));
     }
 }
 
@@ -247,9 +279,7 @@ static void known(struct tr_cluster *c, unsigned server, struct tr_span info)
     if (is(tr_link_info(info, "cluster_enabled"), "0")) {
         tr_chart_alone(c, server, is(tr_link_info(info, "role"), "master"));
     }
-    while (!tr_list_empty(&l->queue)) {
-        tr_link_send(c, TR_CONTAINER_OF(l->queue.next, struct tr_call, link));
-    }
+    tr_link_pump(c, server);
 }
 
 /* OK, same or jumped or new, epoch, owner, the life. Anything else is told to the call behind it.

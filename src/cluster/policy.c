@@ -270,6 +270,9 @@ static void pause_slot(struct tr_cluster *c, struct tr_item *item)
     if (item->at < item->topic->spread) {
         item->slot = item->topic->spots[item->at].slot;
         item->then = pause_slot;
+        if (item->at > 0) {
+            item->partly = "it is paused in a part of its slots only: pause it once more";
+        }
         tr_lane_put(c, TR_CL_PAUSE, item);
     } else {
         tr_item_finish(c, item, TARRY_OK);

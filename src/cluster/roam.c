@@ -35,7 +35,8 @@ struct tr_roam {
     /* LIST */
     struct tr_page page;
     bool dead;       /* the live ones were looked at */
-    unsigned of_set; /* jobs that this set gave */
+    unsigned of_set; /* jobs that this set gave, */
+    unsigned told;   /* and its last answer */
     unsigned looked;
     struct tr_job_view *views;
     struct tr_backoff *backoffs;
@@ -80,13 +81,19 @@ static void to_topic(struct tr_cluster *c, struct tr_item *item, struct tr_ctopi
     tr_ctopic_load(c, item, at_topic);
 }
 
+/* There are jobs of it, or there may be. */
+static bool is_meant(const struct tr_ctopic *t)
+{
+    return t->known || t->noting || tr_ctopic_has_jobs(t);
+}
+
 /* The next one, if all are meant. False: that was the last. */
 static bool next_topic(struct tr_cluster *c, struct tr_item *item)
 {
     for (struct tr_list *n = c->topics.next; item->roam->all && n != &c->topics; n = n->next) {
         struct tr_ctopic *t = TR_CONTAINER_OF(n, struct tr_ctopic, all);
 
-        if (t->number > item->roam->number) {
+        if (t->number > item->roam->number && is_meant(t)) {
             to_topic(c, item, t);
             return true;
         }
@@ -96,7 +103,13 @@ static bool next_topic(struct tr_cluster *c, struct tr_item *item)
 
 static void first_topic(struct tr_cluster *c, struct tr_item *item)
 {
-    if (c->topic_count > TOPICS_MAX) {
+    unsigned count = 0;
+
+    for (const struct tr_list *n = c->topics.next; n != &c->topics && count <= TOPICS_MAX;
+         n = n->next) {
+        count += is_meant(TR_CONTAINER_OF(n, struct tr_ctopic, all));
+    }
+    if (count > TOPICS_MAX) {
         tr_item_refuse(c, item, TARRY_EUNSUPPORTED,
                        "there are more than 1000 topics: name one of them");
     } else if (!next_topic(c, item)) {
@@ -380,7 +393,7 @@ static int gather(struct tr_roam *m, const struct tr_answer *a)
         err = err == TARRY_OK ? tr_page_add(&m->page, &job) : err;
     }
     m->of_set += (unsigned)count;
-    m->looked += TR_WALK_LOOK;
+    m->told = (unsigned)count;
     return err;
 }
 
@@ -397,6 +410,8 @@ static void answered_list(struct tr_cluster *c, struct tr_clane *lane, const str
     if (in_order && m->of_set > m->page.limit) {
         m->walk.set = '\0'; /* the rest comes behind those */
     }
+    /* The last answer of a set looked at fewer entries. */
+    m->looked += m->walk.set != '\0' ? TR_WALK_LOOK : m->told;
     if (m->walk.set != '\0' && m->looked > LOOKED_MAX) {
         tr_item_refuse(c, item, TARRY_EUNSUPPORTED,
                        "too many jobs to put in order: ask for one state, or a range of due times");

@@ -627,6 +627,7 @@ static void read_answer(struct tr_cluster *c, struct tr_take *take, const struct
         t->next_us != UINT64_MAX ? tr_cluster_boot_of(c, t->next_us, a->now_us) : TR_CL_NEVER;
     bool more = t->more || t->jobs >= take->want;
 
+    take->call.brings = 0;
     spot->known_us = next_us < spot->known_us ? next_us : spot->known_us;
     spot->count.best_id = more ? spot->count.best_id : 0;
     c->stat.empty += t->jobs == 0;
@@ -639,6 +640,7 @@ static void read_answer(struct tr_cluster *c, struct tr_take *take, const struct
         struct tr_taken_job job;
 
         if (tr_answer_taken_job(a, i, &job) == TARRY_OK) {
+            take->call.brings += job.body.len; /* the next one may be like it */
             came(c, take, &job, a->now_us);
         }
     }

@@ -23,6 +23,7 @@
 #include <string.h>
 
 #define NAMES_EVERY_US UINT64_C(1000000)
+#define NEXT_US UINT64_C(60000000) /* so long who goes from one to the next has the same list */
 #define JOBS_KNOWN_US UINT64_C(1000000)
 #define STALE_EVERY_US UINT64_C(1000000) /* after a failover the list may stay behind the slots */
 
@@ -448,19 +449,37 @@ static void build_names(struct tr_cluster *c, struct tr_clane *lane)
     tr_eval_add(&lane->call.eval, key, tr_place_meta_key(key, &c->layout, TR_META_TOPICS));
 }
 
+/* Those that are not in the list any more: the next push enters them again. */
+static void unlist(struct tr_cluster *c)
+{
+    for (struct tr_list *n = c->topics.next; n != &c->topics; n = n->next) {
+        struct tr_ctopic *t = TR_CONTAINER_OF(n, struct tr_ctopic, all);
+
+        t->known = t->known && (t->named == c->names_round || t->noting);
+    }
+}
+
 static void heard_names(struct tr_cluster *c, struct tr_clane *lane,
                         const struct tr_redis_reply *reply)
 {
     int status = TARRY_OK;
 
+    c->names_round++;
     for (size_t i = 0; i < reply->count; i++) {
         struct tr_span name = reply->items[i];
+        struct tr_ctopic *t;
 
-        if (name.at != NULL && tr_name_ok(name.at, name.len) &&
-            tr_ctopic_get(c, name.at, name.len) == NULL) {
+        if (name.at == NULL || !tr_name_ok(name.at, name.len)) {
+            continue;
+        }
+        t = tr_ctopic_get(c, name.at, name.len);
+        if (t != NULL) {
+            t->named = c->names_round;
+        } else {
             status = TARRY_ENOMEM;
         }
     }
+    unlist(c);
     tr_item_finish(c, tr_lane_next(lane), status);
 }
 
@@ -483,7 +502,9 @@ static void gather_all(struct tr_cluster *c)
         if (!t->loaded && c->gather == TR_GATHER_LOADS) {
             gather(c, t);
             ask_load(c, t);
-        } else if (t->loaded && c->gather == TR_GATHER_COUNTS && (t->known || tr_ctopic_held(t))) {
+        } else if (t->loaded && c->gather == TR_GATHER_COUNTS &&
+                   (t->known || tr_ctopic_held(t) || tr_ctopic_has_jobs(t))) {
+            /* One that is gone, too, until its jobs are known to be. */
             gather(c, t);
             if (!tr_count_start(c, t, c->naming_us)) {
                 t->gathered = false;
@@ -521,6 +542,7 @@ static void gathered(struct tr_cluster *c)
     }
     if (c->gather == TR_GATHER_COUNTS && c->gather_left == 0) {
         c->names_us = c->naming_us;
+        c->listed_us = c->naming_us;
         end_gathering(c, TARRY_OK);
     }
 }
@@ -684,5 +706,9 @@ static void next_known(struct tr_cluster *c, struct tr_item *item)
 
 void tr_ctopic_next(struct tr_cluster *c, struct tr_item *item)
 {
-    tr_ctopics_all(c, item, next_known);
+    if (item->req->topic != 0 && c->listed_us != 0 && c->listed_us + NEXT_US > c->now.boot_us) {
+        next_known(c, item);
+    } else {
+        tr_ctopics_all(c, item, next_known);
+    }
 }

@@ -13,6 +13,9 @@
  * Nobody waits for a thread that hangs, not even when all is closed: whoever is last frees it.
  * Whoever gave up on a name and asks for it again gets the look-up that is still being done: so a
  * name that takes longer than the engine waits is found after all, and holds up one thread only.
+ * What is found when nobody asks any more is kept for half a minute, for who asks next: else a name
+ * that always takes longer than the engine waits would only be found if it asks at that very
+ * moment.
  */
 
 #include "remote/resolver.h"
@@ -27,9 +30,10 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { THREADS_MOST = 4, STACK_BYTES = 512 * 1024, HOST = 256, PORT = 8 };
+enum { KEPT_S = 30, THREADS_MOST = 4, STACK_BYTES = 512 * 1024, HOST = 256, PORT = 8 };
 
 struct tr_lookup {
     struct tr_lookup *next;
@@ -38,6 +42,7 @@ struct tr_lookup {
     struct tr_lookup *next_known;
     tr_found_fn *fn; /* NULL: forgotten */
     void *ctx;
+    time_t over_s; /* it is done, nobody asked for it then, and it is in `known` only; 0: no */
 
     /* The question, which stays as it is; and the answer, the thread's until it is done. */
     char host[HOST];
@@ -170,6 +175,31 @@ static void unknow(struct tr_resolver *r, const struct tr_lookup *l)
     *at = l->next_known;
 }
 
+static time_t now_s(void)
+{
+    struct timespec now = {0};
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec + 1; /* never 0 */
+}
+
+/* What nobody has asked for any more. */
+static void drop_old(struct tr_resolver *r, time_t before_s)
+{
+    struct tr_lookup **at = &r->known;
+
+    while (*at != NULL) {
+        struct tr_lookup *l = *at;
+
+        if (l->over_s != 0 && l->over_s < before_s) {
+            *at = l->next_known;
+            free_lookup(l);
+        } else {
+            at = &l->next_known;
+        }
+    }
+}
+
 static void tell(void *ctx, int fd, unsigned events)
 {
     struct tr_resolver *r = ctx;
@@ -187,14 +217,17 @@ static void tell(void *ctx, int fd, unsigned events)
         struct tr_lookup *next = l->next;
         struct addrinfo *found = l->found;
 
-        unknow(r, l);
-        if (l->fn != NULL) {
+        if (l->fn == NULL) {
+            l->over_s = now_s();
+        } else {
+            unknow(r, l);
             l->found = NULL;
             l->fn(l->ctx, found, l->err != 0 ? gai_strerror(l->err) : NULL);
+            free_lookup(l);
         }
-        free_lookup(l);
         l = next;
     }
+    drop_old(r, now_s() - KEPT_S);
 }
 
 int tr_resolver_open(struct tr_resolver **out, const struct tr_poller *poller)
@@ -221,7 +254,21 @@ int tr_resolver_open(struct tr_resolver **out, const struct tr_poller *poller)
     return TARRY_OK;
 }
 
-/* One that was forgotten and is still being done. */
+/* It is told in the next round of the loop, as any other. */
+static void tell_soon(struct tr_resolver *r, struct tr_lookup *l)
+{
+    static const uint64_t one = 1;
+    ssize_t n;
+
+    l->over_s = 0;
+    pthread_mutex_lock(&r->lock);
+    append(&r->done, l);
+    pthread_mutex_unlock(&r->lock);
+    n = write(r->event_fd, &one, sizeof one);
+    (void)n;
+}
+
+/* One that was forgotten and is still being done, or is done. */
 static struct tr_lookup *find_forgotten(struct tr_resolver *r, const char *host, const char *port)
 {
     struct tr_lookup *l = r->known;
@@ -236,12 +283,17 @@ static struct tr_lookup *find_forgotten(struct tr_resolver *r, const char *host,
 struct tr_lookup *tr_resolver_ask(struct tr_resolver *r, const char *host, const char *port,
                                   tr_found_fn *fn, void *ctx)
 {
-    struct tr_lookup *l = find_forgotten(r, host, port);
+    struct tr_lookup *l;
     bool ok;
 
+    drop_old(r, now_s() - KEPT_S);
+    l = find_forgotten(r, host, port);
     if (l != NULL) {
         l->fn = fn;
         l->ctx = ctx;
+        if (l->over_s != 0) {
+            tell_soon(r, l);
+        }
         return l;
     }
     l = calloc(1, sizeof *l);
@@ -296,6 +348,7 @@ void tr_resolver_close(struct tr_resolver *r)
         return;
     }
     r->poller->close(r->poll);
+    drop_old(r, now_s() + 1);
     pthread_mutex_lock(&r->lock);
     r->closed = true;
     last = r->threads == 0;

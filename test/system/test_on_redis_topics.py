@@ -139,6 +139,17 @@ def test_a_bulk_is_gone_on_with_where_it_began(tmp_path, redis):
         two.close()
 
 
+def test_list_of_many_small_topics(web):
+    """What was looked at counts, not what could have been: it is little."""
+    for i in range(200):
+        web.push(f"small{i:03}", b"x", delay="1h", tag="few")
+    for i in range(501):  # more than one call looks at
+        web.push("zlast", b"x")
+    page = web.get("/v1/jobs", limit=300, tag="few")
+    assert page.status == 200, page.json
+    assert len(page.json["jobs"]) == 200
+
+
 def test_forecast(web):
     for minutes in (5, 5, 90):
         web.push("f", b"x", delay=f"{minutes}m")

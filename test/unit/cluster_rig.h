@@ -1,5 +1,5 @@
-#ifndef TR_TEST_CLUSTER_RIG_H
-#define TR_TEST_CLUSTER_RIG_H
+#ifndef TR_TEST_UNIT_CLUSTER_RIG_H
+#define TR_TEST_UNIT_CLUSTER_RIG_H
 
 /* The engine on Redis, over connections on which the test answers each command by hand. */
 

@@ -731,6 +731,51 @@ static void test_redis_name_that_takes_long(void **state)
     }
 }
 
+/* What is found when the engine has given up and waits before it asks again is good for that. */
+static void test_redis_name_that_is_found_too_late(void **state)
+{
+    unsigned threads = thread_count();
+    char named[64];
+    int fd;
+
+    (void)state;
+    assert_int_equal(sem_init(&slow, 0, 0), 0);
+    atomic_store(&slow_lookups, 0);
+    open_with(NULL, NULL);
+    (void)snprintf(named, sizeof named, "slow.test%s", strchr(test.server, ':'));
+    do_connect(1, named);
+    while (atomic_load(&slow_lookups) == 0) {
+        (void)spin(1);
+    }
+    do_close(1);
+    assert_int_equal(sem_post(&slow), 0);
+    while (thread_count() > threads) {
+        (void)spin(1);
+    }
+    (void)spin(1);
+    do_connect(1, named);
+    do_close(1); /* not yet told: it is kept on */
+    (void)spin(1);
+    do_connect(1, named);
+    (void)spin(1);
+    assert_int_equal(atomic_load(&slow_lookups), 1);
+    fd = accept_one();
+    expect(fd, SETNAME);
+    answer(fd, "+OK\r\n");
+    await("up 1\n");
+    do_connect(2, named); /* once is enough: names change */
+    while (atomic_load(&slow_lookups) == 1) {
+        (void)spin(1);
+    }
+    do_close(2);
+    assert_int_equal(sem_post(&slow), 0);
+    while (thread_count() > threads) {
+        (void)spin(1);
+    }
+    (void)close(fd);
+    close_all(); /* what is kept goes, too */
+}
+
 static void close_it(unsigned conn)
 {
     do_close(conn);
@@ -931,6 +976,7 @@ int main(void)
         cmocka_unit_test(test_redis_that_is_not_there),
         cmocka_unit_test(test_redis_looks_up_names),
         cmocka_unit_test(test_redis_name_that_takes_long),
+        cmocka_unit_test(test_redis_name_that_is_found_too_late),
         cmocka_unit_test(test_redis_is_closed_while_it_tells),
         cmocka_unit_test(test_redis_number_is_used_again_at_once),
         cmocka_unit_test(test_redis_connects_again_from_closed),

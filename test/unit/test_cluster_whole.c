@@ -1,0 +1,300 @@
+/* The engine on Redis: requests of whole topics, lists of topics, what is under way. */
+
+#include "cluster/inner.h"
+#include "cluster_rig.h"
+#include "rules/policy.h"
+
+static void say_kicked(struct rig *g, unsigned count)
+{
+    char number[15];
+    struct tr_span items[] = {
+        SPAN("OK"), SPAN("06651728e2a000"), SPAN("00000000"), SPAN(""), SPAN("d"), {number, 14}};
+
+    (void)snprintf(number, sizeof number, "%014x", count);
+    say(g, find(g, NULL, TR_SCRIPT_KICK), items, 6);
+}
+
+/* The second piece fails: something was done, and that is what is told. */
+static void test_cluster_kick_is_half_done(void **state)
+{
+    struct rig *g = malloc(sizeof *g);
+    struct ask a = {.r = {.count = 300}};
+
+    (void)state;
+    assert_non_null(g);
+    open_engine(g);
+    a.r.topic = hold(g, "orders");
+    submit(g, &a, TR_OP_KICK);
+    (void)turn(g);
+    say_topics(g);
+    say_error(g, find(g, NULL, TR_SCRIPT_KICK), "OOM command not allowed");
+    assert_int_equal(a.status, TARRY_ENOSPC); /* nothing was done */
+    submit(g, &a, TR_OP_KICK);
+    (void)turn(g);
+    say_kicked(g, 128);
+    say_error(g, find(g, NULL, TR_SCRIPT_KICK), "OOM command not allowed");
+    assert_int_equal(a.done, 2);
+    assert_int_equal(a.status, TARRY_EUNSURE);
+    assert_int_equal(a.r.out.number, 128);
+    assert_non_null(a.r.out.why);
+    finish(g);
+    free(g);
+}
+
+/* The topic's settings say that it has two slots. */
+static void say_spread(struct rig *g)
+{
+    struct tr_policy p = tr_policy_default();
+    char text[TR_CL_NOTE_HEAD + TR_POLICY_BYTES_MAX] = "00000001k";
+    struct tr_span item = {text, 0};
+
+    p.given = TR_POLICY_BIT(SPREAD);
+    p.spread = 2;
+    item.len = TR_CL_NOTE_HEAD + tr_policy_encode((uint8_t *)text + TR_CL_NOTE_HEAD, &p);
+    say(g, find(g, "HMGET", -1), &item, 1);
+}
+
+static void test_cluster_pause_is_half_done(void **state)
+{
+    struct rig *g = malloc(sizeof *g);
+    struct ask a = {.r = {.wait_us = 10 * SECOND}};
+    struct tr_span items[] = {SPAN("OK"), SPAN("06651728e2a000"), SPAN("00000001"), SPAN("")};
+
+    (void)state;
+    assert_non_null(g);
+    open_engine(g);
+    a.r.topic = hold(g, "orders");
+    submit(g, &a, TR_OP_PAUSE);
+    (void)turn(g);
+    say_spread(g);
+    say(g, find(g, NULL, TR_SCRIPT_PAUSE), items, 4);
+    assert_int_equal(a.done, 0);
+    say_error(g, find(g, NULL, TR_SCRIPT_PAUSE), "OOM command not allowed");
+    assert_int_equal(a.status, TARRY_EUNSURE);
+    assert_non_null(a.r.out.why);
+    finish(g);
+    free(g);
+}
+
+/* So many ready jobs in each topic that is counted. */
+static void say_counts(struct rig *g, unsigned ready)
+{
+    struct sent *s;
+
+    while ((s = find(g, NULL, TR_SCRIPT_COUNTS)) != NULL) {
+        unsigned keys = (unsigned)strtoul(s->args[2], NULL, 10);
+        unsigned topics = (unsigned)strtoul(s->args[3 + keys + 5], NULL, 10);
+        char text[14 * 15 + 8 + 1];
+        struct tr_span items[4 + 64] = {SPAN("OK"), SPAN("06651728e2a000"), {"", 0}, {"", 0}};
+
+        (void)snprintf(text, sizeof text, "%014x%0*d", ready, 14 * 14 + 8, 0);
+        for (unsigned i = 0; i < topics; i++) {
+            items[4 + i] = (struct tr_span)SPAN(text);
+        }
+        say(g, s, items, 4 + topics);
+    }
+}
+
+/* All topics are in the list, without settings. */
+static void say_known(struct rig *g)
+{
+    struct sent *s;
+
+    while ((s = find(g, "HMGET", -1)) != NULL) {
+        struct tr_span items[8];
+
+        for (unsigned i = 0; i < s->count - 2; i++) {
+            items[i] = (struct tr_span)SPAN("00000000-");
+        }
+        say(g, s, items, s->count - 2);
+    }
+}
+
+static void say_names(struct rig *g, const char *a, const char *b)
+{
+    struct tr_span items[] = {{a, a != NULL ? strlen(a) : 0}, {b, b != NULL ? strlen(b) : 0}};
+
+    say(g, find(g, "HKEYS", -1), items, (size_t)((a != NULL) + (b != NULL)));
+}
+
+/* Whoever goes from topic to topic has them counted once, whatever is pushed meanwhile. */
+static void test_cluster_next_topic(void **state)
+{
+    static const char *const ids[] = {"00000000001401"};
+    struct rig *g = malloc(sizeof *g);
+    struct ask a = {0}, b = {0}, p;
+    uint32_t first;
+
+    (void)state;
+    assert_non_null(g);
+    open_engine(g);
+    submit(g, &a, TR_OP_NEXT_TOPIC);
+    (void)turn(g);
+    say_names(g, "orders", "mails");
+    say_known(g);
+    say_counts(g, 1);
+    assert_int_equal(a.done, 1);
+    assert_int_equal(a.status, TARRY_OK);
+    first = a.r.out.topic;
+    p = push_of(first, "x");
+    submit(g, &p, TR_OP_PUSH);
+    (void)turn(g);
+    say_known(g);
+    say_pushed(g, find(g, NULL, TR_SCRIPT_PUSH), ids, 1);
+    assert_int_equal(p.status, TARRY_OK);
+    b.r.topic = first;
+    submit(g, &b, TR_OP_NEXT_TOPIC);
+    assert_int_equal(b.done, 1); /* at once */
+    assert_int_equal(b.status, TARRY_OK);
+    assert_true(b.r.out.topic > first);
+    submit(g, &a, TR_OP_NEXT_TOPIC); /* who begins has them counted anew */
+    assert_int_equal(a.done, 1);
+    finish(g);
+    free(g);
+}
+
+/* Jobs of a topic that is in no list any more are counted until there are none. */
+static void test_cluster_topic_that_went(void **state)
+{
+    static const char *const ids[] = {"00000000001401"};
+    struct rig *g = malloc(sizeof *g);
+    struct ask a, b = {0};
+    struct tr_meter_view view[TR_METER_VIEWS];
+
+    (void)state;
+    assert_non_null(g);
+    open_engine(g);
+    a = push_of(hold(g, "orders"), "x");
+    submit(g, &a, TR_OP_PUSH);
+    (void)turn(g);
+    say_topics(g);
+    say_pushed(g, find(g, NULL, TR_SCRIPT_PUSH), ids, 1);
+    a.r.hold = TR_HOLD_USE;
+    submit(g, &a, TR_OP_DROP_TOPIC);
+    assert_int_equal(a.status, TARRY_OK);
+    for (unsigned i = 0; i < 2; i++) {
+        submit(g, &b, TR_OP_STAT);
+        (void)turn(g);
+        say_names(g, NULL, NULL);
+        if (i == 0) {
+            assert_non_null(find(g, NULL, TR_SCRIPT_COUNTS));
+            say_counts(g, 0);
+        }
+        assert_int_equal(b.done, i + 1);
+        assert_int_equal(b.r.out.stat.ready, 0);
+        say_agendas(g);
+        pass(g, 2 * SECOND);
+        say_agendas(g);
+    }
+    assert_int_equal(tr_cluster_meters(g->engine, 0, view), 1);
+    assert_int_equal(view[0].jobs[TR_READY], 0);
+    finish(g);
+    free(g);
+}
+
+/* Only so much is under way on a connection; the rest waits for answers. */
+static void test_cluster_flight(void **state)
+{
+    static const char *const ids[] = {"00000000001401"};
+
+    (void)state;
+    for (unsigned bytes = 0; bytes < 2; bytes++) {
+        struct rig *g = malloc(sizeof *g);
+        struct ask a[4];
+        struct tr_cluster_stat stat;
+
+        assert_non_null(g);
+        open_engine(g);
+        for (unsigned round = 0; round < 2; round++) { /* in the second one all are known */
+            static const char *const names[] = {"a", "b", "d", "e"}; /* of different slots */
+
+            for (unsigned i = 0; i < 4; i++) {
+                a[i] = push_of(hold(g, names[i]), "x");
+                submit(g, &a[i], TR_OP_PUSH);
+            }
+            say_agendas(g);
+            if (round == 1) {
+                g->engine->config.flight_calls = bytes != 0 ? 256 : 1;
+                g->engine->config.flight_bytes = bytes != 0 ? 1 : 1 << 20;
+            }
+            (void)turn(g);
+            say_known(g);
+            for (unsigned i = 0; i < 4; i++) {
+                struct sent *s = find(g, NULL, TR_SCRIPT_PUSH);
+
+                assert_non_null(s);
+                if (round == 1) {
+                    s->answered = true;
+                    assert_null(find(g, NULL, TR_SCRIPT_PUSH));
+                    s->answered = false;
+                }
+                say_pushed(g, s, ids, 1);
+                say_known(g);
+            }
+        }
+        for (unsigned i = 0; i < 4; i++) {
+            assert_int_equal(a[i].status, TARRY_OK);
+        }
+        tr_cluster_stat(g->engine, &stat);
+        assert_int_equal(stat.waits, 3);
+        finish(g);
+        free(g);
+    }
+}
+
+/* What waits for room too long was not done. */
+static void test_cluster_no_room(void **state)
+{
+    static const char *const ids[] = {"00000000001401"};
+    struct rig *g = malloc(sizeof *g);
+    struct ask a, b;
+    uint32_t topics[2];
+
+    (void)state;
+    assert_non_null(g);
+    open_engine(g);
+    topics[0] = hold(g, "a");
+    topics[1] = hold(g, "b");
+    for (unsigned i = 0; i < 2; i++) {
+        a = push_of(topics[i], "x");
+        submit(g, &a, TR_OP_PUSH);
+        (void)turn(g);
+        say_known(g);
+        say_pushed(g, find(g, NULL, TR_SCRIPT_PUSH), ids, 1);
+        say_known(g);
+    }
+    say_agendas(g);
+    g->engine->config.flight_calls = 1;
+    a = push_of(topics[0], "x");
+    submit(g, &a, TR_OP_PUSH);
+    (void)turn(g);
+    b = push_of(topics[1], "x");
+    submit(g, &b, TR_OP_PUSH);
+    g->engine->config.timeout_us = 10 * SECOND; /* a slow one */
+    (void)turn(g);
+    pass(g, 400000);
+    assert_int_equal(b.done, 0);
+    g->engine->links[0].sent_count++; /* as if another one were behind it */
+    say_pushed(g, find(g, NULL, TR_SCRIPT_PUSH), ids, 1);
+    assert_int_equal(a.status, TARRY_OK);
+    pass(g, 2 * SECOND);
+    pass(g, SECOND);
+    assert_int_equal(b.status, TARRY_EAWAY);
+    g->engine->links[0].sent_count--;
+    finish(g);
+    free(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cluster_kick_is_half_done),
+        cmocka_unit_test(test_cluster_pause_is_half_done),
+        cmocka_unit_test(test_cluster_next_topic),
+        cmocka_unit_test(test_cluster_topic_that_went),
+        cmocka_unit_test(test_cluster_flight),
+        cmocka_unit_test(test_cluster_no_room),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
