@@ -336,6 +336,10 @@ void judge_ran(struct judge *j, const struct world_call *call, const struct fake
         world_time(j->world, call->server) > j->latest_us[world_slot(call)]) {
         j->latest_us[world_slot(call)] = world_time(j->world, call->server);
     }
+    if (script == TR_SCRIPT_TOPIC && reply->is.event == TR_REDIS_LIST) {
+        j->marks += world_is(call->args[5], "f");
+        j->removes += world_is(call->args[5], "x");
+    }
     if (script == TR_SCRIPT_ORPHANS && reply->is.event == TR_REDIS_LIST) {
         ran_orphans(j, call);
     }

@@ -72,9 +72,10 @@ struct judge {
     uint64_t paused_us[TOPICS]; /* by the server's clock: until then nothing is handed out */
     uint64_t latest_us[SLOTS];  /* the latest time by which a script of this slot ran */
     struct sim_plan plans[PLANS][SLOTS];
-    uint64_t ticks;    /* occurrences made */
-    size_t take_bytes; /* of bodies, at most, that one answer brings */
-    char wrong[256];   /* empty: all is well */
+    uint64_t ticks;          /* occurrences made */
+    unsigned marks, removes; /* of topics that are forgotten, as they run */
+    size_t take_bytes;       /* of bodies, at most, that one answer brings */
+    char wrong[256];         /* empty: all is well */
 };
 
 /* A new job is pushed: its serial number. */

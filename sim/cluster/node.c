@@ -22,6 +22,8 @@
 #define MEMBER_US UINT64_C(2000000) /* so that slots change their owners in the midst of it all */
 #define LONG_US UINT64_C(20000000)  /* the lease of some: it is noticed if nobody has it */
 #define SETTLED_US UINT64_C(6000000)
+#define FORGET_US UINT64_C(1500000)
+#define PLAIN (TOPICS - 1)       /* a topic that never has settings, and may be forgotten */
 #define SOON_US UINT64_C(100000) /* a waiter gets a job within so long, without faults */
 
 static uint64_t dice(struct cluster *c, uint64_t below)
@@ -96,6 +98,7 @@ static void start(struct cluster *c, struct node *n)
     config.patience_us = 2500000;
     config.lease_us = MEMBER_US;
     config.take_bytes = c->judge.take_bytes;
+    config.forget_us = FORGET_US;
     config.flight_calls = c->judge.take_bytes < 10 ? 2 : 256;
     config.port = net_port(&c->net, n->number);
     net_start(&c->net, n->number, n->name);
@@ -514,7 +517,7 @@ static void client(struct cluster *c, struct node *n)
         }
         break;
     case 8:
-        if (dice(c, 4) == 0) {
+        if (dice(c, 4) == 0 && topic != PLAIN) {
             pause_topic(c, n, topic);
         } else {
             look(c, n);
@@ -903,6 +906,46 @@ static void drain_all(struct cluster *c)
     }
 }
 
+/* Is it in the list of all topics? */
+static bool listed(struct cluster *c, unsigned topic)
+{
+    struct server *s = &c->world.servers[c->world.owner[META]];
+    struct tr_span args[] = {{"HGET", 4}, {"tarry:{meta}:topics", 19}, {topic_name(topic), 2}};
+    struct fake_call call = {.db = s->db, .args = args, .count = 3};
+    struct fake_reply *r = fake_plain(c->world.lua, &call);
+    bool is = r->is.event == TR_REDIS_LIST && r->is.count == 1 && r->is.items[0].at != NULL;
+
+    fake_reply_free(r);
+    return is;
+}
+
+/* A topic that nobody needs is forgotten, when housekeeping comes there; one that is used at that
+ * very moment stays in the list. */
+static void check_forget(struct cluster *c)
+{
+    for (unsigned i = 0; i < 2 && c->judge.wrong[0] == '\0'; i++) {
+        const unsigned *seen = i == 0 ? &c->judge.marks : &c->judge.removes;
+        unsigned before = *seen;
+        uint64_t until_us = c->world.now_us + 400000000;
+
+        while (*seen == before && c->world.now_us < until_us) {
+            cluster_run(c, c->world.now_us + 2000);
+        }
+        if (*seen == before) {
+            judge_wrong(&c->judge, "C9: a topic is never forgotten", PLAIN);
+            return;
+        }
+        cluster_run(c, c->world.now_us + dice(c, 8000));
+        push(c, &c->nodes[dice(c, NODES)], PLAIN, 5000000);
+        cluster_run(c, c->world.now_us + 200000);
+        if (!listed(c, PLAIN)) {
+            judge_wrong(&c->judge, "C7: a topic that has jobs is not in the list", PLAIN);
+        }
+        cluster_run(c, c->world.now_us + 5000000);
+        drain_all(c);
+    }
+}
+
 /* Those that expired are dead: they come back, and may expire again while others are taken. */
 static uint64_t kick_all(struct cluster *c)
 {
@@ -969,6 +1012,9 @@ void cluster_drain(struct cluster *c)
     drain_all(c);
     check_full(c);
     drain_all(c);
+    if (dice(c, 4) == 0) {
+        check_forget(c);
+    }
     for (unsigned i = 0; i < 3 && c->judge.wrong[0] == '\0'; i++) {
         check_surplus(c);
         drain_all(c);

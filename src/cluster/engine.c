@@ -39,6 +39,7 @@ void tr_cluster_config_init(struct tr_cluster_config *c, struct tr_mem *mem)
                                     .flight_calls = 256,
                                     .flight_bytes = 16 * TR_EVAL_BYTES,
                                     .take_bytes = TR_EVAL_BYTES,
+                                    .forget_us = UINT64_C(3600000000),
                                     .max_topics = 100000};
 }
 
@@ -93,6 +94,7 @@ static void init_lists(struct tr_cluster *c)
     tr_atlas_init(&c->atlas, c->mem, c->config.zone, c->config.zone_ctx);
     tr_bulks_init(c);
     tr_sweep_init(c);
+    tr_forget_init(c);
 }
 
 static void init_names(struct tr_cluster *c)

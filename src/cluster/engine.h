@@ -42,6 +42,7 @@ struct tr_cluster_config {
     unsigned flight_calls; /* under way on one connection at most; what is more waits, */
     size_t flight_bytes;   /* and so it is with bytes; but one call always */
     size_t take_bytes;     /* of bodies that one answer brings; but one job always */
+    uint64_t forget_us;    /* a topic without jobs, settings and waiters is forgotten then */
     tr_zone_file_fn *zone; /* reads time zones; NULL: there are none */
     void *zone_ctx;
     unsigned max_topics; /* known at once on this node */
@@ -119,6 +120,7 @@ struct tr_cluster_stat {
     uint64_t wakes_heard;
     uint64_t given_back;  /* jobs that came when nobody waited any more */
     uint64_t tended;      /* topics looked after */
+    uint64_t forgotten;   /* topics that nobody needed any more */
     uint64_t orphans;     /* jobs of dead nodes that were released */
     uint64_t swept;       /* fields of dead nodes that were dropped */
     uint64_t maps;        /* of the cluster, asked for */

@@ -23,7 +23,7 @@
 #define BEAT_AGAIN_US UINT64_C(300000)
 #define FRESH_US UINT64_C(10000000) /* so long a store that was made is new */
 
-enum { TEND_MOST = 128, MEMBER_FROM = 7, AGENDA_MOST = 16, LOOKS_AT_ONCE = 16 };
+enum { TEND_MOST = 128, TEND_GONE = 5, MEMBER_FROM = 7, AGENDA_MOST = 16, LOOKS_AT_ONCE = 16 };
 
 static tr_call_done_fn beat_answered;
 
@@ -324,8 +324,10 @@ const struct tr_cl_way tr_agenda_way = {
 
 static void build_tend(struct tr_cluster *c, struct tr_clane *lane)
 {
-    (void)c;
-    tr_eval_tend(&lane->call.eval, TEND_MOST);
+    const struct tr_ctopic *t = lane->topics[0];
+
+    tr_eval_tend(&lane->call.eval, TEND_MOST,
+                 t->version == 0 && !t->kept ? c->config.forget_us : 0);
 }
 
 /* There may be another topic behind it. */
@@ -333,6 +335,9 @@ static void answered_tend(struct tr_cluster *c, struct tr_clane *lane, const str
 {
     struct tr_item *keeper = tr_lane_next(lane);
 
+    if (a->count > TEND_GONE && a->items[TEND_GONE].len == 1 && a->items[TEND_GONE].at[0] == '1') {
+        tr_forget_topic(c, keeper->topic, lane->slot);
+    }
     c->stat.tended++;
     tr_gauge_tended(c, keeper->topic, a);
     c->slots[lane->slot].agenda_us = c->now.boot_us;

@@ -14,7 +14,7 @@
  *     gauge.c                                      what is told of them
  *     roam.c, bulk.c                               requests of whole topics
  *     wait.c, take.c, hold.c                       hand-outs
- *     wake.c, home.c, mourn.c, sweep.c             other nodes, housekeeping
+ *     wake.c, home.c, mourn.c, sweep.c, forget.c   other nodes, housekeeping
  *     picture.c                                    how all of it is
  *     plan.c, roster.c, schedule.c, recur.c        schedules: kept, named, asked for, at work
  *
@@ -262,6 +262,7 @@ enum tr_cl_kind {
     TR_CL_FIELDS,   /* whose fields the meta of a slot has, */
     TR_CL_BEATS,    /* who has beaten of late, */
     TR_CL_SWEEP,    /* and the fields of others go */
+    TR_CL_FORGET,   /* a topic that nobody needs */
     TR_CL_KINDS,
 };
 
@@ -323,7 +324,8 @@ extern const struct tr_cl_way tr_push_way, tr_edit_way, tr_look_way, tr_kick_way
     tr_pause_way, tr_count_way, tr_tend_way, tr_header_way, tr_key_way, tr_agenda_way, tr_own_way,
     tr_load_way, tr_note_way, tr_names_way, tr_purge_way, tr_list_way, tr_forecast_way, tr_dead_way,
     tr_leases_way, tr_orphans_way, tr_schedule_way, tr_plan_way, tr_roster_way, tr_where_way,
-    tr_order_way, tr_sift_way, tr_bulk_way, tr_fields_way, tr_beats_way, tr_sweep_way;
+    tr_order_way, tr_sift_way, tr_bulk_way, tr_fields_way, tr_beats_way, tr_sweep_way,
+    tr_forget_way;
 
 /* ---- topics ---- */
 
@@ -367,6 +369,7 @@ struct tr_ctopic {
     uint32_t named; /* which last had it */
     bool kept;      /* also when it has no jobs */
     bool noting;
+    bool note_again; /* it was not there when a push came */
     bool gathered;
     uint32_t version;
     uint32_t slot_version; /* the highest that a slot has named */
@@ -409,6 +412,8 @@ void tr_ctopic_reload(struct tr_cluster *c, struct tr_item *item, tr_item_fn *th
 void tr_ctopic_version(struct tr_cluster *c, struct tr_ctopic *t, unsigned slot, uint32_t version);
 /* A slot says that it was made for so many slots. False: no memory, or that makes no sense. */
 bool tr_ctopic_set_spread(struct tr_cluster *c, struct tr_ctopic *t, unsigned spread);
+/* A push found that it was not there: it may have been forgotten. */
+void tr_ctopic_made(struct tr_cluster *c, struct tr_ctopic *t);
 /* It is to be among all topics. */
 void tr_ctopic_note(struct tr_cluster *c, struct tr_ctopic *t, bool keep);
 struct tr_spot *tr_ctopic_spot(struct tr_ctopic *t, unsigned slot);
@@ -690,6 +695,16 @@ void tr_sweep_init(struct tr_cluster *c);
 void tr_sweep_turn(struct tr_cluster *c);
 uint64_t tr_sweep_next(const struct tr_cluster *c);
 
+/* A topic that is forgotten: forget.c */
+struct tr_forget {
+    struct tr_item item;
+    bool busy;
+    int step;
+};
+void tr_forget_init(struct tr_cluster *c);
+/* If nothing else is; else housekeeping comes again. */
+void tr_forget_topic(struct tr_cluster *c, struct tr_ctopic *t, unsigned slot);
+
 /* ---- all of it ---- */
 
 enum tr_cl_refusal { /* why this Redis cannot be served; bits */
@@ -830,6 +845,7 @@ struct tr_cluster {
     struct tr_list telling; /* items that want to know when a schedule is due */
     struct tr_list bulks;   /* that can be gone on with */
     unsigned bulk_count;
+    struct tr_forget forget;
 
     char *actors; /* TR_ACTOR_NAME_MAX bytes each, the rest zeros */
     unsigned actor_count, actor_room;

@@ -39,7 +39,7 @@ const struct tr_cl_way *tr_lane_way(enum tr_cl_kind kind)
         [TR_CL_WHERE] = &tr_where_way,     [TR_CL_ORDER] = &tr_order_way,
         [TR_CL_SIFT] = &tr_sift_way,       [TR_CL_BULK] = &tr_bulk_way,
         [TR_CL_FIELDS] = &tr_fields_way,   [TR_CL_BEATS] = &tr_beats_way,
-        [TR_CL_SWEEP] = &tr_sweep_way,
+        [TR_CL_SWEEP] = &tr_sweep_way,     [TR_CL_FORGET] = &tr_forget_way,
     };
 
     return ways[kind];
@@ -337,6 +337,17 @@ static void respread(struct tr_cluster *c, struct tr_clane *lane,
     }
 }
 
+/* Topics that were not there before this push. */
+static void look_for_new(struct tr_cluster *c, const struct tr_clane *lane,
+                         const struct tr_answer *a)
+{
+    for (unsigned i = 0; i < lane->topic_count; i++) {
+        if (tr_answer_version(a, i) == UINT32_MAX) {
+            tr_ctopic_made(c, lane->topics[i]);
+        }
+    }
+}
+
 static void answered(struct tr_cluster *c, struct tr_clane *lane,
                      const struct tr_redis_reply *reply)
 {
@@ -347,6 +358,9 @@ static void answered(struct tr_cluster *c, struct tr_clane *lane,
         way->heard(c, lane, reply);
     } else if (tr_answer_read(reply, &a) == TARRY_OK) {
         way->answered(c, lane, &a);
+        if (lane->kind == TR_CL_PUSH) {
+            look_for_new(c, lane, &a);
+        }
         tr_lane_common(c, &a,
                        &(struct tr_lane_told){.slot = lane->slot,
                                               .topics = lane->topics,

@@ -21,6 +21,7 @@
     X(TAKE_FORGOTTEN, "what a take that was given up has handed out stays out")                    \
     X(REST_FORGOTTEN, "who got nothing since the answer was full is told that there is nothing")   \
     X(WAKES_LOST, "more wake-ups than there is room for are thrown away")                          \
+    X(MADE_UNSEEN, "a topic that was forgotten is not entered again by the next push")             \
     X(NOT_MOURNED, "jobs of a dead node's connections stay out until their lease ends")            \
     X(BULK_MEETS_OWN, "a bulk does not know which jobs it has changed")                            \
     X(BULK_ANY_ID, "a bulk is about jobs that came later, too")                                    \

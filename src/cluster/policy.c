@@ -133,6 +133,9 @@ static void build_note(struct tr_cluster *c, struct tr_clane *lane)
     tr_eval_add(e, key, tr_place_meta_key(key, &c->layout, TR_META_TOPICS));
     tr_eval_add(e, t->name, t->name_len);
     tr_eval_add(e, &flag, 1);
+    if (flag == 'f' || flag == 'x') {
+        tr_eval_add(e, c->node, TR_PLACE_NODE_DIGITS);
+    }
     if (!item->inner) {
         tr_policy_change(&next, item->req->policy, item->req->fields);
         next.given |= item->req->keep_topic ? TR_POLICY_BIT(KEPT) : 0;
@@ -153,6 +156,7 @@ static void heard_note(struct tr_cluster *c, struct tr_clane *lane,
     bool good = reply->count == 2 && reply->items[1].at != NULL;
 
     if (item->inner) {
+        good = good && tr_span_begins(reply->items[0], "OK");
         tr_item_finish(c, item, good ? TARRY_OK : TARRY_EDAMAGED);
         return;
     }

@@ -24,6 +24,7 @@ enum tr_script_name {
     TR_SCRIPT_ORPHANS,  /* jobs that connections of a dead node held */
     TR_SCRIPT_FORECAST, /* how many are due when */
     TR_SCRIPT_SWEEP,    /* what dead nodes left in a slot's meta */
+    TR_SCRIPT_FORGET,   /* a topic that nobody needs */
     TR_SCRIPT_CHECK,    /* before a slot is first used over a connection */
     TR_SCRIPT_OWN,      /* who does a slot's housekeeping */
     TR_SCRIPT_BEAT,     /* a node lives; layout and members */

@@ -3,7 +3,8 @@
  * settings.
  *
  *     P{meta}:topics, a hash      name -> version (8 hex digits), k or - or g, policy
- *                                 k: is there also without jobs; g: was deleted, and is not
+ *                                 k: is there also without jobs; g: was deleted, and is not; f and
+ *                                 a node's name: that one is about to forget it (forget.c)
  *
  * The settings are read before a topic is first used (LOAD, many in a call), and again when a
  * slot's answer names a newer version. A slot that names an older one is told (policy.c). A topic
@@ -19,6 +20,7 @@
 #include "base/err.h"
 #include "cluster/hex.h"
 #include "cluster/inner.h"
+#include "cluster/mutant.h"
 
 #include <string.h>
 
@@ -280,10 +282,15 @@ static bool set_policy(struct tr_cluster *c, struct tr_ctopic *t, struct tr_span
     uint64_t version = 0;
     uint8_t *bytes = NULL;
     size_t len = text.len > TR_CL_NOTE_HEAD ? text.len - TR_CL_NOTE_HEAD : 0;
+    char flag = 'g';
 
     if (text.len > 0 && (text.len < TR_CL_NOTE_HEAD || !tr_hex_get(text.at, VERSION, &version))) {
         return false;
     }
+    if (text.len > VERSION) {
+        flag = text.at[VERSION];
+    }
+    len = flag == 'f' ? 0 : len;
     if (len > 0) {
         bytes = tr_mem_alloc(c->mem, len);
         if (bytes == NULL) {
@@ -298,8 +305,8 @@ static bool set_policy(struct tr_cluster *c, struct tr_ctopic *t, struct tr_span
         forget_policy(c, t); /* of a newer release: its scripts know it all the same */
     }
     t->version = (uint32_t)version;
-    t->known = text.len > 0 && text.at[VERSION] != 'g';
-    t->kept = text.len > 0 && text.at[VERSION] == 'k';
+    t->known = flag != 'g';
+    t->kept = flag == 'k';
     return true;
 }
 
@@ -405,6 +412,7 @@ void tr_ctopic_version(struct tr_cluster *c, struct tr_ctopic *t, unsigned slot,
 {
     struct tr_spot *spot = tr_ctopic_spot(t, slot);
 
+    version = version != UINT32_MAX ? version : 0; /* it is not there */
     if (version > t->slot_version) {
         t->slot_version = version;
     }
@@ -427,7 +435,24 @@ static void note_ended(struct tr_cluster *c, struct tr_item *noter)
     t->noting = false;
     t->known = t->known || noter->status == TARRY_OK;
     t->kept = t->kept || (noter->status == TARRY_OK && noter->kind == 'k');
+    if (t->note_again) {
+        t->note_again = false;
+        tr_ctopic_made(c, t);
+    }
     tr_ctopic_unpin(c, t);
+}
+
+void tr_ctopic_made(struct tr_cluster *c, struct tr_ctopic *t)
+{
+    if (TR_CL_MUTANT(MADE_UNSEEN)) {
+        return;
+    }
+    if (t->noting) {
+        t->note_again = true; /* that may have been too early */
+        return;
+    }
+    t->known = false;
+    tr_ctopic_note(c, t, t->kept);
 }
 
 void tr_ctopic_note(struct tr_cluster *c, struct tr_ctopic *t, bool keep)

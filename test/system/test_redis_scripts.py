@@ -111,7 +111,7 @@ class Slot:
     def text(self, name):
         """The script with the time in it, and with the life of the server."""
         text, count = re.subn(r"redis\.call\('TIME'\)|call\('TIME'\)",
-                              "{'%d','%d'}" % divmod(self.now, SECOND), self.scripts[name])
+                              "({'%d','%d'})" % divmod(self.now, SECOND), self.scripts[name])
         assert count == 1
         return re.sub(r"(redis\.)?call\('INFO', ?'replication'\)", f"'master_replid:{self.life or self.run}'", text)
 
@@ -170,8 +170,8 @@ class Slot:
         said = self.call("look", "1", "01" + job)
         return header(said[4]) if said[4] else None
 
-    def tend(self, most=64, **more):
-        return self.call("tend", most, **more)
+    def tend(self, most=64, forget=0, **more):
+        return self.call("tend", most, forget, **more)
 
     def conf(self, version, **fields):
         return self.call("conf", version, *[x for f in fields.items() for x in f])
@@ -1040,6 +1040,92 @@ def test_what_goes_back_wakes_and_may_be_another_ones(slot):
     assert slot.look(job)["lease"] == LEASE % 6
 
 
+HOUR = 3600 * SECOND
+
+
+def test_a_topic_that_nobody_needs_is_forgotten(slot):
+    job = slot.put()
+    assert slot.redis("ZSCORE", slot.key("a"), "t") == b"%d" % (T0 + 24 * HOUR)
+    slot.got()
+    assert slot.do("A", job, lease=1) == b"Op"
+    said = slot.tend(forget=HOUR)
+    assert (int(said[4], 16), said[9]) == (T0 + HOUR, b"0")
+    slot.now += HOUR - 1
+    said = slot.tend(forget=HOUR)
+    assert (int(said[4], 16), said[9]) == (T0 + HOUR, b"0")
+    slot.now += 1
+    said = slot.tend(forget=HOUR)
+    assert (int(said[4], 16), said[9]) == (slot.now + 60 * SECOND, b"1")
+    for _ in range(2):
+        assert slot.call("forget")[4] == b"1"
+        assert [k.decode().split(":", 2)[2] for k in slot.redis("KEYS", "*")] == ["m"]
+    assert slot.push({})[2] == b"ffffffff"  # it was not there: it is to be listed again
+    assert slot.push({})[2] == b"00000000"
+    assert slot.push({"key": "k"}, topics=("u",), op=slot.op + 1)[2] == b"ffffffff"
+
+
+def test_a_topic_that_is_needed_is_not_forgotten(slot):
+    def looked(topic="t", **more):
+        said = slot.tend(forget=HOUR, **more)
+        assert slot.call("forget", **more)[4] == said[9]
+        return said[9], int(said[4], 16) - slot.now
+
+    slot.put(delay=1000 * HOUR)
+    assert looked() == (b"0", 24 * HOUR)
+    slot.now += 24 * HOUR
+    assert looked() == (b"0", 24 * HOUR)
+    for state in ("dead", "ready", "prep"):
+        slot = Slot(slot.redis, slot.scripts)
+        slot.conf(0)  # nothing
+        job = slot.put(ttr=900 * HOUR)
+        if state != "ready":
+            slot.got()
+        if state == "dead":
+            assert slot.do("B", job, "k", lease=1)[:1] == b"O"
+        assert looked()[0] == b"0"
+        slot.now += 26 * HOUR
+        assert looked()[0] == b"0"
+    slot = Slot(slot.redis, slot.scripts)  # somebody waits
+    assert slot.do("C", slot.put(), "1") == b"Or"
+    slot.got(lease=2, wait=T0 + 30 * HOUR)
+    slot.tend(forget=HOUR)
+    slot.now += 26 * HOUR
+    assert looked()[0] == b"0"
+    slot.now += 5 * HOUR
+    assert slot.tend(forget=HOUR)[9] == b"0"
+    slot.now += HOUR
+    assert looked()[0] == b"1"
+    slot.put()
+    slot.conf(7, ttr=SECOND)  # it has settings
+    assert slot.do("C", slot.got()[0][0], "1") == b"Op"
+    slot.tend(forget=HOUR)
+    slot.now += HOUR
+    assert slot.tend(forget=HOUR)[9] == b"0" and slot.call("forget")[4] == b"0"
+
+
+def test_the_entry_of_a_topic_that_is_forgotten(slot):
+    def topic(*args):
+        return slot.eval("topic", ["list"], "t", *args)
+
+    def is_there():
+        return slot.redis("HGET", "list", "t")
+
+    assert topic("-") == [b"OK", b"00000000-"]
+    assert topic("f", NODE)[0] == b"OK" and is_there() == b"00000000f" + NODE.encode()
+    assert topic("-") == [b"OK", b"00000000-"]  # a push came in between
+    assert topic("x", NODE)[0] == b"OK" and is_there() == b"00000000-"
+    assert topic("f", NODE)[0] == b"OK"
+    assert topic("f", OTHER)[0] == b"OK"
+    assert topic("x", NODE)[0] == b"OK" and is_there() is not None  # the other one's
+    assert topic("x", OTHER)[0] == b"OK" and is_there() is None
+    assert topic("f", NODE)[0] == b"OK" and is_there() is None
+    topic("k")
+    assert topic("f", NODE)[0] == b"NO" and is_there() == b"00000000k"
+    slot.redis("HSET", "list", "t", "00000000f" + NODE)
+    assert topic("k", "0", "settings", "0")[0] == b"OK"
+    assert topic("f", NODE)[0] == b"NO"
+
+
 def test_scripts_keep_to_the_rules():
     """Every key comes from KEYS; no command that Redis Cluster or a long script would suffer from."""
     for path in LUA:
@@ -1102,6 +1188,13 @@ MUTATIONS = {  # script; what it says, and what it says then; the test that is t
                                  test_what_nobody_heard_of_goes_back),
     "another one's goes back": ("take", [("and j.lease == sub(rest, 1, 8)", "")],
                                 test_what_goes_back_wakes_and_may_be_another_ones),
+    "a topic with jobs is forgotten": ("forget", [("call('ZCARD', t.store) + call('ZCARD', t.ready) +"
+                                                   " call('ZCARD', t.prep) + call('ZCARD', t.dead) == 0", "true")],
+                                       test_a_topic_that_is_needed_is_not_forgotten),
+    "one that is waited for is forgotten": ("forget", [("#call('ZRANGE', t.wait", "0*#call('ZRANGE', t.wait")],
+                                            test_a_topic_that_is_needed_is_not_forgotten),
+    "a mark is left": ("topic", [("if is and string.sub(is, 9, 9) == 'f' then", "if false then")],
+                       test_the_entry_of_a_topic_that_is_forgotten),
     "strays stay": ("take", [("push_to(t.stray,key,member)", "")],
                     test_entries_without_a_job_are_dropped),
 }

@@ -532,10 +532,11 @@ local function waiters(list)
     return table.concat(out), told
 end
 
+-- Of the settings of each topic; ffffffff: it was not there.
 local function versions(list)
     local out = {}
     for i, t in ipairs(list) do
-        out[i] = fmt('%08x', tonumber(t.pv))
+        out[i] = t.is_new and t.pv == '0' and 'ffffffff' or fmt('%08x', tonumber(t.pv))
     end
     return table.concat(out)
 end
@@ -554,6 +555,7 @@ local function commit(list, keeps, told)
     for _, t in ipairs(list) do
         if t.is_new and (next(t.add) or t.level_new) then
             call('HSET', t.conf, 'spread', t.spread, 'order', t.order)
+            look_at(t, now + 86400000000) -- is it still needed?
         end
         if t.level_new then
             call('HSET', t.conf, 'level', fmt('%.17g', t.level_new), 'level_at', dec(now))

@@ -20,7 +20,7 @@ if not kept and TOPICS == 1 then
                       #call('ZRANGE', KEYS[11], 0, 0) == 0
     local order = c[2] or ARGV[9]
     local id = max(seq + 1, floor(now / 1000) - 1704067200000, seen + 1) * 1024 + slot
-    local from, vers = id, fmt('%08x', tonumber(c[3] or 0))
+    local from, vers = id, (c[1] or c[3]) and fmt('%08x', tonumber(c[3] or 0)) or 'ffffffff'
     local hs, bs, store, ready, n = {}, {}, {}, {}, 0
     local reply = {'OK', fmt('%014x', now), vers, ''}
     for at = REST + 2, plain and #ARGV or 0, 2 do
@@ -60,6 +60,7 @@ if not kept and TOPICS == 1 then
         call('HSET', BODY, unpack(bs))
         if not c[1] then
             call('HSET', conf, 'spread', ARGV[8], 'order', order)
+            call('ZADD', AGENDA, 'LT', fmt('%d', now + 86400000000), ARGV[7])
         end
         if #store > 0 then
             call('ZADD', KEYS[6], unpack(store))

@@ -1,8 +1,9 @@
 -- What time does to the jobs of one topic: leases that ran out, jobs that expired, dead ones that
--- were kept long enough. At most so many of each as ARGV[REST] says.
+-- were kept long enough. At most so many of each as ARGV[REST] says. ARGV[REST + 1]: a topic that has no
+-- jobs, settings and waiters for so long (us) may be forgotten; 0: not this one.
 --
 -- OK, now, versions, waiters, next (when it must be looked at again, or empty), more (1: at once), how
--- many ran out, expired, were dropped. It can be repeated without harm, so it keeps no reply.
+-- many ran out, expired, were dropped, may be forgotten (1). It can be repeated without harm, so it keeps no reply.
 
 local KIND = 'h'
 --==
@@ -10,7 +11,7 @@ local KIND = 'h'
 if clock_is_off() then
     return {'CLOCK', hex(now)}
 end
-local list, why = topics('retries', 'backoff', 'in_flight', 'dead_keep', 'dead_max')
+local list, why = topics('retries', 'backoff', 'in_flight', 'dead_keep', 'dead_max', 'idle', 'hold')
 if not list then
     return why
 end
@@ -107,6 +108,25 @@ t.look = nil
 if more == '1' then
     nxt = now
 end
+
+-- Since when nobody needs it, and when to look at that again.
+local after, gone, idle = tonumber(ARGV[REST + 1]), '0', t.idle or 0
+if after > 0 and not t.is_new and t.pv == '0' then
+    local since = 0
+    if not nxt and (t.hold or 0) <= now and
+        call('ZCARD', t.store) + call('ZCARD', t.ready) + call('ZCARD', t.prep) + call('ZCARD', t.dead) == 0 and
+        #call('ZRANGE', t.wait, dec(now), '+inf', 'BYSCORE', 'LIMIT', 0, 1) == 0 then
+        since = idle > 0 and idle or now
+    end
+    if since ~= idle then
+        call('HSET', t.conf, 'idle', dec(since))
+    end
+    if since > 0 and since + after <= now then
+        gone, nxt = '1', now + 60000000
+    else
+        nxt = nxt or (since > 0 and since + after) or now + 24 * after
+    end
+end
 if nxt then
     call('ZADD', AGENDA, dec(nxt), t.name)
 end
@@ -115,4 +135,4 @@ if not nxt then
     call('ZREM', AGENDA, t.name)
 end
 return {'OK', hex(now), versions(list), nodes, nxt and hex(nxt) or '', more, dec(ran_out),
-        dec(expired), dec(dropped)}
+        dec(expired), dec(dropped), gone}

@@ -2,12 +2,32 @@
 -- to change its settings: the version that is known, the settings, and the highest version that a slot
 -- has. Without: it is in the list.
 --
--- What stands there: version (8 hex digits), k or - or g, settings. OK and that, as it is now; CHANGED
+-- What stands there: version (8 hex digits), k or - or g or f, settings. OK and that, as it is now; CHANGED
 -- and that: the version is another one. A repeat is answered as the first time.
+--
+-- To forget one without settings: f and the node's name marks it (NO: it has settings), and if that is
+-- still there, x and the name takes it out. Whoever enters the topic takes the mark away.
 
 local LIST, name, flag = KEYS[1], ARGV[1], ARGV[2]
 local is = redis.call('HGET', LIST, name)
 
+if flag == 'f' then
+    if is and is ~= '00000000-' and string.sub(is, 1, 9) ~= '00000000f' then
+        return {'NO', is}
+    end
+    if is then
+        redis.call('HSET', LIST, name, '00000000f' .. ARGV[3])
+    end
+    return {'OK', ''}
+elseif flag == 'x' then
+    if is == '00000000f' .. ARGV[3] then
+        redis.call('HDEL', LIST, name)
+    end
+    return {'OK', ''}
+end
+if is and string.sub(is, 9, 9) == 'f' then
+    is = '00000000g'
+end
 if not ARGV[3] then
     local old = is and string.sub(is, 9, 9) or 'g'
     if old == 'g' or (old == '-' and flag == 'k') then
