@@ -9,29 +9,24 @@
 
 #include "node.h"
 
-#include "plans.h"
-
 #include "base/err.h"
 #include "many.h"
+#include "plans.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define LEASE_US UINT64_C(3000000)
 #define MEMBER_US UINT64_C(2000000) /* so that slots change their owners in the midst of it all */
 #define LONG_US UINT64_C(20000000)  /* the lease of some: it is noticed if nobody has it */
-#define SETTLED_US UINT64_C(6000000)
 #define FORGET_US UINT64_C(1500000)
-#define PLAIN (TOPICS - 1)       /* a topic that never has settings, and may be forgotten */
-#define SOON_US UINT64_C(100000) /* a waiter gets a job within so long, without faults */
 
-static uint64_t dice(struct cluster *c, uint64_t below)
+uint64_t cluster_dice(struct cluster *c, uint64_t below)
 {
     return tr_rng_below(&c->world.rng, below);
 }
 
-static const char *topic_name(unsigned topic)
+const char *cluster_topic(unsigned topic)
 {
     static const char *const names[TOPICS] = {"t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7"};
 
@@ -40,7 +35,7 @@ static const char *topic_name(unsigned topic)
 
 static unsigned topic_slot(const struct cluster *c, unsigned topic)
 {
-    return tr_place_slot(&c->world.layout, topic_name(topic), 2, 0);
+    return tr_place_slot(&c->world.layout, cluster_topic(topic), 2, 0);
 }
 
 /* ---- processes ---- */
@@ -71,7 +66,7 @@ static void hold_topics(struct node *n)
 
         TR_CHECK(!a->busy);
         a->r.op = TR_OP_HOLD_TOPIC;
-        a->r.name = topic_name(i);
+        a->r.name = cluster_topic(i);
         a->r.name_len = 2;
         a->r.hold = TR_HOLD_WATCH;
         a->kind = 'x';
@@ -81,7 +76,7 @@ static void hold_topics(struct node *n)
     }
 }
 
-static void start(struct cluster *c, struct node *n)
+void node_start(struct cluster *c, struct node *n)
 {
     static const char *const servers[] = {"s0:1", "s1:1"};
     struct tr_cluster_config config;
@@ -115,7 +110,7 @@ static void start(struct cluster *c, struct node *n)
 }
 
 /* What was asked is not known to have been done, nor that it was not. */
-static void stop(struct cluster *c, struct node *n)
+void node_stop(struct cluster *c, struct node *n)
 {
     add_stat(c, n);
     many_gone(c, n->number);
@@ -147,7 +142,7 @@ void cluster_init(struct cluster *c, uint64_t seed, struct fake_lua *lua)
     for (unsigned i = 0; i < NODES; i++) {
         c->nodes[i].number = i;
         c->nodes[i].of = c;
-        start(c, &c->nodes[i]);
+        node_start(c, &c->nodes[i]);
     }
     /* The store is made before anything goes wrong: else there may be two of them. */
     c->net.calm = true;
@@ -161,7 +156,7 @@ void cluster_init(struct cluster *c, uint64_t seed, struct fake_lua *lua)
 void cluster_stop(struct cluster *c)
 {
     for (unsigned i = 0; i < NODES; i++) {
-        stop(c, &c->nodes[i]);
+        node_stop(c, &c->nodes[i]);
     }
 }
 
@@ -194,12 +189,12 @@ static void taken(struct cluster *c, struct node *n, struct ask *a)
     if (n->hand_count == HANDS || job->body_len >= sizeof text) {
         return; /* its consumer is gone */
     }
-    n->hands[n->hand_count++] =
-        (struct hand){.serial = judge_of(&c->judge, job->id, (struct tr_span){text, body.len}),
-                      .id = job->id,
-                      .holder = a->r.holder,
-                      .claim = {job->lease, job->reserves},
-                      .from_us = c->world.now_us + (dice(c, 4) == 0 ? LEASE_US + 500000 : 0)};
+    n->hands[n->hand_count++] = (struct hand){
+        .serial = judge_of(&c->judge, job->id, (struct tr_span){text, body.len}),
+        .id = job->id,
+        .holder = a->r.holder,
+        .claim = {job->lease, job->reserves},
+        .from_us = c->world.now_us + (cluster_dice(c, 4) == 0 ? LEASE_US + 500000 : 0)};
 }
 
 static void told(struct cluster *c, struct node *n, struct ask *a)
@@ -280,8 +275,8 @@ void node_submit(struct node *n, struct ask *a)
     n->turn_us = n->of->world.now_us;
 }
 
-static void push_for(struct cluster *c, struct node *n, unsigned topic, uint64_t delay_us,
-                     uint64_t ttr_us)
+void node_push_for(struct cluster *c, struct node *n, unsigned topic, uint64_t delay_us,
+                   uint64_t ttr_us)
 {
     struct ask *a = c->judge.count < JOBS_MAX ? node_ask(n, 'p') : NULL;
 
@@ -291,32 +286,33 @@ static void push_for(struct cluster *c, struct node *n, unsigned topic, uint64_t
     a->serial = judge_new(&c->judge, topic, topic_slot(c, topic));
     a->r.op = TR_OP_PUSH;
     a->r.topic = n->topics[topic];
-    a->r.priority = (uint32_t)dice(c, 3);
+    a->r.priority = (uint32_t)cluster_dice(c, 3);
     a->r.delay_us = delay_us;
     a->r.has_retries = true;
     a->r.retries = -1;
     a->r.ttr_us = ttr_us;
     a->r.beanstalk = topic % 2 != 0;
-    if (!c->net.calm && dice(c, 6) == 0) {
-        a->r.ttl_us = 500000 + dice(c, 3000000);
+    if (!c->net.calm && cluster_dice(c, 6) == 0) {
+        a->r.ttl_us = 500000 + cluster_dice(c, 3000000);
         c->judge.jobs[a->serial].expires = true;
     }
-    if (!c->net.calm && dice(c, 4) == 0) {
+    if (!c->net.calm && cluster_dice(c, 4) == 0) {
         a->r.key = a->key;
-        a->r.key_len = (size_t)snprintf(a->key, sizeof a->key, "k%u", (unsigned)dice(c, 4));
-        a->r.conflict = (enum tr_conflict)dice(c, TR_CONFLICT_COUNT);
+        a->r.key_len = (size_t)snprintf(a->key, sizeof a->key, "k%u", (unsigned)cluster_dice(c, 4));
+        a->r.conflict = (enum tr_conflict)cluster_dice(c, TR_CONFLICT_COUNT);
     }
     a->r.body = (const uint8_t *)a->body;
     a->r.body_len = (size_t)snprintf(a->body, sizeof a->body, "%u", a->serial);
     node_submit(n, a);
 }
 
-static void push(struct cluster *c, struct node *n, unsigned topic, uint64_t delay_us)
+void node_push(struct cluster *c, struct node *n, unsigned topic, uint64_t delay_us)
 {
-    push_for(c, n, topic, delay_us, c->net.calm || dice(c, 6) != 0 ? LEASE_US : LONG_US);
+    node_push_for(c, n, topic, delay_us,
+                  c->net.calm || cluster_dice(c, 6) != 0 ? LEASE_US : LONG_US);
 }
 
-static struct ask *reserve(struct cluster *c, struct node *n, unsigned topics, uint64_t wait_us)
+struct ask *node_reserve(struct cluster *c, struct node *n, unsigned topics, uint64_t wait_us)
 {
     struct ask *a = n->hand_count + ASKS < HANDS ? node_ask(n, 't') : NULL;
 
@@ -331,14 +327,14 @@ static struct ask *reserve(struct cluster *c, struct node *n, unsigned topics, u
     }
     a->r.topics = a->topics;
     a->r.wait_us = wait_us;
-    a->r.holder = dice(c, 3) == 0 ? 1 + dice(c, HOLDERS) : 0;
+    a->r.holder = cluster_dice(c, 3) == 0 ? 1 + cluster_dice(c, HOLDERS) : 0;
     a->r.warn_us = a->r.holder != 0 ? 1000000 : 0;
     node_submit(n, a);
     return a;
 }
 
 /* The connection closes: its jobs are gone from here. */
-static void close_holder(struct cluster *c, struct node *n, uint64_t holder)
+void node_close(struct cluster *c, struct node *n, uint64_t holder)
 {
     struct ask *a = node_ask(n, 'x');
 
@@ -364,7 +360,7 @@ static void close_holder(struct cluster *c, struct node *n, uint64_t holder)
     node_submit(n, a);
 }
 
-static void end_job(struct cluster *c, struct node *n, struct hand h, enum tr_op op)
+void node_end_job(struct cluster *c, struct node *n, struct hand h, enum tr_op op)
 {
     struct ask *a = node_ask(n, op == TR_OP_DELETE ? 'A' : 'R');
 
@@ -376,7 +372,7 @@ static void end_job(struct cluster *c, struct node *n, struct hand h, enum tr_op
     a->r.holder = h.holder;
     a->r.lease = h.holder == 0 ? h.claim.lease : 0;
     a->r.keep_priority = true;
-    a->r.delay_us = op == TR_OP_RELEASE && dice(c, 2) != 0 ? dice(c, 2000000) : 0;
+    a->r.delay_us = op == TR_OP_RELEASE && cluster_dice(c, 2) != 0 ? cluster_dice(c, 2000000) : 0;
     a->serial = h.serial;
     a->claim = h.claim;
     if (op == TR_OP_DELETE && h.holder != 0) {
@@ -401,7 +397,7 @@ static void end_some(struct cluster *c, struct node *n)
     if (n->hand_count == 0) {
         return;
     }
-    i = (unsigned)dice(c, n->hand_count);
+    i = (unsigned)cluster_dice(c, n->hand_count);
     h = n->hands[i];
     if (h.from_us > c->world.now_us) {
         return;
@@ -413,15 +409,15 @@ static void end_some(struct cluster *c, struct node *n)
     if (world_dice(&c->world, 10)) {
         h.claim.lease = 0; /* a cancel, by somebody else */
         h.holder = 0;
-        end_job(c, n, h, TR_OP_DELETE);
+        node_end_job(c, n, h, TR_OP_DELETE);
     } else {
-        end_job(c, n, h, ops[dice(c, sizeof ops / sizeof ops[0])]);
+        node_end_job(c, n, h, ops[cluster_dice(c, sizeof ops / sizeof ops[0])]);
     }
 }
 
 static void leave_some(struct cluster *c, struct node *n)
 {
-    struct ask *a = &n->asks[dice(c, ASKS)];
+    struct ask *a = &n->asks[cluster_dice(c, ASKS)];
 
     if (a->busy && a->kind == 't') {
         tr_cluster_abandon(n->engine, &a->r, net_now(&c->net));
@@ -437,10 +433,10 @@ static void look(struct cluster *c, struct node *n)
     if (a == NULL) {
         return;
     }
-    a->r.op = ops[dice(c, sizeof ops / sizeof ops[0])];
-    a->r.topic = n->topics[dice(c, TOPICS)];
-    a->r.state = TR_DELAYED + (enum tr_job_state)dice(c, 2);
-    a->r.id = c->judge.count > 0 ? c->judge.jobs[dice(c, c->judge.count)].id : 0;
+    a->r.op = ops[cluster_dice(c, sizeof ops / sizeof ops[0])];
+    a->r.topic = n->topics[cluster_dice(c, TOPICS)];
+    a->r.state = TR_DELAYED + (enum tr_job_state)cluster_dice(c, 2);
+    a->r.id = c->judge.count > 0 ? c->judge.jobs[cluster_dice(c, c->judge.count)].id : 0;
     node_submit(n, a);
 }
 
@@ -459,7 +455,7 @@ static void pause_topic(struct cluster *c, struct node *n, unsigned topic)
     a->policy = tr_policy_default();
     a->policy.given = TR_POLICY_BIT(PAUSED);
     a->policy.paused = TR_PAUSED_OUT;
-    a->policy.paused_until_us = c->world.now_us + 1 + dice(c, 2000000);
+    a->policy.paused_until_us = c->world.now_us + 1 + cluster_dice(c, 2000000);
     a->r.op = TR_OP_POLICY;
     a->r.topic = n->topics[topic];
     a->r.policy = &a->policy;
@@ -467,57 +463,49 @@ static void pause_topic(struct cluster *c, struct node *n, unsigned topic)
     node_submit(n, a);
 }
 
-struct ask *cluster_ask(struct node *n, char kind)
-{
-    return new_ask(n, kind);
-}
-
-void cluster_submit(struct node *n, struct ask *a)
-{
-    submit(n, a);
-}
-
 void cluster_kill(struct cluster *c, struct node *n)
 {
-    stop(c, n);
-    start(c, n);
+    node_stop(c, n);
+    node_start(c, n);
 }
 
 static void client(struct cluster *c, struct node *n)
 {
-    unsigned topic = (unsigned)dice(c, TOPICS);
+    unsigned topic = (unsigned)cluster_dice(c, TOPICS);
 
-    if (dice(c, 30) == 0) {
+    if (cluster_dice(c, 30) == 0) {
         plans_client(c, n);
     }
-    switch (dice(c, 12)) {
+    switch (cluster_dice(c, 12)) {
     case 0:
     case 1:
     case 2:
-        for (unsigned i = (unsigned)dice(c, 3) + 1; i > 0; i--) {
-            push(c, n, topic, dice(c, 2) != 0 ? dice(c, 4000000) : 0);
+        for (unsigned i = (unsigned)cluster_dice(c, 3) + 1; i > 0; i--) {
+            node_push(c, n, topic, cluster_dice(c, 2) != 0 ? cluster_dice(c, 4000000) : 0);
         }
         break;
     case 3:
     case 4:
-        (void)reserve(c, n, 1U << topic, dice(c, 2) != 0 ? dice(c, 3000000) : 0);
+        (void)node_reserve(c, n, 1U << topic,
+                           cluster_dice(c, 2) != 0 ? cluster_dice(c, 3000000) : 0);
         break;
     case 5:
-        (void)reserve(c, n, (unsigned)dice(c, 255) + 1, dice(c, 2) != 0 ? dice(c, 3000000) : 0);
+        (void)node_reserve(c, n, (unsigned)cluster_dice(c, 255) + 1,
+                           cluster_dice(c, 2) != 0 ? cluster_dice(c, 3000000) : 0);
         break;
     case 6:
         leave_some(c, n);
         break;
     case 7:
-        if (dice(c, 8) == 0) {
-            close_holder(c, n, 1 + dice(c, HOLDERS));
+        if (cluster_dice(c, 8) == 0) {
+            node_close(c, n, 1 + cluster_dice(c, HOLDERS));
         }
-        if (dice(c, 6) == 0) {
+        if (cluster_dice(c, 6) == 0) {
             many_ask(c, n);
         }
         break;
     case 8:
-        if (dice(c, 4) == 0 && topic != PLAIN) {
+        if (cluster_dice(c, 4) == 0 && topic != PLAIN) {
             pause_topic(c, n, topic);
         } else {
             look(c, n);
@@ -535,9 +523,9 @@ static void client(struct cluster *c, struct node *n)
 static void fate(struct cluster *c)
 {
     struct world *w = &c->world;
-    unsigned server = (unsigned)dice(c, SERVERS);
-    unsigned slot = (unsigned)dice(c, SLOTS);
-    struct node *n = &c->nodes[dice(c, NODES)];
+    unsigned server = (unsigned)cluster_dice(c, SERVERS);
+    unsigned slot = (unsigned)cluster_dice(c, SLOTS);
+    struct node *n = &c->nodes[cluster_dice(c, NODES)];
 
     if (world_dice(w, 8)) {
         world_sync(w, server);
@@ -555,13 +543,13 @@ static void fate(struct cluster *c)
         world_begin_move(w, slot);
     }
     if (world_dice(w, 300)) {
-        w->servers[server].loading_until_us = w->now_us + dice(c, 400000);
+        w->servers[server].loading_until_us = w->now_us + cluster_dice(c, 400000);
     }
     if (world_dice(w, 200)) {
-        w->servers[server].full_until_us = w->now_us + dice(c, 1500000);
+        w->servers[server].full_until_us = w->now_us + cluster_dice(c, 1500000);
     }
     if (world_dice(w, 200)) {
-        w->servers[server].skew_us = (int64_t)dice(c, 8000000) - 4000000;
+        w->servers[server].skew_us = (int64_t)cluster_dice(c, 8000000) - 4000000;
     } else if (world_dice(w, 100)) {
         w->servers[server].skew_us = 0;
     }
@@ -569,11 +557,11 @@ static void fate(struct cluster *c)
         w->servers[server].scripts = 0;
     }
     if (c->greedy && world_dice(w, 20)) {
-        n->mem.fail_at = n->mem.calls + 1 + dice(c, 20);
+        n->mem.fail_at = n->mem.calls + 1 + cluster_dice(c, 20);
     }
     if (world_dice(w, 500)) {
-        stop(c, n);
-        start(c, n);
+        node_stop(c, n);
+        node_start(c, n);
     }
 }
 
@@ -623,7 +611,7 @@ static uint64_t next_event(const struct cluster *c, uint64_t until_us)
 }
 
 /* All that happens by itself up to then. */
-static void flow(struct cluster *c, uint64_t until_us)
+void cluster_flow(struct cluster *c, uint64_t until_us)
 {
     while (c->judge.wrong[0] == '\0') {
         uint64_t next_us = next_event(c, until_us);
@@ -643,404 +631,13 @@ static void flow(struct cluster *c, uint64_t until_us)
 void cluster_run(struct cluster *c, uint64_t until_us)
 {
     while (c->world.now_us < until_us && c->judge.wrong[0] == '\0') {
-        uint64_t next_us = c->world.now_us + 500 + dice(c, 4000);
+        uint64_t next_us = c->world.now_us + 500 + cluster_dice(c, 4000);
 
-        flow(c, next_us < until_us ? next_us : until_us);
+        cluster_flow(c, next_us < until_us ? next_us : until_us);
         if (!c->net.calm) {
             fate(c);
-            client(c, &c->nodes[dice(c, NODES)]);
+            client(c, &c->nodes[cluster_dice(c, NODES)]);
         }
         moves(c);
-    }
-}
-
-/* ---- the end ---- */
-
-/* Somebody waits on one node, and another one pushes: without faults he gets it at once. */
-static void check_wake(struct cluster *c)
-{
-    struct node *a = &c->nodes[dice(c, NODES)];
-    struct node *b = &c->nodes[dice(c, NODES)];
-    unsigned topic = (unsigned)dice(c, TOPICS);
-    uint64_t delay_us = dice(c, 2) * 700000;
-    uint64_t within_us = c->net.mute && a != b ? 61000000 : SOON_US;
-    struct ask *w = reserve(c, a, 1U << topic, 200000000);
-
-    if (w == NULL) {
-        return;
-    }
-    /* Sometimes while the question is under way: then the wake-up may come before its answer. */
-    cluster_run(c, c->world.now_us + (dice(c, 3) != 0 ? dice(c, 3000) : 100000));
-    if (!w->busy) {
-        return; /* there was something left */
-    }
-    if (dice(c, 2) == 0) { /* he hears of a job that is due later, and waits on */
-        push(c, &c->nodes[dice(c, NODES)], topic, 2000000);
-        cluster_run(c, c->world.now_us + 100000);
-    }
-    push(c, b, topic, delay_us);
-    cluster_run(c, c->world.now_us + delay_us + within_us);
-    if (w->busy) {
-        judge_wrong(&c->judge, "C12: nobody woke who waits", topic);
-    }
-}
-
-/* Somebody waits for each topic on one node, and another one pushes to all of them at once. */
-static void check_wakes(struct cluster *c)
-{
-    struct node *a = &c->nodes[dice(c, NODES)];
-    struct node *b = &c->nodes[dice(c, NODES)];
-    struct ask *waits[TOPICS];
-
-    for (unsigned t = 0; t < TOPICS; t++) {
-        waits[t] = reserve(c, a, 1U << t, 60000000);
-    }
-    cluster_run(c, c->world.now_us + 100000);
-    for (unsigned t = 0; t < TOPICS; t++) {
-        push(c, b, t, 0);
-    }
-    cluster_run(c, c->world.now_us + SOON_US);
-    for (unsigned t = 0; t < TOPICS; t++) {
-        if (waits[t] != NULL && waits[t]->busy) {
-            judge_wrong(&c->judge, "C12: of many who wait one was not woken", t);
-        }
-    }
-}
-
-/* Some ask at once, and do not wait: as many jobs are there, and each gets one, though not all of
- * them fit into one answer. */
-static void check_full(struct cluster *c)
-{
-    struct node *a = &c->nodes[dice(c, NODES)];
-    unsigned topic = (unsigned)dice(c, TOPICS);
-    uint64_t handed;
-
-    for (unsigned i = 0; i < 4; i++) {
-        push(c, a, topic, 0);
-    }
-    cluster_run(c, c->world.now_us + 50000);
-    handed = c->handed;
-    for (unsigned i = 0; i < 4; i++) {
-        (void)reserve(c, a, 1U << topic, 0);
-    }
-    cluster_run(c, c->world.now_us + SOON_US);
-    if (c->handed != handed + 4) {
-        judge_wrong(&c->judge, "C12: there was a job for each, and not each got one", topic);
-    }
-}
-
-/* The first in line wants a tag that no job has: the one behind him gets what comes. */
-static void check_tags(struct cluster *c)
-{
-    struct node *a = &c->nodes[dice(c, NODES)];
-    unsigned topic = (unsigned)dice(c, TOPICS);
-    struct ask *first = node_ask(a, 't');
-    struct ask *second;
-
-    if (first == NULL) {
-        return;
-    }
-    first->topics[0] = a->topics[topic];
-    first->r.op = TR_OP_RESERVE;
-    first->r.topics = first->topics;
-    first->r.topic_count = 1;
-    first->r.wait_us = 1000000;
-    first->r.tag = "none";
-    first->r.tag_len = 4;
-    node_submit(a, first);
-    second = reserve(c, a, 1U << topic, 1000000);
-    cluster_run(c, c->world.now_us + 100000);
-    push(c, &c->nodes[dice(c, NODES)], topic, 0);
-    cluster_run(c, c->world.now_us + SOON_US);
-    if (second != NULL && second->busy && first->busy) {
-        judge_wrong(&c->judge, "C12: a tag that nothing has is in the way", topic);
-    }
-    cluster_run(c, c->world.now_us + 1000000);
-}
-
-/* Who leaves while he is asked for gets nothing: the next one does, at once. */
-static void check_surplus(struct cluster *c)
-{
-    struct node *a = &c->nodes[dice(c, NODES)];
-    unsigned topic = (unsigned)dice(c, TOPICS);
-    struct ask *w;
-
-    push(c, a, topic, 0);
-    cluster_run(c, c->world.now_us + 20000);
-    w = reserve(c, a, 1U << topic, 1000000);
-    cluster_run(c, c->world.now_us + dice(c, 4000));
-    if (w == NULL || !w->busy) {
-        return;
-    }
-    tr_cluster_abandon(a->engine, &w->r, net_now(&c->net));
-    w->busy = false;
-    w = reserve(c, &c->nodes[dice(c, NODES)], 1U << topic, 1000000);
-    cluster_run(c, c->world.now_us + SOON_US);
-    if (w != NULL && w->busy) {
-        judge_wrong(&c->judge, "C12: a job came for nobody, and stays there", topic);
-    }
-}
-
-/* A node dies whose connection had a job for long: when its time is over the others have it. */
-static void check_death(struct cluster *c)
-{
-    struct node *a = &c->nodes[0];
-    struct node *b = &c->nodes[1];
-    struct ask *w = node_ask(a, 't');
-
-    if (w == NULL) {
-        return;
-    }
-    push_for(c, b, 0, 0, 60000000);
-    cluster_run(c, c->world.now_us + 50000);
-    w->topics[0] = a->topics[0];
-    w->r.op = TR_OP_RESERVE;
-    w->r.topics = w->topics;
-    w->r.topic_count = 1;
-    w->r.holder = 1;
-    node_submit(a, w);
-    cluster_run(c, c->world.now_us + 100000);
-    if (w->busy || w->r.out.status != TARRY_OK) {
-        return;
-    }
-    w = reserve(c, b, 1, 40000000);
-    stop(c, a);
-    start(c, a);
-    cluster_run(c, c->world.now_us + 25000000);
-    if (w != NULL && w->busy) {
-        judge_wrong(&c->judge, "C12: a dead node keeps its jobs", 0);
-    }
-}
-
-/* A connection has a job and closes: who waits elsewhere gets it at once. */
-static void check_close(struct cluster *c)
-{
-    struct node *a = &c->nodes[dice(c, NODES)];
-    struct node *b = &c->nodes[dice(c, NODES)];
-    unsigned topic = (unsigned)dice(c, TOPICS);
-    uint64_t handed = c->handed;
-    struct ask *w;
-
-    push(c, b, topic, 0);
-    w = reserve(c, a, 1U << topic, 1000000);
-    cluster_run(c, c->world.now_us + 20000);
-    if (w == NULL || w->busy || c->handed != handed + 1 || a->hand_count != 1 ||
-        a->hands[0].holder == 0) {
-        return; /* it was with a lease */
-    }
-    w = reserve(c, b, 1U << topic, 1000000);
-    cluster_run(c, c->world.now_us + 20000);
-    close_holder(c, a, a->hands[0].holder);
-    cluster_run(c, c->world.now_us + SOON_US);
-    if (w != NULL && w->busy) {
-        judge_wrong(&c->judge, "C12: a closed connection keeps its job", topic);
-    }
-}
-
-/* Does the meta of any slot remember calls of that node? */
-static bool is_remembered(struct cluster *c, const char *name)
-{
-    bool found = false;
-
-    for (unsigned s = 0; s < SLOTS; s++) {
-        char key[TR_PLACE_KEY_MAX];
-        size_t len = tr_place_key(key, &c->world.layout, s, 0, NULL);
-        struct tr_span args[] = {{"HKEYS", 5}, {key, len}};
-        struct fake_reply *r = world_exec(
-            &c->world,
-            &(struct world_call){.server = (unsigned)c->world.owner[s], .args = args, .count = 2});
-
-        for (size_t i = 0; i < r->is.count; i++) {
-            found = found || (r->is.items[i].len == 1 + TR_PLACE_NODE_DIGITS &&
-                              memcmp(r->is.items[i].at + 1, name, TR_PLACE_NODE_DIGITS) == 0);
-        }
-        fake_reply_free(r);
-    }
-    return found;
-}
-
-/* What a dead node left goes within hours; what a living one may need again stays. */
-static void check_sweep(struct cluster *c)
-{
-    struct node *a = &c->nodes[0];
-    char name[sizeof a->name];
-
-    memcpy(name, a->name, sizeof name);
-    push(c, a, 0, 0);
-    push(c, &c->nodes[1], 0, 0);
-    cluster_run(c, c->world.now_us + 100000);
-    stop(c, a);
-    start(c, a);
-    flow(c, c->world.now_us + UINT64_C(3) * 3600000000);
-    if (is_remembered(c, name)) {
-        judge_wrong(&c->judge, "C9: a dead node is remembered for ever", 0);
-    }
-    if (!is_remembered(c, c->nodes[1].name)) {
-        judge_wrong(&c->judge, "answers of a living node are gone", 1);
-    }
-}
-
-/* Leases that ran out come to who waits, and so does all else. */
-static void drain_all(struct cluster *c)
-{
-    unsigned quiet = 0;
-
-    for (unsigned round = 0; round < 2000 && quiet < 3 && c->judge.wrong[0] == '\0'; round++) {
-        uint64_t before = c->handed;
-
-        for (unsigned t = 0; t < TOPICS; t++) {
-            (void)reserve(c, &c->nodes[t % NODES], 1U << t, 300000);
-        }
-        cluster_run(c, c->world.now_us + 400000);
-        for (unsigned i = 0; i < NODES; i++) {
-            struct node *n = &c->nodes[i];
-
-            while (n->hand_count > 0) {
-                end_job(c, n, n->hands[--n->hand_count], TR_OP_DELETE);
-            }
-        }
-        quiet = c->handed == before ? quiet + 1 : 0;
-        if (quiet > 0) {
-            cluster_run(c, c->world.now_us + LEASE_US);
-        }
-    }
-}
-
-/* Is it in the list of all topics? */
-static bool listed(struct cluster *c, unsigned topic)
-{
-    struct server *s = &c->world.servers[c->world.owner[META]];
-    struct tr_span args[] = {{"HGET", 4}, {"tarry:{meta}:topics", 19}, {topic_name(topic), 2}};
-    struct fake_call call = {.db = s->db, .args = args, .count = 3};
-    struct fake_reply *r = fake_plain(c->world.lua, &call);
-    bool is = r->is.event == TR_REDIS_LIST && r->is.count == 1 && r->is.items[0].at != NULL;
-
-    fake_reply_free(r);
-    return is;
-}
-
-/* A topic that nobody needs is forgotten, when housekeeping comes there; one that is used at that
- * very moment stays in the list. */
-static void check_forget(struct cluster *c)
-{
-    for (unsigned i = 0; i < 2 && c->judge.wrong[0] == '\0'; i++) {
-        const unsigned *seen = i == 0 ? &c->judge.marks : &c->judge.removes;
-        unsigned before = *seen;
-        uint64_t until_us = c->world.now_us + 400000000;
-
-        while (*seen == before && c->world.now_us < until_us) {
-            cluster_run(c, c->world.now_us + 2000);
-        }
-        if (*seen == before) {
-            judge_wrong(&c->judge, "C9: a topic is never forgotten", PLAIN);
-            return;
-        }
-        cluster_run(c, c->world.now_us + dice(c, 8000));
-        push(c, &c->nodes[dice(c, NODES)], PLAIN, 5000000);
-        cluster_run(c, c->world.now_us + 200000);
-        if (!listed(c, PLAIN)) {
-            judge_wrong(&c->judge, "C7: a topic that has jobs is not in the list", PLAIN);
-        }
-        cluster_run(c, c->world.now_us + 5000000);
-        drain_all(c);
-    }
-}
-
-/* Those that expired are dead: they come back, and may expire again while others are taken. */
-static uint64_t kick_all(struct cluster *c)
-{
-    uint64_t before = c->kicked;
-
-    for (unsigned t = 0; t < TOPICS; t++) {
-        struct node *n = &c->nodes[t % NODES];
-        struct ask *a = node_ask(n, 'x');
-
-        if (a != NULL) {
-            a->r.op = TR_OP_KICK;
-            a->r.topic = n->topics[t];
-            a->r.count = 1000;
-            node_submit(n, a);
-        }
-    }
-    cluster_run(c, c->world.now_us + 200000);
-    return c->kicked - before;
-}
-
-static void drain_dead(struct cluster *c)
-{
-    for (unsigned i = 0; i < 100 && c->judge.wrong[0] == '\0'; i++) {
-        drain_all(c);
-        if (kick_all(c) == 0) {
-            break;
-        }
-    }
-}
-
-void cluster_drain(struct cluster *c)
-{
-    uint32_t names[NODES];
-
-    c->net.calm = true;
-    c->greedy = false;
-    for (unsigned s = 0; s < SERVERS; s++) {
-        c->world.servers[s].skew_us = 0;
-        c->world.servers[s].loading_until_us = 0;
-        c->world.servers[s].full_until_us = 0;
-    }
-    for (unsigned i = 0; i < NODES; i++) {
-        c->nodes[i].mem.fail_at = 0;
-    }
-    cluster_run(c, c->world.now_us + SETTLED_US); /* calls that were lost are given up, */
-    for (unsigned i = 0; i < NODES; i++) {
-        names[i] = (uint32_t)(strtoull(c->nodes[i].name, NULL, 16) >> 32);
-    }
-    judge_calm(&c->judge, names, NODES);
-    cluster_run(c, c->world.now_us + 30000000); /* leases, moves, dead connections end */
-    for (unsigned i = 0; i < NODES; i++) {
-        c->nodes[i].hand_count = 0;
-        for (uint64_t h = 1; h <= HOLDERS; h++) {
-            close_holder(c, &c->nodes[i], h);
-        }
-    }
-    plans_drop(c);
-    drain_dead(c);
-    for (unsigned i = 0; i < 8 && c->judge.wrong[0] == '\0'; i++) {
-        check_wake(c);
-    }
-    drain_all(c);
-    check_wakes(c);
-    drain_all(c);
-    check_full(c);
-    drain_all(c);
-    if (dice(c, 4) == 0) {
-        check_forget(c);
-    }
-    for (unsigned i = 0; i < 3 && c->judge.wrong[0] == '\0'; i++) {
-        check_surplus(c);
-        drain_all(c);
-        check_close(c);
-        check_tags(c);
-        drain_all(c);
-    }
-    if (dice(c, 4) == 0 && c->judge.wrong[0] == '\0') {
-        plans_check(c);
-        drain_all(c);
-    }
-    if (dice(c, 4) == 0) {
-        check_death(c);
-        drain_all(c);
-    }
-    if (dice(c, 8) == 0) {
-        check_sweep(c);
-        drain_all(c);
-    }
-    if (dice(c, 4) == 0) {
-        c->net.mute = true;
-        check_wake(c);
-        c->net.mute = false;
-    }
-    drain_all(c);
-    if (c->judge.wrong[0] == '\0') {
-        judge_end(&c->judge);
     }
 }

@@ -74,14 +74,28 @@ void cluster_stop(struct cluster *c);
 void cluster_fini(struct cluster *c);
 /* Runs it until then, with clients that push, take and end jobs. */
 void cluster_run(struct cluster *c, uint64_t until_us);
-/* A request of a client of this node, or NULL: it has no more; and it is asked. */
-struct ask *cluster_ask(struct node *n, char kind);
-void cluster_submit(struct node *n, struct ask *a);
 /* The node dies, and another one begins in its place. */
 void cluster_kill(struct cluster *c, struct node *n);
 /* No faults any more: takes all that there is. */
 void cluster_drain(struct cluster *c);
 
+#define LEASE_US UINT64_C(3000000)
+#define PLAIN (TOPICS - 1) /* a topic that never has settings, and may be forgotten */
+
+uint64_t cluster_dice(struct cluster *c, uint64_t below);
+const char *cluster_topic(unsigned topic);
+/* A process begins, and ends: whatever it was asked is not known to have been done. */
+void node_start(struct cluster *c, struct node *n);
+void node_stop(struct cluster *c, struct node *n);
+/* What clients ask: NULL, there are too many requests. */
+void node_push_for(struct cluster *c, struct node *n, unsigned topic, uint64_t delay_us,
+                   uint64_t ttr_us);
+void node_push(struct cluster *c, struct node *n, unsigned topic, uint64_t delay_us);
+struct ask *node_reserve(struct cluster *c, struct node *n, unsigned topics, uint64_t wait_us);
+void node_close(struct cluster *c, struct node *n, uint64_t holder);
+void node_end_job(struct cluster *c, struct node *n, struct hand h, enum tr_op op);
+/* All that happens by itself up to then. */
+void cluster_flow(struct cluster *c, uint64_t until_us);
 /* A new request, or NULL: there are too many; and it is asked. */
 struct ask *node_ask(struct node *n, char kind);
 void node_submit(struct node *n, struct ask *a);

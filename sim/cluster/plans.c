@@ -24,7 +24,7 @@ static uint64_t dice(struct cluster *c, uint64_t below)
 static struct ask *ask(struct node *n, enum tr_op op, unsigned plan)
 {
     static const char *const names[PLANS] = {"p0", "p1", "p2", "p3"};
-    struct ask *a = cluster_ask(n, 'x');
+    struct ask *a = node_ask(n, 'x');
 
     if (a != NULL) {
         a->r.op = op;
@@ -57,7 +57,7 @@ static struct ask *set(struct cluster *c, struct node *n, unsigned plan, uint64_
         .body = (const uint8_t *)bodies[plan],
         .body_len = 2};
     a->r.schedule = &a->schedule;
-    cluster_submit(n, a);
+    node_submit(n, a);
     return a;
 }
 
@@ -77,7 +77,7 @@ void plans_client(struct cluster *c, struct node *n)
     a = ask(n, op, (unsigned)dice(c, PLANS));
     if (a != NULL) {
         a->r.count = 5;
-        cluster_submit(n, a);
+        node_submit(n, a);
     }
 }
 
@@ -89,7 +89,7 @@ static bool drop_one(struct cluster *c, unsigned plan)
     if (a == NULL) {
         return false;
     }
-    cluster_submit(n, a);
+    node_submit(n, a);
     cluster_run(c, c->world.now_us + 200000);
     return !a->busy && (a->r.out.status == TARRY_OK || a->r.out.status == TARRY_ENOTFOUND);
 }

@@ -160,6 +160,7 @@ static void test_cluster_topic_that_went(void **state)
     struct rig *g = malloc(sizeof *g);
     struct ask a, b = {0};
     struct tr_meter_view view[TR_METER_VIEWS];
+    unsigned views;
 
     (void)state;
     assert_non_null(g);
@@ -186,8 +187,9 @@ static void test_cluster_topic_that_went(void **state)
         pass(g, 2 * SECOND);
         say_agendas(g);
     }
-    assert_int_equal(tr_cluster_meters(g->engine, 0, view), 1);
-    assert_int_equal(view[0].jobs[TR_READY], 0);
+    views = tr_cluster_meters(g->engine, 0, view);
+    assert_true(views > 0 && view[views - 1].other);
+    assert_int_equal(view[views - 1].jobs[TR_READY], 0);
     finish(g);
     free(g);
 }
