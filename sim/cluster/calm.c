@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "node.h"
 #include "plans.h"
+#include "whole.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -371,6 +372,10 @@ void cluster_drain(struct cluster *c)
     drain_all(c);
     if (cluster_dice(c, 4) == 0) {
         check_forget(c);
+    }
+    if (cluster_dice(c, 4) == 0) {
+        whole_check(c, &c->nodes[cluster_dice(c, NODES)]);
+        drain_all(c);
     }
     for (unsigned i = 0; i < 3 && c->judge.wrong[0] == '\0'; i++) {
         check_surplus(c);

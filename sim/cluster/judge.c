@@ -23,6 +23,7 @@
 #include "base/err.h"
 #include "many.h"
 #include "rules/schedule.h"
+#include "whole.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -340,6 +341,9 @@ void judge_ran(struct judge *j, const struct world_call *call, const struct fake
         j->marks += world_is(call->args[5], "f");
         j->removes += world_is(call->args[5], "x");
     }
+    if (script == TR_SCRIPT_PURGE && reply->is.event == TR_REDIS_LIST) {
+        whole_ran(j, call);
+    }
     if (script == TR_SCRIPT_ORPHANS && reply->is.event == TR_REDIS_LIST) {
         ran_orphans(j, call);
     }
@@ -368,6 +372,7 @@ void judge_pushed(struct judge *j, unsigned serial, uint64_t id)
         see_id(j, serial, id);
     }
     j->jobs[serial].push = 'A';
+    j->jobs[serial].pushed_us = j->world->now_us;
 }
 
 void judge_kept(struct judge *j, unsigned serial)
@@ -386,8 +391,9 @@ void judge_calm(struct judge *j, const uint32_t *nodes, unsigned count)
         const struct sim_job *job = &j->jobs[i];
 
         for (unsigned k = 0; k < count; k++) {
-            if (job->held && !job->loose && !job->gone && job->lease >> 32 == nodes[k] &&
-                job->claimed != job->lease && job->lease_until_us > j->world->now_us) {
+            if (job->held && !job->loose && !job->gone && !job->ended &&
+                job->lease >> 32 == nodes[k] && job->claimed != job->lease &&
+                job->lease_until_us > j->world->now_us) {
                 judge_wrong(j, "D30: a node has taken it, and told nobody", i);
             }
         }
@@ -407,6 +413,7 @@ void judge_edited(struct judge *j, unsigned serial, char kind, const struct sim_
 
     if (ends && status == TARRY_OK) {
         job->ended = true;
+        job->ended_us = j->world->now_us;
     }
     if (kind == 'A' && status == TARRY_OK && claim->attempt != job->attempts && !job->loose) {
         judge_wrong(j, "C4: an old lease ended it", serial);

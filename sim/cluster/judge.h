@@ -22,7 +22,9 @@ struct sim_job {
     unsigned slot;
     uint64_t id;         /* 0: not known */
     bool loose;          /* a failover may have undone something of it */
-    bool ended;          /* somebody was told that it is gone */
+    bool ended;          /* somebody was told that it is gone, */
+    uint64_t ended_us;   /* at this time */
+    uint64_t pushed_us;  /* its push was answered */
     bool ending;         /* somebody tried, and does not know */
     bool replaced;       /* by a push with its key */
     bool gone;           /* a script ended it, */

@@ -57,6 +57,9 @@ static const struct mutant mutants[] = {
      "if wake and (t.freed or t.soonest <= now) then", "if wake then"},
     {"a schedule moves on without a look at its last number", TR_CL_MUTANT_NONE, TR_SCRIPT_SCHEDULE,
      "sub(is, 1, 30) ~= stamp and stamp ~= '*' and what ~= 'r'", "false"},
+    {"a purge leaves what is handed out", TR_CL_MUTANT_NONE, TR_SCRIPT_PURGE, "r = 'p'", "r = 'd'"},
+    {"a list leaves one out", TR_CL_MUTANT_NONE, TR_SCRIPT_LIST, "for i = 1, math.min(most, #jobs)",
+     "for i = 2, math.min(most, #jobs)"},
     {"a release forgets to add", TR_CL_MUTANT_NONE, TR_SCRIPT_EDIT, "each(t.add, 'ZADD')", ""},
 };
 

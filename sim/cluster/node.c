@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "many.h"
 #include "plans.h"
+#include "whole.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,7 +117,7 @@ void node_stop(struct cluster *c, struct node *n)
     many_gone(c, n->number);
     for (unsigned i = 0; i < ASKS; i++) {
         c->pausing = c->pausing && (!n->asks[i].busy || n->asks[i].kind != 's');
-        if (n->asks[i].busy && strchr("tsxm", n->asks[i].kind) == NULL) {
+        if (n->asks[i].busy && strchr("tsxmlg", n->asks[i].kind) == NULL) {
             judge_failed(&c->judge, n->asks[i].serial, n->asks[i].kind, true);
         }
     }
@@ -208,6 +209,10 @@ static void told(struct cluster *c, struct node *n, struct ask *a)
     }
     if (a->kind == 'm') {
         many_told(c, a);
+        return;
+    }
+    if (a->kind == 'l' || a->kind == 'g') {
+        whole_told(c, a);
         return;
     }
     if (a->kind == 's') {
@@ -503,10 +508,15 @@ static void client(struct cluster *c, struct node *n)
         if (cluster_dice(c, 6) == 0) {
             many_ask(c, n);
         }
+        if (cluster_dice(c, 20) == 0) {
+            whole_purge(c, n);
+        }
         break;
     case 8:
         if (cluster_dice(c, 4) == 0 && topic != PLAIN) {
             pause_topic(c, n, topic);
+        } else if (cluster_dice(c, 3) == 0) {
+            whole_list(c, n);
         } else {
             look(c, n);
         }

@@ -25,6 +25,7 @@ struct ask {
     char kind; /* p: push, t: reserve, A a C R: as judge_edited has it; s: pause; m: a
                   bulk; x: nobody cares */
     unsigned serial;
+    uint64_t asked_us;
     struct sim_claim claim;
     uint32_t topics[TOPICS];
     char body[8];
