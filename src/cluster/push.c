@@ -22,8 +22,8 @@ static void to_slot(struct tr_cluster *c, struct tr_item *item)
     unsigned i =
         r->key_len > 0 ? tr_place_of_key(r->key, r->key_len, t->spread) : t->turn & (t->spread - 1);
 
-    if (!t->known && r->beanstalk) {
-        t->order = TR_ORDER_ID; /* if this push makes it */
+    if (!t->known || t->version == 0) { /* if this push makes it; it may have been forgotten */
+        t->order = r->beanstalk ? TR_ORDER_ID : TR_ORDER_DUE;
     }
     item->slot = t->spots[i].slot;
     tr_ctopic_note(c, t, r->keep_topic);
