@@ -72,10 +72,10 @@ if not kept and not off and tag == '' and want > 0 then
         add[2 * i - 1], add[2 * i] = at, ids[i]
     end
     if plain then
-        -- Bodies, eight at a time, until that is enough for one answer: the rest stays.
+        -- Bodies, eight at a time if they are short, until that is enough for one answer: the rest stays.
         local bs, bytes, k = {}, 0, 0
         while k < n do
-            local some = call('HMGET', BODY, unpack(ids, k + 1, math.min(k + 8, n)))
+            local some = call('HMGET', BODY, unpack(ids, k + 1, math.min(k + (bytes < 8192 * k and 8 or 1), n)))
             for i = 1, #some do
                 bytes = bytes + #(some[i] or '')
                 if bytes > room and k + i > 1 then
@@ -248,7 +248,7 @@ for _, j in ipairs(all) do
 end
 local bytes, k, n = 0, 0, #ids
 while k < n do
-    local some = call('HMGET', BODY, unpack(ids, k + 1, math.min(k + 8, n)))
+    local some = call('HMGET', BODY, unpack(ids, k + 1, math.min(k + (bytes < 8192 * k and 8 or 1), n)))
     for i = 1, #some do
         bytes = bytes + #(some[i] or '')
         if bytes > room and k + i > 1 then
