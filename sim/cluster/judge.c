@@ -84,7 +84,7 @@ static void see_id(struct judge *j, unsigned serial, uint64_t id)
 
 unsigned judge_of(struct judge *j, uint64_t id, struct tr_span body)
 {
-    struct sim_job *job = find(j, id);
+    struct sim_job *job = judge_find(j, id);
 
     if (body.len == 0 || body.at[0] != 's') {
         return judge_serial(body);
@@ -316,7 +316,7 @@ static void ran_schedule(struct judge *j, const struct world_call *call, const s
         memcpy(p->stamps[p->changes++ % 16], args[3].at, sizeof p->stamps[0]);
     }
     p->touched_us = j->world->now_us;
-    if (id != 0 && find(j, id) == NULL) { /* else: a repeat */
+    if (id != 0 && judge_find(j, id) == NULL) { /* else: a repeat */
         occurred(j, plan, slot, id);
     }
 }
@@ -338,8 +338,10 @@ void judge_ran(struct judge *j, const struct world_call *call, const struct fake
         j->latest_us[world_slot(call)] = world_time(j->world, call->server);
     }
     if (script == TR_SCRIPT_TOPIC && reply->is.event == TR_REDIS_LIST) {
-        j->marks += world_is(call->args[5], "f");
-        j->removes += world_is(call->args[5], "x");
+        size_t own = 3 + strtoul(call->args[2].at, NULL, 10); /* behind the keys: name, flag */
+
+        j->marks += world_is(call->args[own + 1], "f");
+        j->removes += world_is(call->args[own + 1], "x");
     }
     if (script == TR_SCRIPT_PURGE && reply->is.event == TR_REDIS_LIST) {
         whole_ran(j, call);

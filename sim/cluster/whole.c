@@ -54,7 +54,7 @@ void whole_ran(struct judge *j, const struct world_call *call)
     for (unsigned i = 0; i < j->count; i++) {
         struct sim_job *job = &j->jobs[i];
 
-        if (job->topic == PURGED && job->slot == world_slot(call)) {
+        if ((job->topic == PURGED || job->pushed_us == 0) && job->slot == world_slot(call)) {
             job->ending = true; /* it may be gone */
             job->touched_us = j->world->now_us;
         }
@@ -77,7 +77,8 @@ static void purged(struct cluster *c, const struct ask *a)
     for (unsigned i = 0; i < a->serial; i++) {
         struct sim_job *job = &c->judge.jobs[i];
 
-        if (job->topic == PURGED && job->push == 'A' && job->pushed_us < a->asked_us) {
+        /* Of an occurrence it is not known which of its schedule's topics it is of. */
+        if (job->topic == PURGED && job->pushed_us != 0 && job->pushed_us < a->asked_us) {
             job->ended = true;
             job->held = false;
             job->ended_us = job->ended_us != 0 ? job->ended_us : c->world.now_us;

@@ -265,6 +265,28 @@ static const char *why_not(enum tr_op op)
     }
 }
 
+/* Of whole topics. */
+static void dispatch_whole(struct tr_cluster *c, struct tr_item *item)
+{
+    switch (item->op) {
+    case TR_OP_PURGE:
+        tr_purge_ask(c, item);
+        break;
+    case TR_OP_BULK:
+        tr_bulk_ask(c, item);
+        break;
+    case TR_OP_LIST:
+        tr_page_ask(c, item);
+        break;
+    case TR_OP_FORECAST:
+        tr_forecast_ask(c, item);
+        break;
+    default:
+        tr_item_refuse(c, item, TARRY_EUNSUPPORTED, why_not(item->op));
+        break;
+    }
+}
+
 static void dispatch(struct tr_cluster *c, struct tr_item *item)
 {
     switch (item->op) {
@@ -304,18 +326,6 @@ static void dispatch(struct tr_cluster *c, struct tr_item *item)
     case TR_OP_STAT:
         tr_count_stat(c, item);
         break;
-    case TR_OP_PURGE:
-        tr_purge_ask(c, item);
-        break;
-    case TR_OP_BULK:
-        tr_bulk_ask(c, item);
-        break;
-    case TR_OP_LIST:
-        tr_page_ask(c, item);
-        break;
-    case TR_OP_FORECAST:
-        tr_forecast_ask(c, item);
-        break;
     case TR_OP_FIND_TOPIC:
         tr_ctopic_find(c, item);
         break;
@@ -336,7 +346,7 @@ static void dispatch(struct tr_cluster *c, struct tr_item *item)
         tr_schedules_ask(c, item);
         break;
     default:
-        tr_item_refuse(c, item, TARRY_EUNSUPPORTED, why_not(item->op));
+        dispatch_whole(c, item);
         break;
     }
 }

@@ -281,7 +281,7 @@ static void note_job(struct tr_cluster *c, struct tr_clane *lane, struct tr_item
     tr_count_changed(c, item->topic, lane->slot);
     item->topic->pushed++;
     c->totals.pushed++;
-    c->meters[TR_METERED_PUSHED]++;
+    tr_gauge_pushed(c, item->topic);
 }
 
 static void answered_write(struct tr_cluster *c, struct tr_clane *lane, const struct tr_answer *a)

@@ -247,9 +247,7 @@ static void woken(struct tr_cluster *c, struct tr_span text)
 
     if (text.len == strlen(ALL) && memcmp(text.at, ALL, text.len) == 0) {
         ask_all(c);
-        for (unsigned s = 0; s < c->layout.slots; s++) {
-            tr_home_look(c, s);
-        }
+        tr_home_look_all(c);
         return;
     }
     if (text.len == 0 || text.len >= sizeof line) {
