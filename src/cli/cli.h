@@ -155,6 +155,7 @@ char *tr_cli_read_file(const char *path, size_t *len);
     X(check)                                                                                       \
     X(export)                                                                                      \
     X(import)                                                                                      \
+    X(sql)                                                                                         \
     X(token)                                                                                       \
     X(completion)
 

@@ -14,7 +14,6 @@ static const struct {
     const char *name;
     const char *text;
 } commands[] = {
-    {"sql", "sql makes and looks after the tables of --engine redis"},
     {"restore", "restore makes Redis anew from SQL for --engine redis"},
 };
 

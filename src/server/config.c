@@ -268,6 +268,9 @@ static void derive(struct tr_config *c)
     c->redis_servers = text_of(c, TR_KEY_REDIS_SERVERS);
     c->redis_user = text_of(c, TR_KEY_REDIS_USER);
     c->redis_password = text_of(c, TR_KEY_REDIS_PASSWORD);
+    c->sql_url = text_of(c, TR_KEY_SQL_URL);
+    c->sql_user = text_of(c, TR_KEY_SQL_USER);
+    c->sql_password = text_of(c, TR_KEY_SQL_PASSWORD);
     c->redis_prefix = c->settings[TR_KEY_REDIS_PREFIX].text;
     c->listen_beanstalk = c->settings[TR_KEY_LISTEN_BEANSTALK].text;
     c->listen_http = c->settings[TR_KEY_LISTEN_HTTP].text;
@@ -415,6 +418,9 @@ void tr_config_warn(const struct tr_config *c, struct tr_logger *log)
         tr_logger_say(log, TR_LEVEL_WARNING,
                       "redis.servers means nothing without --engine redis: jobs are in %s",
                       c->data_path != NULL ? c->data_path : "a temporary folder");
+    }
+    if (!c->on_redis && c->sql_url != NULL) {
+        tr_logger_say(log, TR_LEVEL_WARNING, "sql.url means nothing without --engine redis");
     }
     if (c->drop_in && c->data_path != NULL && tr_config_has_binlog(c->data_path)) {
         tr_logger_say(log, TR_LEVEL_WARNING,

@@ -52,6 +52,11 @@ enum tr_key {
     TR_KEY_REDIS_PASSWORD,
     TR_KEY_REDIS_PREFIX,
     TR_KEY_REDIS_TIMEOUT,
+    TR_KEY_SQL_URL,
+    TR_KEY_SQL_USER,
+    TR_KEY_SQL_PASSWORD,
+    TR_KEY_SQL_CONNECTIONS,
+    TR_KEY_SQL_BATCH,
     TR_KEY_CLUSTER_SLOTS,
     TR_KEY_CLUSTER_LEASE,
     TR_KEY_CLOCK_TEST,
@@ -121,6 +126,11 @@ struct tr_config {
     const char *redis_password;
     const char *redis_prefix;
     uint64_t redis_timeout_us;
+    const char *sql_url; /* "mariadb://HOST/DATABASE"; NULL: none */
+    const char *sql_user;
+    const char *sql_password;
+    uint32_t sql_connections;
+    uint32_t sql_batch;
     uint32_t cluster_slots;
     uint64_t cluster_lease_us;
     uint64_t history_us;    /* what happened to jobs is told for so long, */

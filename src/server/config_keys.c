@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "cluster/place.h"
+#include "cluster/sql_url.h"
 #include "engine/record.h"
 #include "rules/duration.h"
 #include "rules/moment.h"
@@ -53,6 +54,8 @@ enum {
     HEADER_BYTES_MIN = 1024,
     HEADER_BYTES_MAX = 1 << 20,
     RATE_MAX = 1 << 30,
+    SQL_CONNECTIONS_MAX = 64,
+    SQL_BATCH_MAX = 1024,
     MEMORY_AUTO = 75 /* percent */
 };
 
@@ -314,6 +317,30 @@ static int read_count(const char *value, uint64_t least, uint32_t *count)
     return number >= least ? TARRY_OK : TARRY_EINVAL;
 }
 
+static int apply_sql_url(struct tr_config *c, const char *value, const char **why)
+{
+    struct tr_sql_url url;
+
+    (void)c; /* tr_config_finish takes the text */
+    return strcmp(value, "none") == 0 ? TARRY_OK : tr_sql_url_read(&url, value, why);
+}
+
+static int apply_sql_connections(struct tr_config *c, const char *value, const char **why)
+{
+    int err = read_count(value, 1, &c->sql_connections);
+
+    (void)why;
+    return err == TARRY_OK && c->sql_connections <= SQL_CONNECTIONS_MAX ? TARRY_OK : TARRY_EINVAL;
+}
+
+static int apply_sql_batch(struct tr_config *c, const char *value, const char **why)
+{
+    int err = read_count(value, 1, &c->sql_batch);
+
+    (void)why;
+    return err == TARRY_OK && c->sql_batch <= SQL_BATCH_MAX ? TARRY_OK : TARRY_EINVAL;
+}
+
 static int apply_slots(struct tr_config *c, const char *value, const char **why)
 {
     struct tr_layout layout;
@@ -501,6 +528,17 @@ const struct tr_key_row tr_key_rows[TR_KEY_COUNT] = {
                              .allowed = "up to 63 bytes without braces", .apply = apply_prefix},
     [TR_KEY_REDIS_TIMEOUT] = {NAME("redis", "timeout"), .fixed = OPEN_STORE, .fallback = "500ms",
                               .allowed = TIME, .apply = apply_redis_timeout},
+    [TR_KEY_SQL_URL] = {NAME("sql", "url"), .fixed = OPEN_STORE, .fallback = "none",
+                        .allowed = "mariadb://HOST:PORT/DATABASE, or none", .apply = apply_sql_url},
+    [TR_KEY_SQL_USER] = {NAME("sql", "user"), .fixed = OPEN_STORE, .fallback = "none",
+                         .allowed = "a name, or none", .apply = apply_path},
+    [TR_KEY_SQL_PASSWORD] = {NAME("sql", "password"), .fixed = OPEN_STORE, .secret = true,
+                             .fallback = "none", .allowed = "a password, or none",
+                             .apply = apply_path},
+    [TR_KEY_SQL_CONNECTIONS] = {NAME("sql", "connections"), .fixed = OPEN_STORE, .fallback = "4",
+                                .allowed = "a number from 1 to 64", .apply = apply_sql_connections},
+    [TR_KEY_SQL_BATCH] = {NAME("sql", "batch"), .fixed = OPEN_STORE, .fallback = "256",
+                          .allowed = "a number of jobs from 1 to 1024", .apply = apply_sql_batch},
     [TR_KEY_CLUSTER_SLOTS] = {NAME("cluster", "slots"), .fixed = OPEN_STORE, .fallback = "256",
                               .allowed = "a power of two from 1 to 1024", .apply = apply_slots},
     [TR_KEY_CLUSTER_LEASE] = {NAME("cluster", "lease"), .fixed = OPEN_STORE, .fallback = "10s",

@@ -432,7 +432,7 @@ def test_closed_pipe(cli):
 
 
 def test_commands_of_other_engines():
-    for command in ("cluster", "sql", "restore"):
+    for command in ("restore",):
         done = tarry(command, "status")
         assert (done.returncode, done.stdout) == (1, "")
         assert "this version does not have" in done.stderr

@@ -82,6 +82,11 @@ static const char *const others[TR_KEY_COUNT] = {
     [TR_KEY_REDIS_PASSWORD] = "word",
     [TR_KEY_REDIS_PREFIX] = "p:",
     [TR_KEY_REDIS_TIMEOUT] = "1s",
+    [TR_KEY_SQL_URL] = "mariadb://127.0.0.1/tarry",
+    [TR_KEY_SQL_USER] = "tarry",
+    [TR_KEY_SQL_PASSWORD] = "word",
+    [TR_KEY_SQL_CONNECTIONS] = "8",
+    [TR_KEY_SQL_BATCH] = "100",
     [TR_KEY_CLUSTER_SLOTS] = "64",
     [TR_KEY_CLUSTER_LEASE] = "5s",
     [TR_KEY_CLOCK_TEST] = "on",
@@ -312,6 +317,10 @@ static void test_config_of_redis(void **state)
         {"tarry serve --set redis.servers=:6379", "takes HOST:PORT"},
         {"tarry serve --set redis.prefix={x}", "without braces"},
         {"tarry serve --set redis.timeout=1us", "redis.timeout"},
+        {"tarry serve --set sql.url=h", "is no mariadb://HOST:PORT/DATABASE"},
+        {"tarry serve --set sql.url=mysql://u@h/d", "say sql.user and sql.password"},
+        {"tarry serve --set sql.connections=0", "from 1 to 64"},
+        {"tarry serve --set sql.batch=1025", "from 1 to 1024"},
         {"tarry serve --set cluster.slots=3", "a power of two"},
         {"tarry serve --set cluster.slots=2048", "a power of two"},
         {"tarry serve --set cluster.lease=1s", "is too short"},
@@ -339,6 +348,9 @@ static void test_config_of_redis(void **state)
     assert_null(tr_config_told(&b.c, TR_KEY_REDIS_PASSWORD));
     assert_string_equal(tr_config_told(&b.c, TR_KEY_REDIS_PREFIX), "tarry:");
     assert_null(b.c.redis_user);
+    assert_null(b.c.sql_url);
+    assert_int_equal(b.c.sql_connections, 4);
+    assert_int_equal(b.c.sql_batch, 256);
     assert_int_equal(b.c.cluster_slots, 64);
     assert_int_equal(b.c.redis_timeout_us, 500000);
     assert_int_equal(b.c.cluster_lease_us, 10000000);
