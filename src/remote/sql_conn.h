@@ -9,30 +9,19 @@
 
 #include "base/check.h"
 #include "cluster/sql_url.h"
+#include "port/sql.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* What went wrong, as far as it matters to what is done next. */
-enum tr_sql_blame {
-    TR_SQL_FINE,
-    TR_SQL_AWAY,      /* no server, or none any more: it is not known what became of the last one */
-    TR_SQL_AGAIN,     /* a deadlock, or a lock that did not come: all was undone, once more */
-    TR_SQL_REFUSED,   /* user, password, rights, database: somebody has to do something */
-    TR_SQL_NO_TABLES, /* or other ones than ours */
-    TR_SQL_READ_ONLY,
-    TR_SQL_FULL,
-    TR_SQL_OTHER,
-};
-
-enum { TR_SQL_SAID = 300, TR_SQL_WHY = 1000 };
+enum { TR_SQL_SAID = 300 };
 
 struct tr_sql_fault {
-    enum tr_sql_blame blame;
-    unsigned code;          /* of the server, or of the client library */
-    char said[TR_SQL_SAID]; /* its own words, one line */
-    char why[TR_SQL_WHY];   /* sentences for people: what, and what to do. No secrets */
+    enum tr_sql_blame blame; /* AWAY: it is not known what became of the last one */
+    unsigned code;           /* of the server, or of the client library */
+    char said[TR_SQL_SAID];  /* its own words, one line */
+    char why[TR_SQL_WHY];    /* sentences for people: what, and what to do. No secrets */
 };
 
 /* Where to, and as whom. All of it is borrowed while a connection is open. */

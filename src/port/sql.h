@@ -1,0 +1,208 @@
+#ifndef TR_PORT_SQL_H
+#define TR_PORT_SQL_H
+
+/*
+ * A database as pure code sees it: typed questions go out, and what came of them comes back.
+ * remote/sql.c answers for real, on threads of its own; a simulator could with dice.
+ *
+ * The heart of it is CHANGE: one transaction for many items, each about one job:
+ *
+ *     lock and read the rows ──► decide, pure, per item ──► write, commit
+ *
+ * The rules, which both sides keep:
+ *
+ *     1. An ask, and all that hangs on it, is the port's from `send` until `ended`, which is told
+ *        once, never from inside send. What `row` and `rows` point to is good until `ended` has
+ *        returned.
+ *     2. Asks of one connection are done one after the other, in order. All changes of a slot go
+ *        by one connection, so those of a job are in order.
+ *     3. `decide` is called by a thread of the port. It touches nothing but the ask and what hangs
+ *        on it, and is pure: the same rows and the same time give the same decision. It may be
+ *        called again for the same items, when a transaction was undone: only the last one counts.
+ *     4. No two items of an ask are about the same job, or the same key.
+ *     5. The items of an ask may be done in several transactions (one bad one is not to fail its
+ *        neighbours); each item is done or not as a whole.
+ *     6. The port connects, and finds out what became of a commit whose answer was lost. DONE and
+ *        UNDONE are therefore certain. UNSURE is said only when it could not find out in time.
+ *     7. Whatever is asked is bounded by whoever asks: items, bytes, rows of a page.
+ */
+
+#include "port/clock.h"
+#include "port/redis.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    TR_SQL_ITEMS_MAX = 1024, /* of an ask */
+    TR_SQL_PAGE_MAX = 1024,  /* rows */
+    TR_SQL_CONNS_MAX = 64,
+    TR_SQL_NAME_MAX = 200, /* bytes of a topic's name */
+};
+
+enum tr_sql_state { TR_SQL_WAITING, TR_SQL_RESERVED, TR_SQL_DEAD, TR_SQL_STATES };
+
+/* A row: a job as it is. 0 stands for none, and for what the topic says. */
+struct tr_sql_job {
+    uint64_t id;
+    uint32_t topic; /* by its number in the database */
+    uint32_t gen;   /* of the topic when it was made: older than that of now, it was purged */
+    uint32_t ver;
+    uint8_t state;    /* enum tr_sql_state */
+    uint8_t flags;    /* enum tr_header_flag */
+    uint8_t holder;   /* whose lease it is */
+    uint8_t why;      /* enum tr_why: it is dead */
+    uint64_t next_us; /* due, end of the lease, or time of death */
+    uint64_t due_us;
+    uint64_t created_us;
+    uint64_t changed_us;
+    uint64_t handed_us; /* first handed out */
+    uint64_t delay_us;
+    uint64_t ttr_us;
+    uint64_t ttl_us;
+    uint64_t lease;
+    uint32_t priority;
+    uint32_t retries; /* TR_RETRIES_TOPIC and so on */
+    uint32_t attempts, timeouts, releases, buries, kicks;
+    uint32_t sched; /* made by this schedule, */
+    uint64_t sched_n;
+    uint64_t body_len; /* also when the body was not asked for */
+    struct tr_span tag, key, backoff, body;
+};
+
+/* One line of what happened to a job. */
+struct tr_sql_event {
+    uint8_t event; /* enum tr_event_what */
+    uint8_t from, to;
+    uint8_t why;
+    struct tr_span actor, info;
+};
+
+/* How the job of an item is found. */
+enum tr_sql_by {
+    TR_SQL_BY_ID,
+    TR_SQL_BY_KEY,  /* topic, key */
+    TR_SQL_NEW,     /* nothing is read */
+    TR_SQL_NEW_KEY, /* the one that has the key of the topic; if there is none, id has it from now
+                       on, if it is inserted */
+};
+
+enum tr_sql_write {
+    TR_SQL_LEAVE,
+    TR_SQL_INSERT, /* of NEW_KEY: one that had the key before, and was found, is deleted */
+    TR_SQL_UPDATE, /* all but id, topic, gen, key; the body if with_body */
+    TR_SQL_DELETE, /* and its key */
+};
+
+enum tr_sql_end {
+    TR_SQL_UNDONE, /* nothing was done: see blame and why of the ask */
+    TR_SQL_DONE,
+    TR_SQL_UNSURE,
+};
+
+enum { TR_SQL_EVENTS = 2 }; /* of one item */
+
+struct tr_sql_item {
+    /* What is asked. */
+    enum tr_sql_by by;
+    uint64_t id;
+    uint32_t topic;
+    struct tr_span key;
+    void *ctx; /* the asker's: what is to be done */
+
+    /* What was read. */
+    bool found;
+    struct tr_sql_job row;
+    uint32_t gen; /* of the topic, now */
+
+    /* What was decided. */
+    enum tr_sql_write write;
+    struct tr_sql_job next; /* INSERT, UPDATE: the whole row from now on */
+    bool with_body;
+    struct tr_sql_event events[TR_SQL_EVENTS];
+    unsigned event_count;
+
+    enum tr_sql_end end;
+};
+
+enum tr_sql_kind {
+    TR_SQL_CHANGE, /* items, decide */
+    TR_SQL_LOOK,   /* items, BY_ID or BY_KEY, without locks: only read */
+    TR_SQL_PAGE,   /* slot, topic, state; those behind (from_us, from_id) by (next_us, id), before
+                      until_us; count at most -> rows, count */
+    TR_SQL_BLOCK,  /* slot, number: ids of so many jobs -> first: the first sequence number */
+    TR_SQL_TOPIC,  /* name; makes: spread, order -> topic, or 0: there is none */
+    TR_SQL_COUNT,  /* topic -> counts, of the gen of now */
+    TR_SQL_OWN, /* slot, node, epoch: as it was -> epoch: as it is; number: 1: it is the node's */
+    TR_SQL_KINDS,
+};
+
+/* What went wrong, as far as it matters to what is done next. */
+enum tr_sql_blame {
+    TR_SQL_FINE,
+    TR_SQL_AWAY,      /* no server, or none any more */
+    TR_SQL_AGAIN,     /* a deadlock, or a lock that did not come: all was undone */
+    TR_SQL_REFUSED,   /* user, password, rights, database: somebody has to do something */
+    TR_SQL_NO_TABLES, /* or other ones than ours */
+    TR_SQL_READ_ONLY,
+    TR_SQL_FULL,
+    TR_SQL_OTHER,
+};
+
+enum { TR_SQL_WHY = 1000 };
+
+struct tr_sql_counts {
+    int64_t waiting, reserved, dead, bytes;
+};
+
+struct tr_sql_ask {
+    enum tr_sql_kind kind;
+    unsigned conn; /* which connection, below the number that there are */
+    void *ctx;     /* the asker's */
+
+    struct tr_sql_item *items; /* count of them */
+    unsigned count;
+    bool with_bodies; /* LOOK, CHANGE, PAGE: bodies are read, too */
+    /* Items from `from` to before `to`: their rows are read, now_us is set. */
+    void (*decide)(struct tr_sql_ask *ask, unsigned from, unsigned to);
+
+    unsigned slot;
+    uint32_t topic;
+    uint8_t state;
+    uint64_t from_us;
+    uint64_t from_id;
+    uint64_t until_us;
+    uint64_t number;
+    uint64_t node;
+    uint32_t epoch;
+    struct tr_span name;
+    bool makes;
+    uint32_t spread;
+    uint8_t order;
+
+    /* What is answered. */
+    enum tr_sql_end end; /* of CHANGE: see the items */
+    uint64_t now_us;     /* what time it was by the database, of the last transaction */
+    enum tr_sql_blame blame;
+    const char *why; /* sentences for people; good until `ended` has returned */
+    struct tr_sql_job *rows;
+    uint64_t first;
+    struct tr_sql_counts counts;
+
+    /* The port's. */
+    struct tr_sql_ask *next;
+    void *own;
+};
+
+struct tr_sql_port {
+    void *ctx;
+    void (*send)(void *ctx, struct tr_sql_ask *ask);
+};
+
+struct tr_sql_ear {
+    void *ctx;
+    void (*ended)(void *ctx, struct tr_sql_ask *ask);
+};
+
+#endif

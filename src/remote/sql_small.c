@@ -1,0 +1,252 @@
+/*
+ * Asks that are no CHANGE: each is one packet, and may be repeated. What a repeat of BLOCK loses is
+ * a block of ids that nobody uses; OWN is decided by the epoch that it expects.
+ */
+
+#include "base/err.h"
+#include "remote/sql_inner.h"
+
+#include <string.h>
+
+#define MS_OF_2024 "1704067200000"
+
+/* ---- look ---- */
+
+static void put_look(struct tr_sql_text *t, const struct tr_sql_ask *ask)
+{
+    const char *lead = "";
+
+    tr_sql_put(t, "SELECT " TR_SQL_NOW "; ");
+    tr_sql_row_select(t, ask->with_bodies, "PRIMARY");
+    tr_sql_put(t, "`id` IN (0");
+    for (unsigned i = 0; i < ask->count; i++) {
+        if (ask->items[i].by == TR_SQL_BY_ID) {
+            tr_sql_putf(t, ",%u", ask->items[i].id);
+        }
+    }
+    tr_sql_put(t, ")");
+    for (unsigned i = 0; i < ask->count; i++) {
+        if (ask->items[i].by == TR_SQL_BY_KEY) {
+            if (*lead == '\0') {
+                tr_sql_put(t, "; ");
+                tr_sql_row_select(t, ask->with_bodies, "PRIMARY");
+                tr_sql_put(t, "`id` IN (SELECT k.`id` FROM `job_key` k WHERE ");
+            }
+            tr_sql_putf(t, "%s(k.`topic_id`=%u AND k.`jkey`=%q)", lead,
+                        (uint64_t)ask->items[i].topic, &ask->items[i].key);
+            lead = " OR ";
+        }
+    }
+    tr_sql_put(t, *lead != '\0' ? ")" : "");
+}
+
+static bool is_job(const struct tr_sql_item *item, const struct tr_sql_job *job)
+{
+    return item->by == TR_SQL_BY_ID ? item->id == job->id
+                                    : item->topic == job->topic && item->key.len == job->key.len &&
+                                          memcmp(item->key.at, job->key.at, job->key.len) == 0;
+}
+
+static void hear_look(struct tr_sql_line *line, struct tr_sql_ask *ask,
+                      const struct tr_sql_row *row)
+{
+    struct tr_sql_job job;
+    uint32_t gen;
+
+    if (!tr_sql_row_read(line->room, row, &job, &gen)) {
+        return;
+    }
+    for (unsigned i = 0; i < ask->count; i++) {
+        if (is_job(&ask->items[i], &job)) {
+            ask->items[i].found = true;
+            ask->items[i].row = job;
+            ask->items[i].gen = gen;
+        }
+    }
+}
+
+/* ---- page ---- */
+
+static void put_page(struct tr_sql_text *t, const struct tr_sql_ask *ask)
+{
+    tr_sql_put(t, "SELECT " TR_SQL_NOW "; ");
+    tr_sql_row_select(t, ask->with_bodies, "`work`");
+    tr_sql_putf(
+        t,
+        "`slot` = %u AND `topic_id` = %u AND `state` = %u AND `next_at` < %u AND "
+        "`next_at` >= %u AND (`next_at` > %u OR `id` > %u) ORDER BY `next_at`, `id` LIMIT %u",
+        (uint64_t)ask->slot, (uint64_t)ask->topic, (uint64_t)ask->state, ask->until_us,
+        ask->from_us, ask->from_us, ask->from_id, ask->number);
+}
+
+static void hear_page(struct tr_sql_line *line, struct tr_sql_ask *ask,
+                      const struct tr_sql_row *row)
+{
+    uint32_t gen;
+
+    if (ask->rows == NULL) {
+        ask->rows = tr_sql_room_get(line->room, TR_SQL_PAGE_MAX * sizeof *ask->rows);
+    }
+    if (ask->rows != NULL && ask->count < TR_SQL_PAGE_MAX &&
+        tr_sql_row_read(line->room, row, &ask->rows[ask->count], &gen)) {
+        ask->count++;
+    }
+}
+
+/* ---- others ---- */
+
+static void put_block(struct tr_sql_text *t, const struct tr_sql_ask *ask)
+{
+    tr_sql_putf(t,
+                "SELECT " TR_SQL_NOW "; INSERT IGNORE INTO `slot` (`slot`) VALUES (%u); "
+                "UPDATE `slot` SET `next_seq` = LAST_INSERT_ID(GREATEST(`next_seq`, "
+                "FLOOR(UNIX_TIMESTAMP(SYSDATE(3)) * 1000) - " MS_OF_2024 ")) + %u WHERE `slot` = "
+                "%u; SELECT LAST_INSERT_ID()",
+                (uint64_t)ask->slot, ask->number, (uint64_t)ask->slot);
+}
+
+static void put_topic(struct tr_sql_text *t, const struct tr_sql_ask *ask)
+{
+    tr_sql_put(t, "SELECT " TR_SQL_NOW "; ");
+    if (ask->makes) {
+        tr_sql_putf(t,
+                    "INSERT IGNORE INTO `topic` (`name`,`spread`,`ord`,`policy`) VALUES (%q,%u,%u,"
+                    "''); ",
+                    &ask->name, (uint64_t)ask->spread, (uint64_t)ask->order);
+    } else {
+        tr_sql_put(t, "DO 0; ");
+    }
+    tr_sql_putf(t, "SELECT `topic_id`,`spread`,`ord` FROM `topic` WHERE `name` = %q", &ask->name);
+}
+
+static void put_count(struct tr_sql_text *t, const struct tr_sql_ask *ask)
+{
+    tr_sql_putf(t,
+                "SELECT " TR_SQL_NOW "; SELECT SUM(`waiting`), SUM(`reserved`), SUM(`dead`), "
+                "SUM(`bytes`) FROM `cnt` WHERE `topic_id` = %u AND `gen` = (SELECT t.`gen` FROM "
+                "`topic` t WHERE t.`topic_id` = %u)",
+                (uint64_t)ask->topic, (uint64_t)ask->topic);
+}
+
+static void put_own(struct tr_sql_text *t, const struct tr_sql_ask *ask)
+{
+    tr_sql_putf(
+        t,
+        "SELECT " TR_SQL_NOW "; INSERT IGNORE INTO `slot` (`slot`) VALUES (%u); UPDATE "
+        "`slot` SET `epoch` = `epoch` + 1, `owner` = %u WHERE `slot` = %u AND `epoch` = %u; "
+        "SELECT `epoch`, `owner` FROM `slot` WHERE `slot` = %u",
+        (uint64_t)ask->slot, ask->node, (uint64_t)ask->slot, (uint64_t)ask->epoch,
+        (uint64_t)ask->slot);
+}
+
+/* A sum of numbers, or NULL. */
+static int64_t signed_of(const struct tr_sql_row *row, unsigned i)
+{
+    struct tr_sql_row rest = *row;
+    char *values[4];
+    unsigned long lengths[4];
+
+    if (row->values[i] == NULL || row->values[i][0] != '-') {
+        return (int64_t)tr_sql_number(row, i);
+    }
+    values[0] = row->values[i] + 1;
+    lengths[0] = row->lengths[i] - 1;
+    rest.count = 1;
+    rest.values = values;
+    rest.lengths = lengths;
+    return -(int64_t)tr_sql_number(&rest, 0);
+}
+
+struct heard {
+    struct tr_sql_line *line;
+    struct tr_sql_ask *ask;
+};
+
+static void hear(void *ctx, const struct tr_sql_row *row)
+{
+    const struct heard *h = ctx;
+    struct tr_sql_ask *ask = h->ask;
+
+    if (row->result == 0) {
+        ask->now_us = tr_sql_number(row, 0);
+        return;
+    }
+    switch (ask->kind) {
+    case TR_SQL_LOOK:
+        hear_look(h->line, ask, row);
+        break;
+    case TR_SQL_PAGE:
+        hear_page(h->line, ask, row);
+        break;
+    case TR_SQL_BLOCK:
+        ask->first = tr_sql_number(row, 0);
+        break;
+    case TR_SQL_TOPIC:
+        ask->topic = (uint32_t)tr_sql_number(row, 0);
+        ask->spread = (uint32_t)tr_sql_number(row, 1);
+        ask->order = (uint8_t)tr_sql_number(row, 2);
+        break;
+    case TR_SQL_COUNT:
+        ask->counts = (struct tr_sql_counts){.waiting = signed_of(row, 0),
+                                             .reserved = signed_of(row, 1),
+                                             .dead = signed_of(row, 2),
+                                             .bytes = signed_of(row, 3)};
+        break;
+    case TR_SQL_OWN:
+        ask->number =
+            (uint32_t)tr_sql_number(row, 0) == ask->epoch + 1 && tr_sql_number(row, 1) == ask->node;
+        ask->first = tr_sql_number(row, 0);
+        break;
+    case TR_SQL_CHANGE:
+    case TR_SQL_KINDS:
+        break;
+    }
+}
+
+static void put(struct tr_sql_text *t, struct tr_sql_ask *ask)
+{
+    switch (ask->kind) {
+    case TR_SQL_LOOK:
+        for (unsigned i = 0; i < ask->count; i++) {
+            ask->items[i].found = false;
+        }
+        put_look(t, ask);
+        break;
+    case TR_SQL_PAGE:
+        ask->count = 0;
+        put_page(t, ask);
+        break;
+    case TR_SQL_BLOCK:
+        put_block(t, ask);
+        break;
+    case TR_SQL_TOPIC:
+        ask->topic = 0;
+        put_topic(t, ask);
+        break;
+    case TR_SQL_COUNT:
+        put_count(t, ask);
+        break;
+    case TR_SQL_OWN:
+        put_own(t, ask);
+        break;
+    case TR_SQL_CHANGE:
+    case TR_SQL_KINDS:
+        break;
+    }
+}
+
+enum tr_sql_ran tr_sql_small_run(struct tr_sql_line *line, struct tr_sql_ask *ask)
+{
+    struct heard h = {.line = line, .ask = ask};
+
+    tr_sql_text_clear(&line->text);
+    put(&line->text, ask);
+    if (tr_sql_line_run(line, hear, &h) != TARRY_OK) {
+        return TR_SQL_RAN_FAILED;
+    }
+    if (line->room->failed) {
+        tr_sql_fault_set(&line->fault, line->access, 1041, "this node has no memory left");
+        return TR_SQL_RAN_FAILED;
+    }
+    return TR_SQL_RAN_DONE;
+}
