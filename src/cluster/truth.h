@@ -1,0 +1,91 @@
+#ifndef TR_CLUSTER_TRUTH_H
+#define TR_CLUSTER_TRUTH_H
+
+/*
+ * What a change does to a row of a job, where a database has the truth. See truth.c; lua/edit.lua,
+ * push.lua and take.lua do the same to headers where Redis has it.
+ *
+ * Pure, and of no thread: it is called on those of the database (port/sql.h, rule 3).
+ */
+
+#include "base/check.h"
+#include "port/request.h"
+#include "port/sql.h"
+#include "rules/policy.h"
+
+enum tr_truth_what {
+    TR_TRUTH_PUSH,      /* job; conflict */
+    TR_TRUTH_CLAIM,     /* lease, held, ttr_us: it is due, and nobody has it */
+    TR_TRUTH_RESERVE,   /* the same, whatever its state but reserved */
+    TR_TRUTH_ACK,       /* lease, as those down to TOUCH */
+    TR_TRUTH_RELEASE,   /* delay_us or by_backoff; priority or keep_priority */
+    TR_TRUTH_RETURN,    /* as if it had never been handed out */
+    TR_TRUTH_LEAVE,     /* its connection is gone */
+    TR_TRUTH_BURY,      /* priority or keep_priority */
+    TR_TRUTH_TOUCH,     /* ttr_us, 0: as before */
+    TR_TRUTH_BURY_FREE, /* without a lease: one that nobody has */
+    TR_TRUTH_CANCEL,    /* force: reserved or not */
+    TR_TRUTH_FIRE,
+    TR_TRUTH_KICK, /* beanstalk */
+    TR_TRUTH_EDIT, /* edit, and job: what is to be so */
+    TR_TRUTH_TEND, /* what time has done to it */
+    TR_TRUTH_COUNT
+};
+
+enum tr_truth_said {
+    TR_TRUTH_DONE,
+    TR_TRUTH_DIED,     /* RELEASE, LEAVE: that was its last attempt */
+    TR_TRUTH_REPLACED, /* PUSH: the job with that key is the new one now; */
+    TR_TRUTH_KEPT,     /* it is as it was, and that is the answer; */
+    TR_TRUTH_EXISTS,   /* it is in the way */
+    TR_TRUTH_NONE,     /* there is no such job */
+    TR_TRUTH_LOST,     /* the lease is not, or not any more, that of the job */
+    TR_TRUTH_STATE,    /* the state of the job is in the way */
+};
+
+/* What the topic says; copied, since another thread reads it. */
+struct tr_truth_topic {
+    uint64_t ttr_us;
+    int64_t retries; /* of its policy; of jobs of the beanstalk port no end, unless: */
+    bool has_retries;
+    struct tr_backoff backoff;
+    bool has_backoff; /* given: of jobs of the beanstalk port, too */
+    enum tr_history history;
+};
+
+enum { TR_TRUTH_INFO = 128 };
+
+/* The ctx of an item. What spans point to has to stay until the end of the ask. */
+struct tr_truth {
+    enum tr_truth_what what;
+    struct tr_truth_topic topic;
+    uint64_t lease;
+    bool held; /* by a connection */
+    uint64_t ttr_us;
+    uint64_t delay_us;
+    uint64_t at_us;  /* not 0: absolute, instead of delay_us */
+    uint64_t age_us; /* of what was asked: delays count from then */
+    bool by_backoff;
+    bool keep_priority;
+    bool force;
+    bool beanstalk;
+    uint64_t random; /* any number: for jitter */
+    unsigned edit;   /* enum tr_edit */
+    enum tr_conflict conflict;
+    struct tr_span actor;
+    struct tr_sql_job job; /* PUSH, EDIT, priority of others: what is asked */
+
+    /* What came of it. */
+    enum tr_truth_said said;
+    struct tr_sql_job is; /* the row from now on; of one that is gone, as it was. Texts are good
+                             until the end of the ask */
+    char info[TR_TRUTH_INFO];
+};
+
+/* `decide` of an ask whose items have a struct tr_truth each. */
+void tr_truth_decide(struct tr_sql_ask *ask, unsigned from, unsigned to);
+
+/* The state that others see. */
+enum tr_job_state tr_truth_state(const struct tr_sql_job *job, uint64_t now_us);
+
+#endif

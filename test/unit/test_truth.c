@@ -1,0 +1,338 @@
+/* What changes do to rows. The rows stand in an array; the database's part is in test_sql_port.py.
+ */
+
+#include "base/rng.h"
+#include "cluster/header.h"
+#include "cluster/truth.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define SECOND UINT64_C(1000000)
+#define START (UINT64_C(1800000000) * SECOND)
+
+/* A table with one row, its topic, and the time. */
+struct bench {
+    uint64_t now_us;
+    uint32_t gen;
+    bool there;
+    struct tr_sql_job row;
+    struct tr_sql_item item;
+    struct tr_truth op;
+};
+
+static struct tr_truth_topic topic(void)
+{
+    return (struct tr_truth_topic){.ttr_us = 60 * SECOND,
+                                   .retries = 16,
+                                   .backoff = tr_backoff_default(),
+                                   .history = TR_HISTORY_FULL};
+}
+
+/* Does b->op to the row, as a transaction would; gives what was said. */
+static enum tr_truth_said run(struct bench *b, enum tr_truth_what what)
+{
+    struct tr_sql_ask ask = {.items = &b->item, .count = 1, .now_us = b->now_us};
+
+    b->op.what = what;
+    b->item = (struct tr_sql_item){.by = what == TR_TRUTH_PUSH ? TR_SQL_NEW_KEY : TR_SQL_BY_ID,
+                                   .id = b->there ? b->row.id : 7,
+                                   .topic = 3,
+                                   .ctx = &b->op,
+                                   .found = b->there,
+                                   .row = b->row,
+                                   .gen = b->gen};
+    tr_truth_decide(&ask, 0, 1);
+    tr_truth_decide(&ask, 0, 1); /* a deadlock: again, and the same */
+    switch (b->item.write) {
+    case TR_SQL_LEAVE:
+        assert_int_equal(b->item.event_count, 0);
+        break;
+    case TR_SQL_DELETE:
+        b->there = false;
+        break;
+    default:
+        assert_true(b->item.write == TR_SQL_INSERT || b->item.next.ver > b->row.ver);
+        b->row = b->item.next;
+        b->there = true;
+        assert_int_equal(b->item.event_count, 1);
+        break;
+    }
+    return b->op.said;
+}
+
+/* A job that is due in so many seconds. */
+static struct bench make(uint64_t delay_s)
+{
+    struct bench b = {.now_us = START, .gen = 1};
+
+    b.op = (struct tr_truth){.topic = topic(),
+                             .delay_us = delay_s * SECOND,
+                             .job = {.retries = TR_RETRIES_TOPIC, .priority = 5}};
+    assert_int_equal(run(&b, TR_TRUTH_PUSH), TR_TRUTH_DONE);
+    assert_int_equal(b.row.due_us, START + delay_s * SECOND);
+    assert_int_equal(b.row.next_us, b.row.due_us);
+    assert_int_equal(b.row.ver, 1);
+    b.op.keep_priority = true;
+    return b;
+}
+
+static enum tr_truth_said take(struct bench *b, uint64_t lease)
+{
+    b->op.lease = lease;
+    return run(b, TR_TRUTH_CLAIM);
+}
+
+static void test_truth_claim_is_never_early(void **state)
+{
+    struct bench b = make(10);
+
+    (void)state;
+    b.now_us = b.row.due_us - 1;
+    assert_int_equal(take(&b, 1), TR_TRUTH_STATE);
+    assert_int_equal(b.item.write, TR_SQL_LEAVE);
+    assert_int_equal(b.op.is.due_us, b.row.due_us); /* for the index */
+    b.now_us++;
+    assert_int_equal(take(&b, 1), TR_TRUTH_DONE);
+    assert_int_equal(b.row.state, TR_SQL_RESERVED);
+    assert_int_equal(b.row.next_us, b.now_us + 60 * SECOND);
+    assert_int_equal(b.row.handed_us, b.now_us);
+    assert_int_equal(take(&b, 2), TR_TRUTH_STATE); /* somebody has it */
+    assert_int_equal(b.row.lease, 1);
+}
+
+static void test_truth_delay_counts_from_the_asking(void **state)
+{
+    struct bench b = {.now_us = START, .op = {.topic = topic(), .delay_us = SECOND, .age_us = 300}};
+
+    (void)state;
+    assert_int_equal(run(&b, TR_TRUTH_PUSH), TR_TRUTH_DONE);
+    assert_int_equal(b.row.due_us, START + SECOND - 300);
+    b.there = false;
+    b.op.at_us = START - 1; /* the past is now */
+    assert_int_equal(run(&b, TR_TRUTH_PUSH), TR_TRUTH_DONE);
+    assert_int_equal(b.row.due_us, START);
+}
+
+static void test_truth_purged_is_gone(void **state)
+{
+    struct bench b = make(0);
+
+    (void)state;
+    b.gen++;
+    assert_int_equal(take(&b, 1), TR_TRUTH_NONE);
+    assert_int_equal(run(&b, TR_TRUTH_CANCEL), TR_TRUTH_NONE);
+    assert_true(b.there);
+    b.op.conflict = TR_CONFLICT_ERROR;
+    assert_int_equal(run(&b, TR_TRUTH_PUSH), TR_TRUTH_DONE); /* its key is free */
+    assert_int_equal(b.row.gen, b.gen);
+}
+
+static void test_truth_leases(void **state)
+{
+    static const enum tr_truth_what leased[] = {TR_TRUTH_ACK,   TR_TRUTH_RELEASE, TR_TRUTH_RETURN,
+                                                TR_TRUTH_LEAVE, TR_TRUTH_BURY,    TR_TRUTH_TOUCH};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof leased / sizeof leased[0]; i++) {
+        struct bench b = make(0);
+
+        b.op.lease = 0;
+        assert_int_equal(run(&b, leased[i]), TR_TRUTH_LOST); /* nobody has it */
+        assert_int_equal(take(&b, 9), TR_TRUTH_DONE);
+        b.op.lease = 8;
+        assert_int_equal(run(&b, leased[i]), TR_TRUTH_LOST);
+        assert_int_equal(b.item.write, TR_SQL_LEAVE);
+        b.op.lease = 9;
+        b.now_us = b.row.next_us; /* it has ended, to the microsecond: that is written */
+        assert_int_equal(run(&b, leased[i]), TR_TRUTH_LOST);
+        assert_int_equal(b.item.write, TR_SQL_UPDATE);
+        assert_int_equal(b.row.timeouts, 1);
+        assert_int_equal(b.row.state, TR_SQL_WAITING);
+        b.now_us = b.row.due_us;
+        assert_int_equal(take(&b, 9), TR_TRUTH_DONE);
+        b.now_us = b.row.next_us - 1;
+        assert_int_equal(run(&b, leased[i]), TR_TRUTH_DONE);
+        assert_int_equal(b.there, leased[i] != TR_TRUTH_ACK);
+    }
+}
+
+static void test_truth_attempts_end(void **state)
+{
+    struct bench b = make(0);
+    unsigned handed = 0;
+
+    (void)state;
+    b.op.topic.retries = 2;
+    b.op.by_backoff = true;
+    while (take(&b, 1) == TR_TRUTH_DONE) {
+        handed++;
+        (void)run(&b, TR_TRUTH_RELEASE);
+        b.now_us = b.row.due_us > b.now_us ? b.row.due_us : b.now_us;
+    }
+    assert_int_equal(handed, 3);
+    assert_int_equal(b.row.state, TR_SQL_DEAD);
+    assert_int_equal(b.row.why, TR_WHY_RETRIES);
+    assert_int_equal(run(&b, TR_TRUTH_KICK), TR_TRUTH_DONE);
+    assert_int_equal(b.row.attempts, 0);
+    assert_int_equal(take(&b, 2), TR_TRUTH_DONE);
+    b.row.flags |= TR_HEADER_BEANSTALK; /* there it has no end, unless the topic says so */
+    b.row.attempts = 100;
+    assert_int_equal(run(&b, TR_TRUTH_LEAVE), TR_TRUTH_DONE);
+    assert_int_equal(take(&b, 2), TR_TRUTH_DONE);
+    b.op.topic.has_retries = true;
+    assert_int_equal(run(&b, TR_TRUTH_LEAVE), TR_TRUTH_DIED);
+}
+
+static void test_truth_expires_once(void **state)
+{
+    struct bench b = make(10);
+
+    (void)state;
+    b.row.ttl_us = 5 * SECOND;
+    b.now_us = b.row.due_us + 5 * SECOND - 1;
+    assert_int_equal(run(&b, TR_TRUTH_TEND), TR_TRUTH_DONE);
+    assert_int_equal(b.item.write, TR_SQL_LEAVE);
+    b.now_us++;
+    assert_int_equal(take(&b, 1), TR_TRUTH_STATE);
+    assert_int_equal(b.row.state, TR_SQL_DEAD);
+    assert_int_equal(b.row.why, TR_WHY_EXPIRED);
+    assert_int_equal(b.row.next_us, b.now_us);
+}
+
+static void test_truth_keys(void **state)
+{
+    struct bench b = make(10);
+
+    (void)state;
+    b.op.conflict = TR_CONFLICT_KEEP;
+    assert_int_equal(run(&b, TR_TRUTH_PUSH), TR_TRUTH_KEPT);
+    b.op.conflict = TR_CONFLICT_ERROR;
+    assert_int_equal(run(&b, TR_TRUTH_PUSH), TR_TRUTH_EXISTS);
+    assert_int_equal(b.row.ver, 1);
+    b.op.conflict = TR_CONFLICT_REPLACE;
+    b.op.delay_us = 0;
+    b.now_us += 3;
+    assert_int_equal(run(&b, TR_TRUTH_PUSH), TR_TRUTH_REPLACED);
+    assert_int_equal(b.row.ver, 2);
+    assert_int_equal(b.row.created_us, START);
+    assert_int_equal(b.row.due_us, START + 3);
+    assert_true(b.item.with_body);
+    assert_int_equal(take(&b, 1), TR_TRUTH_DONE);
+    assert_int_equal(run(&b, TR_TRUTH_PUSH), TR_TRUTH_STATE); /* reserved: 409 */
+    assert_int_equal(b.row.lease, 1);
+}
+
+static void test_truth_cancel_fire_edit(void **state)
+{
+    struct bench b = make(10);
+
+    (void)state;
+    b.op.edit = TR_EDIT_DUE | TR_EDIT_PRIORITY | TR_EDIT_BODY;
+    b.op.delay_us = 20 * SECOND;
+    b.op.job.priority = 77;
+    b.op.job.body = (struct tr_span){"new", 3};
+    assert_int_equal(run(&b, TR_TRUTH_EDIT), TR_TRUTH_DONE);
+    assert_int_equal(b.row.due_us, START + 20 * SECOND);
+    assert_int_equal(b.row.priority, 77);
+    assert_int_equal(b.row.body_len, 3);
+    assert_true(b.item.with_body);
+    assert_int_equal(run(&b, TR_TRUTH_FIRE), TR_TRUTH_DONE);
+    assert_false(b.item.with_body);
+    assert_int_equal(run(&b, TR_TRUTH_FIRE), TR_TRUTH_STATE);
+    assert_int_equal(take(&b, 4), TR_TRUTH_DONE);
+    assert_int_equal(run(&b, TR_TRUTH_EDIT), TR_TRUTH_STATE);
+    assert_int_equal(run(&b, TR_TRUTH_CANCEL), TR_TRUTH_STATE);
+    assert_int_equal(run(&b, TR_TRUTH_BURY_FREE), TR_TRUTH_STATE);
+    b.op.force = true;
+    assert_int_equal(run(&b, TR_TRUTH_CANCEL), TR_TRUTH_DONE);
+    assert_false(b.there);
+    assert_int_equal(b.item.events[0].event, TR_EVENT_GONE);
+    assert_int_equal(b.item.events[0].why, TR_WHY_CANCELLED);
+    assert_non_null(strstr(b.op.info, "attempts=1"));
+}
+
+static void test_truth_history_is_as_wished(void **state)
+{
+    struct bench b = make(0);
+
+    (void)state;
+    b.op.topic.history = TR_HISTORY_BRIEF;
+    b.op.lease = 1;
+    {
+        struct tr_sql_ask ask = {.items = &b.item, .count = 1, .now_us = b.now_us};
+
+        b.op.what = TR_TRUTH_CLAIM;
+        b.item =
+            (struct tr_sql_item){.id = 7, .ctx = &b.op, .found = true, .row = b.row, .gen = b.gen};
+        tr_truth_decide(&ask, 0, 1);
+        assert_int_equal(b.item.write, TR_SQL_UPDATE);
+        assert_int_equal(b.item.event_count, 0);
+    }
+    assert_int_equal(run(&b, TR_TRUTH_CANCEL), TR_TRUTH_DONE);
+    assert_int_equal(b.item.event_count, 1);
+}
+
+/* At random, against what has to hold of any row. */
+static void test_truth_any_order_of_changes(void **state)
+{
+    struct tr_rng rng = {.state = 5};
+
+    (void)state;
+    for (unsigned round = 0; round < 300; round++) {
+        struct bench b = make(tr_rng_below(&rng, 5));
+        uint64_t leases = 0;
+
+        b.op.topic.retries = 3;
+        for (unsigned i = 0; i < 60 && b.there; i++) {
+            enum tr_truth_what what =
+                1 + (enum tr_truth_what)tr_rng_below(&rng, TR_TRUTH_COUNT - 1);
+            struct tr_sql_job was = b.row;
+            bool hands = what == TR_TRUTH_CLAIM || what == TR_TRUTH_RESERVE;
+            enum tr_truth_said said;
+
+            b.now_us += tr_rng_below(&rng, 30 * SECOND);
+            b.op.lease = hands ? ++leases : leases - tr_rng_below(&rng, 2) * (leases > 0);
+            b.op.delay_us = tr_rng_below(&rng, 40 * SECOND);
+            b.op.by_backoff = tr_rng_below(&rng, 2) == 0;
+            b.op.held = tr_rng_below(&rng, 2) == 0;
+            b.op.random = tr_rng_next(&rng);
+            said = run(&b, what);
+            if (hands && said == TR_TRUTH_DONE) {
+                assert_true(was.state != TR_SQL_RESERVED || was.next_us <= b.now_us);
+                assert_true(what != TR_TRUTH_CLAIM || was.due_us <= b.now_us);
+                assert_int_equal(b.row.lease, b.op.lease);
+            }
+            if (b.there) {
+                assert_true(b.row.ver >= was.ver);
+                assert_true((b.row.lease != 0) == (b.row.state == TR_SQL_RESERVED));
+                assert_true(b.row.state != TR_SQL_WAITING || b.row.next_us == b.row.due_us);
+                assert_true((b.row.why != 0) == (b.row.state == TR_SQL_DEAD));
+                assert_true(b.row.state == TR_SQL_RESERVED || (b.row.flags & TR_HEADER_HELD) == 0);
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_truth_claim_is_never_early),
+        cmocka_unit_test(test_truth_delay_counts_from_the_asking),
+        cmocka_unit_test(test_truth_purged_is_gone),
+        cmocka_unit_test(test_truth_leases),
+        cmocka_unit_test(test_truth_attempts_end),
+        cmocka_unit_test(test_truth_expires_once),
+        cmocka_unit_test(test_truth_keys),
+        cmocka_unit_test(test_truth_cancel_fire_edit),
+        cmocka_unit_test(test_truth_history_is_as_wished),
+        cmocka_unit_test(test_truth_any_order_of_changes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
