@@ -4,7 +4,7 @@
  * are purged; nodes die; the database is away, and loses answers. Who has a job, and whether it is
  * due, only rows know: there is no index here, so every node tries any job at any time.
  *
- * What has to hold (doc/cluster.md names them as the design does):
+ * What has to hold (the names are those of doc/cluster.md):
  *
  *     C1 what was answered as pushed comes out, or is there at the end
  *     C2 nothing is handed out before it is due, by the database's clock
