@@ -18,7 +18,6 @@
 #include "cluster/truth.h"
 
 #include "base/text.h"
-#include "cluster/header.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -40,6 +39,41 @@ enum tr_job_state tr_truth_state(const struct tr_sql_job *job, uint64_t now_us)
     default:
         return job->due_us <= now_us ? TR_READY : TR_DELAYED;
     }
+}
+
+void tr_truth_header(const struct tr_sql_job *job, struct tr_span topic, uint64_t now_us,
+                     struct tr_header *h)
+{
+    static const char sets[] = {
+        [TR_DELAYED] = 's', [TR_READY] = 'r', [TR_RESERVED] = 'p', [TR_DEAD] = 'd'};
+    enum tr_job_state state = tr_truth_state(job, now_us);
+
+    *h = (struct tr_header){.set = sets[state],
+                            .ver = job->ver,
+                            .priority = job->priority,
+                            .due_us = job->due_us,
+                            .at_us = state == TR_RESERVED || state == TR_DEAD ? job->next_us : 0,
+                            .lease = job->lease,
+                            .attempts = job->attempts,
+                            .timeouts = job->timeouts,
+                            .releases = job->releases,
+                            .buries = job->buries,
+                            .kicks = job->kicks,
+                            .why = job->why,
+                            .delay_us = job->delay_us,
+                            .ttr_us = job->ttr_us,
+                            .ttl_us = job->ttl_us,
+                            .retries = job->retries,
+                            .flags = job->flags,
+                            .created_us = job->created_us,
+                            .topic = topic.at,
+                            .topic_len = topic.len,
+                            .tag = job->tag.at,
+                            .tag_len = job->tag.len,
+                            .key = job->key.at,
+                            .key_len = job->key.len,
+                            .backoff = job->backoff.at,
+                            .backoff_len = job->backoff.len};
 }
 
 /* ---- what all of them do ---- */

@@ -9,6 +9,7 @@
  */
 
 #include "base/check.h"
+#include "cluster/header.h"
 #include "port/request.h"
 #include "port/sql.h"
 #include "rules/policy.h"
@@ -84,6 +85,11 @@ struct tr_truth {
 
 /* `decide` of an ask whose items have a struct tr_truth each. */
 void tr_truth_decide(struct tr_sql_ask *ask, unsigned from, unsigned to);
+
+/* The row as a header, for answers and for the index: what Redis would have. The name of its topic
+ * is the caller's; texts are borrowed. */
+void tr_truth_header(const struct tr_sql_job *job, struct tr_span topic, uint64_t now_us,
+                     struct tr_header *h);
 
 /* The state that others see. */
 enum tr_job_state tr_truth_state(const struct tr_sql_job *job, uint64_t now_us);

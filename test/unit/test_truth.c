@@ -2,7 +2,6 @@
  */
 
 #include "base/rng.h"
-#include "cluster/header.h"
 #include "cluster/truth.h"
 
 #include <setjmp.h>
@@ -278,6 +277,25 @@ static void test_truth_history_is_as_wished(void **state)
     assert_int_equal(b.item.event_count, 1);
 }
 
+/* A header made of a row is one that Redis could have. */
+static void check_header(const struct bench *b)
+{
+    struct tr_header h, again;
+    char text[TR_HEADER_MAX];
+    size_t len;
+
+    tr_truth_header(&b->row, (struct tr_span){"t", 1}, b->now_us, &h);
+    len = tr_header_write(text, &h);
+    assert_int_equal(tr_header_read(text, len, &again), 0);
+    assert_int_equal(tr_header_state(&again, b->now_us), tr_truth_state(&b->row, b->now_us));
+    assert_int_equal(again.set, h.set);
+    assert_int_equal(again.ver, b->row.ver);
+    assert_int_equal(again.due_us, b->row.due_us);
+    assert_int_equal(again.lease, b->row.lease);
+    assert_int_equal(again.attempts, b->row.attempts);
+    assert_int_equal(again.at_us, b->row.state == TR_SQL_WAITING ? 0 : b->row.next_us);
+}
+
 /* At random, against what has to hold of any row. */
 static void test_truth_any_order_of_changes(void **state)
 {
@@ -309,6 +327,7 @@ static void test_truth_any_order_of_changes(void **state)
                 assert_int_equal(b.row.lease, b.op.lease);
             }
             if (b.there) {
+                check_header(&b);
                 assert_true(b.row.ver >= was.ver);
                 assert_true((b.row.lease != 0) == (b.row.state == TR_SQL_RESERVED));
                 assert_true(b.row.state != TR_SQL_WAITING || b.row.next_us == b.row.due_us);
