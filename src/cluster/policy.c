@@ -207,7 +207,8 @@ static const char *objection(const struct tr_cluster *c, const struct tr_policy 
     if (p->spread > c->layout.slots || (p->spread & (p->spread - 1)) != 0) {
         return "spread is a power of two, not above cluster.slots";
     }
-    if ((p->in_flight != UINT64_MAX && p->in_flight < p->spread) ||
+    if ((p->dead_max != 0 && p->dead_max < p->spread) ||
+        (p->in_flight != UINT64_MAX && p->in_flight < p->spread) ||
         (p->max_jobs != UINT64_MAX && p->max_jobs < p->spread) ||
         (p->rate_milli != 0 && p->rate_milli < p->spread)) {
         return "a limit below spread cannot be kept: each slot has its share";

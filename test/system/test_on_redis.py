@@ -377,6 +377,14 @@ def test_what_is_refused_says_why(web):
                  field="spread")
 
 
+def test_limits_below_spread_are_refused(web):
+    """Each slot has its share of a limit, and there is no half of a job."""
+    for limit in ("in_flight", "max_jobs", "dead_max"):
+        is_error(web.ask("PUT", "/v1/topics/t", json.dumps({"spread": 4, limit: 3})), 422)
+        assert web.ask("PUT", f"/v1/topics/t-{limit}", json.dumps({"spread": 4, limit: 4})).status == 200
+    assert web.ask("PUT", "/v1/topics/none", json.dumps({"spread": 4, "dead_max": 0})).status == 200
+
+
 def test_drain(server, web):
     server.process.send_signal(signal.SIGUSR1)
     server.wait_for("draining")
