@@ -508,8 +508,6 @@ static int redis_call(lua_State *lua)
 struct fake_lua *fake_lua_new(enum tr_script_name changed, const char *text, size_t len)
 {
     struct fake_lua *l = grow(NULL, sizeof *l);
-    static const char shebang[] = "#!lua\n";
-
     *l = (struct fake_lua){.state = luaL_newstate()};
     TR_CHECK(l->state != NULL);
     luaL_openlibs(l->state);
@@ -522,8 +520,9 @@ struct fake_lua *fake_lua_new(enum tr_script_name changed, const char *text, siz
     for (unsigned i = 0; i < TR_SCRIPT_COUNT; i++) {
         const struct tr_script *s = &tr_scripts[i];
         bool other = text != NULL && i == (unsigned)changed;
-        const char *body = (other ? text : s->text) + sizeof shebang - 1;
-        size_t size = (other ? len : s->len) - (sizeof shebang - 1);
+        const char *whole = other ? text : s->text;
+        const char *body = strchr(whole, '\n') + 1; /* behind #!lua */
+        size_t size = (other ? len : s->len) - (size_t)(body - whole);
 
         if (luaL_loadbuffer(l->state, body, size, s->name) != 0) {
             (void)fprintf(stderr, "%s\n", lua_tostring(l->state, -1));

@@ -150,7 +150,8 @@ struct fake_reply *world_refuse(struct world *w, const struct world_call *c)
             return fake_error("TRYAGAIN Multiple keys request during rehashing of slot");
         }
     }
-    if (is_script(c) && w->servers[c->server].full_until_us > w->now_us) {
+    if (is_script(c) && w->servers[c->server].full_until_us > w->now_us &&
+        strncmp(tr_scripts[fake_script(c->args)].text, "#!lua\n", 6) == 0) {
         w->refusals++;
         return fake_error("OOM command not allowed when used memory > 'maxmemory'.");
     }

@@ -1,3 +1,4 @@
+-- Adds memory.
 -- A topic in the list of all. KEYS: the list. ARGV: name, k (stays without jobs), - or g (is gone); then
 -- to change its settings: the version that is known, the settings, and the highest version that a slot
 -- has. Without: it is in the list.
