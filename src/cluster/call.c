@@ -120,17 +120,21 @@ static void send_check(struct tr_cluster *c, const struct tr_call *call)
     const struct tr_link *link = &c->links[call->server];
     char key[TR_PLACE_KEY_MAX];
     char seen[24];
+    char wall[24];
     size_t key_len = tr_place_key(key, &c->layout, call->slot, 0, NULL);
     /* Ids that this node was given there were far ahead, if another one made the slot. */
     bool fresh = c->now.boot_us < c->fresh_until_us && c->slots[call->slot].seen == 0;
     const struct tr_script *s = &tr_scripts[TR_SCRIPT_CHECK];
     struct tr_span args[] = {
-        {"EVAL", 4}, {s->text, s->len},      {"1", 1}, {key, key_len}, {c->uuid, strlen(c->uuid)},
-        {seen, 0},   {fresh ? "1" : "0", 1},
+        {"EVAL", 4},    {s->text, s->len},          {"1", 1},
+        {key, key_len}, {c->uuid, strlen(c->uuid)}, {seen, 0},
+        {wall, 0},      {fresh ? "1" : "0", 1},
     };
 
     tr_text(seen, sizeof seen, "%llu", (unsigned long long)c->slots[call->slot].seen);
     args[5].len = strlen(seen);
+    tr_text(wall, sizeof wall, "%llu", (unsigned long long)c->now.wall_us);
+    args[6].len = strlen(wall);
     if (link->state != TR_LINK_UP) {
         return; /* then the call will say so again */
     }

@@ -417,9 +417,9 @@ static void send_check(unsigned lane)
     const struct tr_script *s = &tr_scripts[TR_SCRIPT_CHECK];
     char key[TR_PLACE_KEY_MAX];
     size_t len = tr_place_key(key, &tool.layout, lane / KINDS, 0, NULL);
-    struct tr_span args[] = {{"EVAL", 4}, {s->text, s->len},       {"1", 1},
-                             {key, len},  {uuid, sizeof uuid - 1}, {"0", 1},
-                             {"0", 1}};
+    struct tr_span args[] = {
+        {"EVAL", 4}, {s->text, s->len},        {"1", 1}, {key, len}, {uuid, sizeof uuid - 1},
+        {"0", 1},    {"9007199254740991", 16}, {"0", 1}};
 
     tool.checks++;
     l->state = CHECKS;

@@ -119,7 +119,8 @@ class Slot:
         return self.redis("EVAL", self.text(name), len(keys), *keys, *args)
 
     def check(self, fresh="0", seen=0):
-        return self.eval("check", [self.key("m")], UUID, seen, fresh)
+        wall = self.now if self.wall is None else self.wall
+        return self.eval("check", [self.key("m")], UUID, seen, wall, fresh)
 
     def call(self, name, *args, topics=("t",), op=None, spread="1", order="due"):
         """Runs a script of jobs. op: of a call that is repeated."""
@@ -255,6 +256,44 @@ def test_a_clock_that_steps_back_hands_out_nothing(slot):
     slot.wall = slot.now + 6 * SECOND
     assert slot.take()[0] == b"CLOCK"
     assert slot.tend()[0] == b"CLOCK"
+
+
+def test_a_clock_far_ahead_that_is_put_right(slot):
+    """A push meanwhile raises neither the latest time that was seen nor ids: later ones go on."""
+    one = slot.put()
+    slot.wall = T0
+    slot.now += 3600 * SECOND
+    wrong = slot.put(delay=SECOND)
+    assert slot.look(wrong)["due"] == T0 + 3601 * SECOND  # late, not early
+    slot.put(key="k")
+    slot.edit(what("A", one, lease=1))
+    assert slot.take()[0] == b"CLOCK"
+    assert int(slot.redis("HGET", slot.key("m"), "tmax")) == T0
+    slot.now, slot.wall = T0 + SECOND, None
+    assert [j[0] for j in slot.got()] == [one]
+    two = slot.put(delay=SECOND)
+    assert slot.look(two)["due"] == T0 + 2 * SECOND and int(two, 16) - int(one, 16) <= 1001 * 1024
+    slot.run = "2" * 40
+    slot.now, slot.wall = T0 + 10**7 * SECOND, T0
+    slot.check()
+    assert int(slot.redis("HGET", slot.key("m"), "seq")) < int(two, 16) // 1024 + 2**31
+
+
+def test_a_latest_time_that_was_wrong(slot):
+    """The node's clock was as wrong as the server's: two that agree later put it right."""
+    slot.now += 3600 * SECOND
+    one = slot.put(delay=0)
+    slot.now = T0 + SECOND
+    slot.wall = T0 + 3600 * SECOND  # a node that still is
+    assert slot.take()[0] == b"CLOCK"
+    slot.wall = None
+    assert slot.take()[0] == b"OK"
+    late = slot.put(delay=SECOND)
+    assert slot.look(late)["due"] == T0 + 2 * SECOND
+    slot.now += 2 * SECOND
+    assert [j[0] for j in slot.got(2)] == [late]
+    slot.now = T0 + 3600 * SECOND
+    assert [j[0] for j in slot.got(1)] == [one]
 
 
 def test_a_clock_that_goes_back_a_little(slot):
@@ -574,8 +613,10 @@ def test_ids(slot):
     one, two = slot.put(), slot.put()
     assert int(two, 16) == int(one, 16) + 1024 and int(one, 16) % 1024 == SLOT
     assert int(one, 16) // 1024 == T0 // 1000 - 1704067200000 + 1
-    three = slot.push({}, seen=int(two, 16) // 1024 + 50)[4][1:15]
-    assert int(three, 16) == int(two, 16) + 51 * 1024
+    three = slot.push({}, seen=int(two, 16) // 1024)[4][1:15]
+    assert int(three, 16) == int(two, 16) + 1024
+    three = slot.push({}, seen=int(three, 16) // 1024 + 50)[4][1:15]  # of an undone life
+    assert int(three, 16) == int(two, 16) + (51 + 2**20) * 1024
     slot.now -= 3600 * SECOND
     assert int(slot.put(), 16) > int(three, 16)
 
@@ -639,14 +680,14 @@ def test_the_life_of_a_real_server():
         def push(run, op):
             return redis("EVAL", SCRIPTS["push"], len(keys), *keys, UUID, run, NODE, "%014x" % op, 0, 1,
                          "t", "1", "due", 0, SLOT, pushed({}, ("t",)), "x")
-        said, first = [], redis("EVAL", SCRIPTS["check"], 1, keys[0], UUID, 0, "0")
+        said, first = [], redis("EVAL", SCRIPTS["check"], 1, keys[0], UUID, 0, 2**53 - 1, "0")
         assert first[1] == b"new" and len(first[4]) == 40
         said.append(push(first[4], 1))
         redis("REPLICAOF", "127.0.0.1", "1")
         redis("REPLICAOF", "NO", "ONE")
         assert said[0][0] == b"OK" and push(first[4], 1)[2:] == said[0][2:]  # a repeat needs no new id
         assert push(first[4], 2) == [b"CHECK"]
-        then = redis("EVAL", SCRIPTS["check"], 1, keys[0], UUID, 0, "0")
+        then = redis("EVAL", SCRIPTS["check"], 1, keys[0], UUID, 0, 2**53 - 1, "0")
         assert then[1] == b"jumped" and then[4] != first[4]
         assert push(then[4], 3)[0] == b"OK"
         redis.close()
@@ -668,7 +709,8 @@ def test_spread_is_fixed(slot):
 def test_big_numbers(slot):
     """Lua prints with 14 digits; ids and times may have 16."""
     slot.now = 2**52 + 12345  # the year 2112
-    job = slot.push({"delay": 2**52 - 99999}, seen=2**42 - 1)[4]
+    slot.redis("HSET", slot.key("m"), "seq", str(2**42 - 1))
+    job = slot.push({"delay": 2**52 - 99999})[4]
     assert job[15:] == b"%014x" % (2**53 - 99999 + 12345)
     assert int(job[1:15], 16) == 2**52 + SLOT
     assert float(slot.redis("ZSCORE", slot.key("t:store"), job[1:15])) == 2**53 - 99999 + 12345
@@ -738,6 +780,23 @@ def test_waiting_and_waking(slot):
     job = slot.got(2)[0][0]
     slot.got(lease=2, wait=T0 + 30 * SECOND)
     assert slot.edit(what("G", job, lease=1))[3] == b"01" + OTHER.encode()
+
+
+def test_who_died_is_not_woken(slot):
+    """He does not ask anew, and is forgotten when his time is over."""
+    slot.got(wait=T0 + 30 * SECOND)
+    slot.node = OTHER
+    slot.got(wait=T0 + 60 * SECOND)
+    slot.now += 30 * SECOND
+    slot.node = "c3c3c3c300000003"
+    assert slot.push({"delay": 20 * SECOND})[3] == b"01" + OTHER.encode()
+    assert slot.redis("ZRANGE", slot.key("t:w"), 0, -1) == [OTHER.encode()]
+    slot.node = OTHER
+    slot.now += 30 * SECOND
+    assert len(slot.got(2, wait=T0 + 90 * SECOND)) == 1  # it was about to be forgotten itself
+    assert slot.push({"delay": SECOND})[3] == b"01" + OTHER.encode()
+    slot.now += 30 * SECOND
+    assert slot.push({})[3] == b""
 
 
 def test_a_lease_end_wakes(slot):
@@ -912,7 +971,7 @@ def test_a_million_hands(server, slot):
     slot.redis("FLUSHALL")
     shas = {n: slot.redis("SCRIPT", "LOAD", t).decode() for n, t in SCRIPTS.items()}
     assert shas == {n: hashlib.sha1(t.encode()).hexdigest() for n, t in SCRIPTS.items()}
-    run = slot.redis("EVALSHA", shas["check"], 1, slot.key("m"), UUID, 0, "1")[4]
+    run = slot.redis("EVALSHA", shas["check"], 1, slot.key("m"), UUID, 0, 2**53 - 1, "1")[4]
     keys = [slot.key(k) for k in "mhbka"] + [slot.key("t:" + s) for s in SETS]
     handed, lock = [], threading.Lock()
 
@@ -1124,6 +1183,10 @@ def test_the_entry_of_a_topic_that_is_forgotten(slot):
     slot.redis("HSET", "list", "t", "00000000f" + NODE)
     assert topic("k", "0", "settings", "0")[0] == b"OK"
     assert topic("f", NODE)[0] == b"NO"
+def test_only_what_adds_memory_is_refused_when_it_is_full():
+    refused = {name for name, text in SCRIPTS.items() if text.startswith("#!lua\n")}
+    assert refused == {"push", "topic", "schedule"}
+    assert all(text.startswith(("#!lua\n", "#!lua flags=allow-oom\n")) for text in SCRIPTS.values())
 
 
 def test_scripts_keep_to_the_rules():
@@ -1147,9 +1210,16 @@ MUTATIONS = {  # script; what it says, and what it says then; the test that is t
                        test_a_repeat_is_answered_as_before),
     "any lease will do": ("edit", [("or j.lease~=leases[i]", "")], test_a_lease_that_ran_out),
     "numbers by %.14g": ("push", [("fmt('%d', due), name", "''..due, name")], test_big_numbers),
-    "no jump": ("check", [("and 1048576", "and 0"), ("+1024*(ms%1048576)", "")],
+    "no jump": ("check", [("and 1048576", "and 0"), ("+1024*(wall%1048576)", "")],
                 test_another_server_passes_over_ids),
-    "equal jumps": ("check", [("+1024*(ms%1048576)", "")], test_two_failovers_in_a_row),
+    "equal jumps": ("check", [("+1024*(wall%1048576)", "")], test_two_failovers_in_a_row),
+    "tmax by any clock": ("push", [("agrees and now > tmax", "now > tmax")],
+                          test_a_clock_far_ahead_that_is_put_right),
+    "ids by any clock": ("push", [("agrees and floor(now", "floor(now")],
+                         test_a_clock_far_ahead_that_is_put_right),
+    "a wrong tmax stays": ("take", [("if agrees and tmax > now", "if false and tmax > now")],
+                           test_a_latest_time_that_was_wrong),
+    "the dead wait": ("push", [("tonumber(all[at + 1]) > now", "true")], test_who_died_is_not_woken),
     "the node's word": ("push", [("slot_is[2] ~= life()", "false")],
                         test_a_connection_that_outlives_demotion_and_promotion),
     "jumps without end": ("check", [("seq + jump > 4398046511104", "false")], test_jumps_never_use_ids_up),

@@ -33,9 +33,14 @@ local WHY_EXPIRED, WHY_BURIED, WHY_RETRIES = 3, 4, 5
 local clock = call('TIME')
 local now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
 
+-- Is that also the time that the caller's wall clock has? Then ids may count from it: ms since 2024.
+local agrees = math.abs(now - tonumber(ARGV[5])) <= 5000000
+local ms = agrees and floor(now / 1000) - 1704067200000 or 0
+
 -- Is this slot ours to change? Then when was the latest time seen, and which is the last number that an
 -- id has; new due times count from base, never behind a time that was seen before; and if this very
--- call was answered before, what was kept of that.
+-- call was answered before, what was kept of that. The latest time is of clocks that agree with their
+-- caller's; if it is far ahead of such a one all the same, both were wrong, and it is forgotten.
 local slot_is = call('HMGET', META, 'uuid', 'run', 'tmax', 'seq', KIND .. NODE)
 if not slot_is[1] then
     return {'NOSLOT'}
@@ -45,6 +50,9 @@ elseif slot_is[2] ~= ARGV[2] then
     return {'CHECK'}
 end
 local tmax, seq = tonumber(slot_is[3]) or 0, tonumber(slot_is[4]) or 0
+if agrees and tmax > now + 10000000 then
+    tmax = 0
+end
 local base = max(now, tmax)
 local kept = slot_is[5]
 if kept and sub(kept, 1, 14) > OP then
@@ -57,6 +65,12 @@ kept = kept and sub(kept, 1, 14) == OP and sub(kept, 15)
 -- that life may have forgotten ids: so whoever makes ids asks.
 local function life()
     return string.match(call('INFO', 'replication'), 'master_replid:(%x+)') or ''
+end
+
+-- The number of the next id. seen: the highest that the node knows of. If that is above the last one,
+-- some were undone, and others may know of higher ones.
+local function next_seq(seen)
+    return max(seq + 1, ms, seen > seq and seen + 1048576 or 0)
 end
 
 -- Lua prints numbers with 14 digits: ids and times leave as hex, or by %d, which has 64 bits.
@@ -111,7 +125,7 @@ end
 
 -- Is the clock of this server one to hand out by?
 local function clock_is_off()
-    return now < tmax - 1000000 or math.abs(now - tonumber(ARGV[5])) > 5000000
+    return not agrees or now < tmax - 1000000
 end
 
 -- The topics of the call, with those of their settings in this slot that the script names; nil and the
@@ -506,12 +520,18 @@ end
 
 -- Who waits for a topic of which a job is to be had sooner than they know: two digits for the
 -- topic, sixteen for the node. Told of a job that is there they ask, and wait anew if they got none;
--- told of one that is due later they only know when to ask, and stay where they are. Last the slot's owner,
--- who has no name here, if a schedule is to hear of an end.
+-- told of one that is due later they only know when to ask, and stay where they are. Who has not asked
+-- anew in his time is dead, or waits no more. Last the slot's owner, who has no name here, if a schedule is
+-- to hear of an end.
 local function waiters(list)
     local out, told = {}, {}
     for i, t in ipairs(list) do
-        local nodes = (t.freed or t.soonest) and call('ZRANGE', t.wait, 0, -1) or {}
+        local all = (t.freed or t.soonest) and call('ZRANGE', t.wait, 0, -1, 'WITHSCORES') or {}
+        local nodes, over = {}, {}
+        for at = 1, #all, 2 do
+            local to = tonumber(all[at + 1]) > now and nodes or over
+            to[#to + 1] = all[at]
+        end
         local wake = #nodes > 0 and (t.freed or t.soonest <= now)
         if #nodes > 0 and not wake then
             local first = call('ZRANGE', t.store, 0, 0, 'WITHSCORES')
@@ -524,6 +544,12 @@ local function waiters(list)
         end
         if wake and (t.freed or t.soonest <= now) then
             told[#told + 1] = t.wait
+        else
+            for _, node in ipairs(over) do
+                if node ~= NODE then -- which may be about to say until when it waits
+                    push_to(t.drop, t.wait, node)
+                end
+            end
         end
     end
     if #ends > 0 then
@@ -569,7 +595,7 @@ local function commit(list, keeps, told)
         call('ZADD', AGENDA, unpack(ends))
     end
     local n = #meta
-    if now > tmax + 1000000 then
+    if agrees and now > tmax + 1000000 then
         meta[n + 1], meta[n + 2], n = 'tmax', dec(now), n + 2
     end
     if keeps then

@@ -5,6 +5,8 @@
 --
 -- For each: N id due (new), R id header (replaced), K id header (kept), E id header (exists),
 -- X id header (reserved), P (paused), F (the topic has as many jobs as it may have).
+--
+-- Adds memory.
 
 local KIND = 'p'
 --== one topic without limits, jobs without keys and ends, nobody waits
@@ -19,7 +21,7 @@ if not kept and TOPICS == 1 then
     local plain = (not c[1] or c[1] == ARGV[8]) and not (c[4] or c[5] or c[6]) and
                       #call('ZRANGE', KEYS[11], 0, 0) == 0
     local order = c[2] or ARGV[9]
-    local id = max(seq + 1, floor(now / 1000) - 1704067200000, seen + 1) * 1024 + slot
+    local id = next_seq(seen) * 1024 + slot
     local from, vers = id, (c[1] or c[3]) and fmt('%08x', tonumber(c[3] or 0)) or 'ffffffff'
     local hs, bs, store, ready, n = {}, {}, {}, {}, 0
     local reply = {'OK', fmt('%014x', now), vers, ''}
@@ -69,7 +71,7 @@ if not kept and TOPICS == 1 then
             call('ZADD', KEYS[7], unpack(ready))
         end
         call('HSET', META, 'seq', fmt('%d', (id - slot) / 1024 - 1), 'tmax',
-             fmt('%d', now > tmax + 1000000 and now or tmax), KIND .. NODE,
+             fmt('%d', agrees and now > tmax + 1000000 and now or tmax), KIND .. NODE,
              OP .. put('>I2I2', 8, 0) .. vers .. 'n' .. put('>I7I7', base, from))
         return reply
     end
@@ -95,7 +97,7 @@ if not list then
 end
 
 local seen, slot = tonumber(ARGV[REST]), tonumber(ARGV[REST + 1])
-local first = max(seq + 1, floor(now / 1000) - 1704067200000, seen + 1) -- ms since 2024
+local first = next_seq(seen)
 seq = first - 1
 
 -- Whom the keys name now, before anything is changed; later jobs of this call see earlier ones.

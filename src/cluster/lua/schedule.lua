@@ -1,3 +1,4 @@
+-- Adds memory.
 -- A schedule of this slot: it is set, moved on, or ends; with the job that it makes, if it makes one. The last
 -- of KEYS: schedules. ARGV[REST]: what, name, the stamp that it must have (empty: there is none), then
 --
@@ -70,7 +71,7 @@ if job then
         end
         return answer(no)
     end
-    seq = max(seq + 1, floor(now / 1000) - 1704067200000, tonumber(ARGV[at + 7]) + 1) -- ms since 2024
+    seq = next_seq(tonumber(ARGV[at + 7]))
     meta[1], meta[2] = 'seq', dec(seq)
     id, due = hex(seq * 1024 + tonumber(ARGV[at + 8])), kind == 'a' and time or now
     keep(fresh(t, id, put('>c1BI4I4I7I4I7I7', due <= now and 'r' or 's', flags, 1, prio, due, 0, now, 0) .. sub(job, 26)),
