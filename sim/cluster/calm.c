@@ -36,6 +36,10 @@ static void check_wake(struct cluster *c)
         node_push(c, &c->nodes[cluster_dice(c, NODES)], topic, 2000000);
         cluster_run(c, c->world.now_us + 100000);
     }
+    if (cluster_dice(c, 2) == 0) { /* the last time that he hears is of another server's clock */
+        node_push(c, a, (topic + 1 + (unsigned)cluster_dice(c, TOPICS - 1)) % TOPICS, 0);
+        cluster_run(c, c->world.now_us + 20000);
+    }
     node_push(c, b, topic, delay_us);
     cluster_run(c, c->world.now_us + delay_us + within_us);
     if (w->busy) {
@@ -341,7 +345,8 @@ void cluster_drain(struct cluster *c)
     c->net.calm = true;
     c->greedy = false;
     for (unsigned s = 0; s < SERVERS; s++) {
-        c->world.servers[s].skew_us = 0;
+        c->world.servers[s].skew_us =
+            (int64_t)cluster_dice(c, 2) * (int64_t)cluster_dice(c, 3000000);
         c->world.servers[s].loading_until_us = 0;
         c->world.servers[s].full_until_us = 0;
     }

@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "cluster/inner.h"
+#include "cluster/mutant.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -517,6 +518,22 @@ uint64_t tr_cluster_server_now(const struct tr_cluster *c)
 {
     return c->server_at_us != 0 ? c->server_us + (c->now.boot_us - c->server_at_us)
                                 : c->now.wall_us;
+}
+
+uint64_t tr_cluster_slot_now(const struct tr_cluster *c, unsigned slot)
+{
+    const struct tr_cl_slot *s = &c->slots[slot];
+
+    if (s->server_at_us == 0 || TR_CL_MUTANT(ONE_CLOCK)) {
+        return tr_cluster_server_now(c);
+    }
+    return s->server_us + (c->now.boot_us - s->server_at_us);
+}
+
+uint64_t tr_cluster_meta_now(const struct tr_cluster *c)
+{
+    return c->meta_at_us != 0 ? c->meta_us + (c->now.boot_us - c->meta_at_us)
+                              : tr_cluster_server_now(c);
 }
 
 uint64_t tr_cluster_boot_of(const struct tr_cluster *c, uint64_t server_us, uint64_t now_us)

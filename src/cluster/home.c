@@ -61,6 +61,16 @@ static void send_beat(struct tr_cluster *c, uint64_t lease_us)
     }
 }
 
+static uint64_t number(struct tr_span s)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < s.len && s.at[i] >= '0' && s.at[i] <= '9'; i++) {
+        n = n * 10 + (uint64_t)(s.at[i] - '0');
+    }
+    return n;
+}
+
 static bool same(struct tr_span s, const char *text)
 {
     return s.len == strlen(text) && memcmp(s.at, text, s.len) == 0;
@@ -177,6 +187,8 @@ static void beat_answered(struct tr_cluster *c, struct tr_call *call,
             refuse(c, TR_CL_STORE, "this is another store than it was when the node was started");
             return;
         }
+        c->meta_us = number(reply->items[1]);
+        c->meta_at_us = c->now.boot_us;
         c->refused &= ~(unsigned)(TR_CL_LAYOUT | TR_CL_STORE);
         c->stage = TR_ENGINE_OPEN;
         c->emptied = false;
@@ -261,16 +273,6 @@ static void build_agenda(struct tr_cluster *c, struct tr_clane *lane)
     tr_eval_add(e, "WITHSCORES", 10);
 }
 
-static uint64_t number(struct tr_span s)
-{
-    uint64_t n = 0;
-
-    for (size_t i = 0; i < s.len && s.at[i] >= '0' && s.at[i] <= '9'; i++) {
-        n = n * 10 + (uint64_t)(s.at[i] - '0');
-    }
-    return n;
-}
-
 /* The topic of its keeper is to be tended: its settings, then the script. */
 static void tend(struct tr_cluster *c, struct tr_item *keeper)
 {
@@ -283,7 +285,7 @@ static void heard_agenda(struct tr_cluster *c, struct tr_clane *lane,
 {
     struct tr_item *keeper = tr_lane_next(lane);
     struct tr_cl_slot *slot = &c->slots[lane->slot];
-    uint64_t now_us = tr_cluster_server_now(c);
+    uint64_t now_us = tr_cluster_slot_now(c, lane->slot);
     uint64_t due_us = reply->count == 2 ? number(reply->items[1]) : 0;
     struct tr_ctopic *t;
 

@@ -724,10 +724,12 @@ struct tr_wake_link {
 
 struct tr_cl_slot {
     uint16_t hash;
-    uint64_t seen;      /* the highest sequence number that this node knows of */
-    uint64_t agenda_us; /* boot time: its housekeeping is to be looked at; */
-    bool owned;         /* if it is this node's, */
-    bool sworn;         /* and Redis knows */
+    uint64_t server_us;    /* what time it was by its server, */
+    uint64_t server_at_us; /* at this boot time; 0: not known */
+    uint64_t seen;         /* the highest sequence number that this node knows of */
+    uint64_t agenda_us;    /* boot time: its housekeeping is to be looked at; */
+    bool owned;            /* if it is this node's, */
+    bool sworn;            /* and Redis knows */
     bool looking;
     bool nudged;       /* meanwhile it changed */
     uint64_t since_us; /* by Redis: ours since then; ticks before were missed */
@@ -758,6 +760,8 @@ struct tr_cluster {
     uint64_t clock_off_us; /* boot time until which its clock is told to be off; 0: it is not */
     uint64_t server_us;    /* what time it was by Redis, */
     uint64_t server_at_us; /* at this boot time; 0: not known */
+    uint64_t meta_us;      /* the same by the server of {meta} */
+    uint64_t meta_at_us;
     uint64_t lease_count;
     unsigned work;
 
@@ -867,6 +871,9 @@ void tr_cluster_better(struct tr_cluster *c, enum tr_cl_kind kind);
 void tr_cluster_set_now(struct tr_cluster *c, struct tr_now now);
 /* What time it is by Redis, as far as is known. */
 uint64_t tr_cluster_server_now(const struct tr_cluster *c);
+/* And by the server of this slot, or of {meta}: their clocks may differ. */
+uint64_t tr_cluster_meta_now(const struct tr_cluster *c);
+uint64_t tr_cluster_slot_now(const struct tr_cluster *c, unsigned slot);
 /* Boot time of a time by Redis. */
 uint64_t tr_cluster_boot_of(const struct tr_cluster *c, uint64_t server_us, uint64_t now_us);
 

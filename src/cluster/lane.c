@@ -278,6 +278,8 @@ void tr_lane_common(struct tr_cluster *c, const struct tr_answer *a, const struc
 
     c->server_us = a->now_us;
     c->server_at_us = c->now.boot_us;
+    c->slots[of->slot].server_us = a->now_us;
+    c->slots[of->slot].server_at_us = c->now.boot_us;
     for (unsigned i = 0; i < of->count && a->versions.len > 0; i++) {
         tr_ctopic_version(c, of->topics[i], of->slot, tr_answer_version(a, i));
     }

@@ -107,7 +107,7 @@ static void build_dead(struct tr_cluster *c, struct tr_clane *lane)
     tr_eval_plain(e, "ZRANGE");
     tr_eval_add(e, key, tr_place_meta_key(key, &c->layout, TR_META_NODES));
     tr_eval_add(e, "-inf", 4);
-    tr_eval_add_number(e, tr_cluster_server_now(c));
+    tr_eval_add_number(e, tr_cluster_meta_now(c));
     tr_eval_add(e, "BYSCORE", 7);
 }
 

@@ -13,6 +13,7 @@
     X(LOST_IS_UNSENT, "what was under way on a broken connection counts as not sent")              \
     X(WRONG_ORDER, "the answers of a batch go to the wrong requests")                              \
     X(NO_WAKE, "who waits on another node is not told")                                            \
+    X(ONE_CLOCK, "wake-ups are read by the clock of whichever server answered last")               \
     X(NO_GUARD, "a topic is not asked again when no wake-up comes")                                \
     X(WAKE_OVERHEARD, "a wake-up that comes during a question is not minded")                      \
     X(ONE_ROUND, "who came while others were asked for is not asked for")                          \

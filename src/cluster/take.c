@@ -273,7 +273,8 @@ static int build(struct tr_cluster *c, struct tr_take *take, const struct tr_req
                                  .ttr_us = r->holder == 0 ? r->ttr_us : 0,
                                  .tag = r->tag,
                                  .tag_len = r->tag_len,
-                                 .wait_until_us = waits ? tr_cluster_server_now(c) + TOLD_US : 0,
+                                 .wait_until_us =
+                                     waits ? tr_cluster_slot_now(c, take->slot) + TOLD_US : 0,
                                  .held = r->holder != 0,
                                  .least_us = r->lease_us,
                                  .bytes = c->config.take_bytes};

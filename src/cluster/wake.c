@@ -273,7 +273,7 @@ static void woken(struct tr_cluster *c, struct tr_span text)
     t = tr_ctopic_get(c, topic + 1, (size_t)(due - topic - 1));
     spot = t != NULL ? tr_ctopic_spot(t, slot) : NULL;
     if (spot != NULL) {
-        tr_take_woken(c, spot, due_us, tr_cluster_server_now(c));
+        tr_take_woken(c, spot, due_us, tr_cluster_slot_now(c, slot));
     }
 }
 
