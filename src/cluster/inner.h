@@ -263,6 +263,7 @@ enum tr_cl_kind {
     TR_CL_BEATS,    /* who has beaten of late, */
     TR_CL_SWEEP,    /* and the fields of others go */
     TR_CL_FORGET,   /* a topic that nobody needs */
+    TR_CL_FIX,      /* how many slots a topic has */
     TR_CL_KINDS,
 };
 
@@ -434,6 +435,7 @@ int64_t tr_ctopic_retries(const struct tr_ctopic *t, bool beanstalk);
 
 /* Settings as they stand in the list of topics: version, kept or not, policy. */
 enum { TR_CL_NOTE_HEAD = 9 };
+extern const struct tr_cl_way tr_fix_way;
 void tr_policy_set(struct tr_cluster *c, struct tr_item *item);
 void tr_policy_pause(struct tr_cluster *c, struct tr_item *item);
 /* This slot has older settings than there are. */

@@ -19,7 +19,10 @@
 
 #define NO_END UINT64_C(9007199254740991) /* the last whole number that Lua has */
 
-enum { TRIES_MAX = 8 };
+enum { TRIES_MAX = 8, CONF_KEY = TR_PLACE_SLOT_KEYS + 4 };
+
+static const char spread_is_fixed[] =
+    "spread is fixed by the first job of a topic, or when it is first set";
 
 static const char not_everywhere[] =
     "the settings are stored, but a part of the servers could not be reached: they hold there as "
@@ -225,6 +228,49 @@ static char flag_of(const struct tr_req *r, const struct tr_ctopic *t)
     return r->keep_topic || t->kept ? 'k' : '-';
 }
 
+static void note(struct tr_cluster *c, struct tr_item *item)
+{
+    item->kind = flag_of(item->req, item->topic);
+    tr_lane_put(c, TR_CL_NOTE, item);
+}
+
+/* Another spread: the topic's first slot decides whether it may be, before anybody hears of it. */
+static void build_fix(struct tr_cluster *c, struct tr_clane *lane)
+{
+    const struct tr_item *item = TR_CONTAINER_OF(lane->flying.next, struct tr_item, link);
+    struct tr_eval *e = &lane->call.eval;
+    struct tr_policy next = item->topic->policy;
+    char key[TR_PLACE_KEY_MAX];
+
+    tr_policy_change(&next, item->req->policy, item->req->fields);
+    tr_eval_meta(e, TR_SCRIPT_FIX, 2);
+    tr_eval_add(e, key, tr_place_key(key, &c->layout, lane->slot, 0, NULL));
+    tr_eval_add(e, key, tr_place_key(key, &c->layout, lane->slot, CONF_KEY, item->topic->name));
+    tr_eval_add(e, c->uuid, strlen(c->uuid));
+    tr_eval_add_number(e, next.spread);
+}
+
+static void heard_fix(struct tr_cluster *c, struct tr_clane *lane,
+                      const struct tr_redis_reply *reply)
+{
+    struct tr_item *item = tr_lane_next(lane);
+    bool good = reply->count > 0 && tr_span_begins(reply->items[0], "OK");
+
+    item->flying = false;
+    if (item->req == NULL) {
+        tr_item_finish(c, item, TARRY_OK); /* who asked is gone */
+    } else if (good) {
+        note(c, item);
+    } else if (reply->count > 0 && tr_span_begins(reply->items[0], "SPREAD")) {
+        tr_item_refuse(c, item, TARRY_ESTATE, spread_is_fixed);
+    } else {
+        tr_item_finish(c, item, TARRY_EDAMAGED);
+    }
+}
+
+const struct tr_cl_way tr_fix_way = {
+    .script = TR_SCRIPT_FIX, .most = 1, .build = build_fix, .heard = heard_fix};
+
 static void reloaded(struct tr_cluster *c, struct tr_item *item)
 {
     struct tr_ctopic *t = item->topic;
@@ -242,11 +288,13 @@ static void reloaded(struct tr_cluster *c, struct tr_item *item)
     } else if (next.deliver_len > 0) {
         tr_item_refuse(c, item, TARRY_EUNSUPPORTED,
                        "outlets need the embedded engine: take the jobs with reserve");
-    } else if (next.spread != t->spread && tr_ctopic_has_jobs(t)) {
-        tr_item_refuse(c, item, TARRY_ESTATE, "spread is fixed by the first job of a topic");
+    } else if ((next.given & TR_POLICY_BIT(SPREAD)) == 0 || next.spread == t->spread) {
+        note(c, item);
+    } else if (tr_ctopic_has_jobs(t)) {
+        tr_item_refuse(c, item, TARRY_ESTATE, spread_is_fixed);
     } else {
-        item->kind = flag_of(r, t);
-        tr_lane_put(c, TR_CL_NOTE, item);
+        item->slot = t->spots[0].slot;
+        tr_lane_put(c, TR_CL_FIX, item);
     }
 }
 

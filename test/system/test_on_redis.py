@@ -385,6 +385,26 @@ def test_limits_below_spread_are_refused(web):
     assert web.ask("PUT", "/v1/topics/none", json.dumps({"spread": 4, "dead_max": 0})).status == 200
 
 
+def test_spread_is_fixed(web):
+    """By the first job, also when that is gone; or when it was set."""
+    def spread(topic, number, **more):
+        return web.ask("PUT", f"/v1/topics/{topic}", json.dumps({"spread": number, **more}))
+    web.push("t")
+    assert web.post("/v1/topics/t/purge").status == 200
+    is_error(spread("t", 4), 409)
+    assert spread("t", 1).status == 200
+    assert web.get("/v1/topics/t").json["policy"]["spread"] == 1
+    assert web.ask("PUT", "/v1/topics/u", json.dumps({"ttr": "5s"})).status == 200
+    assert spread("u", 4).status == 200 and spread("u", 4, ttr="6s").status == 200
+    is_error(spread("u", 8), 409)
+    ids = {web.push("u", b"x")["id"] for _ in range(16)}
+    assert len({int(job) % 1024 for job in ids}) == 4
+    taken = set()
+    while len(taken) < 16:
+        taken |= {job["id"] for job in web.reserve("u", count=16, wait="10s")}
+    assert taken == ids
+
+
 def test_drain(server, web):
     server.process.send_signal(signal.SIGUSR1)
     server.wait_for("draining")

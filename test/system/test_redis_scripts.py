@@ -706,6 +706,19 @@ def test_spread_is_fixed(slot):
     assert slot.take(spread="4")[0] == b"SPREAD"
 
 
+def test_spread_before_the_first_job(slot):
+    def fix(spread):
+        return slot.redis("EVAL", SCRIPTS["fix"], 2, slot.key("m"), slot.key("t:c"), UUID, spread)
+    slot.conf(3, ttr=5)
+    assert fix(4) == [b"OK"] and fix(4) == [b"OK"]
+    assert slot.push({}) == [b"SPREAD", b"t", b"4"]
+    assert slot.push({}, spread="4", order="id")[0] == b"OK"
+    assert slot.redis("HGET", slot.key("t:c"), "order") == b"id"  # with the first job
+    assert fix(8) == [b"SPREAD", b"4"]
+    slot.redis("HSET", slot.key("m"), "uuid", "another")
+    assert fix(4) == [b"OTHER", b"another"]
+
+
 def test_big_numbers(slot):
     """Lua prints with 14 digits; ids and times may have 16."""
     slot.now = 2**52 + 12345  # the year 2112
@@ -1220,6 +1233,8 @@ MUTATIONS = {  # script; what it says, and what it says then; the test that is t
     "a wrong tmax stays": ("take", [("if agrees and tmax > now", "if false and tmax > now")],
                            test_a_latest_time_that_was_wrong),
     "the dead wait": ("push", [("tonumber(all[at + 1]) > now", "true")], test_who_died_is_not_woken),
+    "settings fix the spread": ("conf", [("{'pv'", "{'spread',t.spread,'order',t.order,'pv'")],
+                                test_spread_before_the_first_job),
     "the node's word": ("push", [("slot_is[2] ~= life()", "false")],
                         test_a_connection_that_outlives_demotion_and_promotion),
     "jumps without end": ("check", [("seq + jump > 4398046511104", "false")], test_jumps_never_use_ids_up),

@@ -144,7 +144,7 @@ local function topics(...)
         if c[1] and c[1] ~= t.spread then
             return nil, {'SPREAD', t.name, c[1]}
         end
-        t.is_new, t.order, t.pv = not c[1], c[2] or ARGV[a + 2], c[3] or '0'
+        t.is_new, t.order, t.pv = not c[2], c[2] or ARGV[a + 2], c[3] or '0'
         for n, name in ipairs(names) do
             t[name] = tonumber(c[n + 3]) or c[n + 3]
         end

@@ -1,5 +1,6 @@
 -- The settings of a topic in this slot. ARGV[REST]: their version; then names and values, an empty one
--- means: none. An older version than the one that is there changes nothing.
+-- means: none. An older version than the one that is there changes nothing. Spread and order are not
+-- fixed by settings: see fix.lua.
 
 local KIND = 'c'
 --==
@@ -11,7 +12,7 @@ end
 local t = list[1]
 local unset = {}
 if tonumber(ARGV[REST]) > tonumber(t.pv) then
-    local set = {'spread', t.spread, 'order', t.order, 'pv', ARGV[REST]}
+    local set = {'pv', ARGV[REST]}
     for at = REST + 1, #ARGV, 2 do
         if ARGV[at + 1] ~= '' then
             set[#set + 1], set[#set + 2] = ARGV[at], ARGV[at + 1]

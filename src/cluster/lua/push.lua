@@ -60,7 +60,7 @@ if not kept and TOPICS == 1 then
         end
         call('HSET', HEAD, unpack(hs))
         call('HSET', BODY, unpack(bs))
-        if not c[1] then
+        if not c[2] then
             call('HSET', conf, 'spread', ARGV[8], 'order', order)
             call('ZADD', AGENDA, 'LT', fmt('%d', now + 86400000000), ARGV[7])
         end
