@@ -414,6 +414,17 @@ static void zcount(struct command *c)
     lua_pushnumber(c->lua, count);
 }
 
+/* A string of bits: each is an entry by its number. */
+static void setbit(struct command *c)
+{
+    const struct entry *e = find_entry(c->key, c->args[2]);
+    bool was = e != NULL && e->value[0] == '1';
+
+    hset(c);
+    lua_pop(c->lua, 1);
+    lua_pushnumber(c->lua, was);
+}
+
 static bool run_command(struct command *c)
 {
     struct tr_span name = c->args[0];
@@ -426,6 +437,8 @@ static bool run_command(struct command *c)
         hkeys(c);
     } else if (is(name, "HSET")) {
         hset(c);
+    } else if (is(name, "SETBIT")) {
+        setbit(c);
     } else if (is(name, "HDEL") || is(name, "ZREM")) {
         take_out(c);
     } else if (is(name, "ZADD")) {

@@ -93,6 +93,7 @@ static void init_lists(struct tr_cluster *c)
     tr_list_init(&c->painting.asking);
     tr_list_init(&c->telling);
     tr_atlas_init(&c->atlas, c->mem, c->config.zone, c->config.zone_ctx);
+    tr_loss_init(c);
     tr_bulks_init(c);
     tr_sweep_init(c);
     tr_forget_init(c);
@@ -475,6 +476,7 @@ uint64_t tr_cluster_turn(struct tr_cluster *c, struct tr_now now)
         tr_hold_turn(c);
         tr_mourn_turn(c);
         tr_schedules_turn(c);
+        tr_loss_turn(c);
         tr_sweep_turn(c);
         tr_wait_timers(c);
         tr_take_turn(c);
@@ -490,6 +492,7 @@ uint64_t tr_cluster_turn(struct tr_cluster *c, struct tr_now now)
         next_us = min(next_us, tr_take_next(c));
     }
     next_us = min(next_us, min(tr_mourn_next(c), tr_sweep_next(c)));
+    next_us = min(next_us, c->stage == TR_ENGINE_OPEN ? tr_loss_next(c) : TR_CL_NEVER);
     return anything_to_send(c) ? c->now.boot_us : next_us;
 }
 
@@ -642,6 +645,10 @@ unsigned tr_cluster_unready(struct tr_cluster *c, struct tr_reason *reasons)
     if (c->full) {
         reasons[n++] = (struct tr_reason){
             "redis_full", "Redis takes no changes: give it memory or disk, see its log"};
+    }
+    if (tr_loss_is_red(c)) {
+        reasons[n++] = (struct tr_reason){
+            "redis_lost", "Redis has lost data: the jobs that were there are lost, see the log"};
     }
     if (c->clock_off_us > c->now.boot_us) {
         reasons[n++] = (struct tr_reason){

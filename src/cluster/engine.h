@@ -124,6 +124,7 @@ struct tr_cluster_stat {
     uint64_t orphans;     /* jobs of dead nodes that were released */
     uint64_t swept;       /* fields of dead nodes that were dropped */
     uint64_t maps;        /* of the cluster, asked for */
+    uint64_t slots_lost;  /* that a server has lost with all that was in them */
     uint64_t jumps;       /* of ids, since a slot came to another life of a server */
     unsigned servers;     /* known, */
     unsigned connections; /* of those that are up */

@@ -167,6 +167,7 @@ static void emptied(struct tr_cluster *c)
     if (!c->emptied) {
         tr_cluster_note(c, TR_NOTE_WARNING,
                         "Redis was emptied: the jobs that were in it are lost. It is used on.");
+        tr_loss_red(c);
     }
     c->emptied = true;
 }

@@ -17,6 +17,7 @@
  *     wake.c, home.c, mourn.c, sweep.c, forget.c   other nodes, housekeeping
  *     picture.c                                    how all of it is
  *     plan.c, roster.c, schedule.c, recur.c        schedules: kept, named, asked for, at work
+ *     loss.c                                       data that a server has lost
  *
  * Nothing is sent from inside submit, so that all requests of a round go together: see
  * tr_cluster_turn.
@@ -264,6 +265,7 @@ enum tr_cl_kind {
     TR_CL_SWEEP,    /* and the fields of others go */
     TR_CL_FORGET,   /* a topic that nobody needs */
     TR_CL_FIX,      /* how many slots a topic has */
+    TR_CL_MADE,     /* a slot was made */
     TR_CL_KINDS,
 };
 
@@ -707,6 +709,26 @@ void tr_forget_init(struct tr_cluster *c);
 /* If nothing else is; else housekeeping comes again. */
 void tr_forget_topic(struct tr_cluster *c, struct tr_ctopic *t, unsigned slot);
 
+/* Slots that were made anew: loss.c */
+struct tr_loss {
+    struct tr_item item;
+    bool busy;
+    unsigned slot;                    /* the one that is being noted, */
+    uint64_t made[TR_SLOTS_MAX / 64]; /* and those that are to be */
+    uint64_t next_us;
+    uint64_t red_until_us; /* boot time */
+    uint64_t said_us;      /* not to be said again before */
+};
+extern const struct tr_cl_way tr_made_way;
+void tr_loss_init(struct tr_cluster *c);
+/* `check` has made this slot. */
+void tr_loss_made(struct tr_cluster *c, unsigned slot);
+/* Something was lost: the node is not ready for a while. */
+void tr_loss_red(struct tr_cluster *c);
+bool tr_loss_is_red(const struct tr_cluster *c);
+void tr_loss_turn(struct tr_cluster *c);
+uint64_t tr_loss_next(const struct tr_cluster *c);
+
 /* ---- all of it ---- */
 
 enum tr_cl_refusal { /* why this Redis cannot be served; bits */
@@ -726,6 +748,7 @@ struct tr_wake_link {
 
 struct tr_cl_slot {
     uint16_t hash;
+    bool had;              /* it was made anew, and this node had known it before */
     uint64_t server_us;    /* what time it was by its server, */
     uint64_t server_at_us; /* at this boot time; 0: not known */
     uint64_t seen;         /* the highest sequence number that this node knows of */
@@ -842,6 +865,7 @@ struct tr_cluster {
 
     struct tr_mourn mourn;
     struct tr_painting painting;
+    struct tr_loss loss;
     struct tr_sweep sweep;
     struct tr_atlas atlas;
     struct tr_met {

@@ -284,7 +284,8 @@ static void known(struct tr_cluster *c, unsigned server, struct tr_span info)
 
 /* OK, same or jumped or new, epoch, owner, the life. Anything else is told to the call behind it.
  */
-static void checked(struct tr_cluster *c, unsigned server, const struct tr_redis_reply *reply)
+static void checked(struct tr_cluster *c, unsigned server, unsigned slot,
+                    const struct tr_redis_reply *reply)
 {
     struct tr_link *l = &c->links[server];
 
@@ -293,6 +294,9 @@ static void checked(struct tr_cluster *c, unsigned server, const struct tr_redis
     }
     tr_text(l->run, sizeof l->run, "%.*s", shortened(reply->items[4]), reply->items[4].at);
     c->stat.jumps += is(reply->items[1], "jumped");
+    if (is(reply->items[1], "new")) {
+        tr_loss_made(c, slot);
+    }
 }
 
 /* ---- what the port tells ---- */
@@ -333,7 +337,7 @@ void tr_link_heard(void *ctx, unsigned conn, uint64_t tag, const struct tr_redis
             tr_link_hang_up(c, conn, why);
         }
     } else if (l->state == TR_LINK_UP && tag >= TR_LINK_CHECKS) {
-        checked(c, conn, reply);
+        checked(c, conn, (unsigned)(tag - TR_LINK_CHECKS), reply);
     } else if (tag != 0 && !tr_list_empty(&l->sent)) {
         struct tr_call *call = TR_CONTAINER_OF(l->sent.next, struct tr_call, link);
 

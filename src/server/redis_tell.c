@@ -34,6 +34,8 @@ static void tell_calls(struct tr_json *j, const struct tr_cluster_stat *s)
     tr_json_member(j, "tended", s->tended);
     tr_json_member(j, "swept", s->swept);
     tr_json_member(j, "maps", s->maps);
+    tr_json_member(j, "jumps", s->jumps);
+    tr_json_member(j, "slots_lost", s->slots_lost);
 }
 
 static void tell_place(struct tr_json *j, const struct tr_cluster_stat *s)
@@ -99,6 +101,8 @@ static void count_calls(struct tr_prom *p, const struct tr_cluster_stat *s)
                     s->wakes_heard);
     tr_prom_counter(p, "tarry_redis_given_back_total",
                     "Jobs that came when nobody waited for them any more.", s->given_back);
+    tr_prom_counter(p, "tarry_redis_slots_lost_total", "Slots of which Redis has lost all data.",
+                    s->slots_lost);
 }
 
 static void count_bytes(struct tr_prom *p, const struct tr_redis_stat *s)

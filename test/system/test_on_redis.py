@@ -405,6 +405,32 @@ def test_spread_is_fixed(web):
     assert taken == ids
 
 
+def test_a_slot_that_redis_has_lost(tmp_path, redis):
+    """It is used on; the loss is counted and said, also by a node that did not know the slot."""
+    flags = redis.tarry("lost:")
+    client = redis.client()
+    for round_ in range(3):
+        with web_server(tmp_path / "a", *flags) as node:
+            web = Web(web_port(node))
+            for lost in range(2):
+                job = web.push("t", b"x")
+                slot = int(job["id"]) % 1024
+                expect = lost + (round_ > 0)
+                end = time.monotonic() + PATIENCE_S
+                while web.get("/v1/stats").json["redis"]["slots_lost"] != expect:
+                    assert time.monotonic() < end
+                    time.sleep(0.02)
+                ready = web.get("/readyz")
+                assert ready.status == (503 if expect else 200)
+                assert not expect or ready.json["reasons"][0]["code"] == "redis_lost"
+                assert web.reserve("t")[0]["id"] == job["id"]
+                keys = client("KEYS", "lost:{%d}*" % slot)
+                assert client("DEL", *keys) == len(keys)
+            node.wait_for(f"has lost the data of slot {slot}")
+            web.close()
+    client.close()
+
+
 def test_drain(server, web):
     server.process.send_signal(signal.SIGUSR1)
     server.wait_for("draining")

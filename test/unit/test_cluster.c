@@ -170,12 +170,56 @@ static void test_cluster_emptied(void **state)
     say_beat(g);
     assert_int_equal(g->notices, 1);
     assert_int_equal(tr_cluster_stage(g->engine), TR_ENGINE_OPEN);
-    assert_int_equal(tr_cluster_unready(g->engine, reasons), 0);
+    assert_int_equal(tr_cluster_unready(g->engine, reasons), 1);
+    assert_string_equal(reasons[0].code, "redis_lost");
     say_agendas(g);
     pass(g, 6 * SECOND);
     say_beat(g);
     say_agendas(g);
     checked(g, topic, "0");
+    finish(g);
+    free(g);
+}
+
+/* A slot that was there and is made anew has lost its jobs: counted, said once, not ready for a
+ * while; and one that was never there is none. */
+static void test_cluster_loses_a_slot(void **state)
+{
+    static const char *const ids[] = {"00000000001401"};
+    static const char *const was[] = {"0", "1", "0"}; /* the third: this node knows better */
+    static const struct tr_span made[] = {SPAN_OF("OK"), SPAN_OF("new"), SPAN_OF("0"), SPAN_OF(""),
+                                          SPAN_OF("bb")};
+    static const char *const topics[] = {"a", "orders", "orders"};
+    struct rig *g = malloc(sizeof *g);
+    struct tr_reason reasons[TR_REASONS];
+    struct tr_cluster_stat stat;
+
+    (void)state;
+    assert_non_null(g);
+    open_engine(g);
+    say_agendas(g);
+    for (unsigned i = 0; i < 3; i++) {
+        struct ask a = push_of(hold(g, topics[i]), "body");
+
+        submit(g, &a, TR_OP_PUSH);
+        (void)turn(g);
+        if (i < 2) {
+            say_topics(g);
+        }
+        say_text(g, find(g, NULL, TR_SCRIPT_PUSH), "NOSLOT");
+        say(g, find(g, NULL, TR_SCRIPT_CHECK), made, 5);
+        say_pushed(g, find(g, NULL, TR_SCRIPT_PUSH), ids, 1);
+        assert_int_equal(a.status, TARRY_OK);
+        if (i < 2) {
+            say_topics(g);
+        }
+        say_text(g, find(g, "SETBIT", -1), was[i]);
+        tr_cluster_stat(g->engine, &stat);
+        assert_int_equal(stat.slots_lost, i);
+        assert_int_equal(g->notices, i > 0);
+        assert_int_equal(tr_cluster_unready(g->engine, reasons), i > 0);
+    }
+    assert_string_equal(reasons[0].code, "redis_lost");
     finish(g);
     free(g);
 }
@@ -455,10 +499,10 @@ int main(void)
         cmocka_unit_test(test_cluster_opens),        cmocka_unit_test(test_cluster_map),
         cmocka_unit_test(test_cluster_refuses),      cmocka_unit_test(test_cluster_emptied),
         cmocka_unit_test(test_cluster_batch),        cmocka_unit_test(test_cluster_repeats),
-        cmocka_unit_test(test_cluster_another_life), cmocka_unit_test(test_cluster_gives_up),
-        cmocka_unit_test(test_cluster_holder),       cmocka_unit_test(test_cluster_goes_back),
-        cmocka_unit_test(test_cluster_waits),        cmocka_unit_test(test_cluster_unsupported),
-        cmocka_unit_test(test_cluster_no_memory),
+        cmocka_unit_test(test_cluster_another_life), cmocka_unit_test(test_cluster_loses_a_slot),
+        cmocka_unit_test(test_cluster_gives_up),     cmocka_unit_test(test_cluster_holder),
+        cmocka_unit_test(test_cluster_goes_back),    cmocka_unit_test(test_cluster_waits),
+        cmocka_unit_test(test_cluster_unsupported),  cmocka_unit_test(test_cluster_no_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
