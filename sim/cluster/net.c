@@ -4,7 +4,7 @@
  * request that is on its way when its connection is closed may still arrive, late: that is how
  * calls overtake each other. But not at a server that has taken over from the one it was sent to.
  *
- * Wake-ups (RPUSH, BLPOP) are kept here, not in the servers' databases: a failover loses them.
+ * Wake-ups (`wake`, BLPOP) are kept here, not in the servers' databases: a failover loses them.
  */
 
 #include "net.h"
@@ -306,15 +306,15 @@ static struct fake_reply *push_wakes(struct net *n, const struct net_message *m)
     for (unsigned i = 0; i < NODES && !n->mute; i++) {
         struct net_end *e = &n->ends[i];
 
-        if (strstr(m->args[1].at, e->name) == NULL) {
+        if (strstr(m->args[3].at, e->name) == NULL) {
             continue;
         }
-        for (size_t k = 2; k < m->count && e->wake_count < WAKES_MAX; k++) {
+        for (size_t k = 5; k < m->count && e->wake_count < WAKES_MAX; k++) {
             (void)snprintf(e->wakes[e->wake_count++], WAKE_TEXT, "%s", m->args[k].at);
         }
         deliver_wake(n, e);
     }
-    return fake_list(&(struct tr_span){"1", 1}, 1);
+    return fake_list(&(struct tr_span){"OK", 2}, 1);
 }
 
 static void pop_wake(struct net *n, const struct net_message *m)
@@ -385,6 +385,12 @@ static void count_jumps(struct net *n, const struct world_call *call, const stru
     }
 }
 
+static bool is_wake(const struct net_message *m)
+{
+    return (world_is(m->args[0], "EVAL") || world_is(m->args[0], "EVALSHA")) &&
+           fake_script(m->args) == TR_SCRIPT_WAKE;
+}
+
 static void request(struct net *n, struct net_message *m)
 {
     struct world_call call = {
@@ -395,21 +401,18 @@ static void request(struct net *n, struct net_message *m)
         reply(n, m, info(n, m->server));
     } else if (world_is(m->args[0], "CLUSTER")) {
         reply(n, m, map(n, m->server));
-    } else if (world_is(m->args[0], "RPUSH") || world_is(m->args[0], "BLPOP") ||
-               world_is(m->args[0], "EXPIRE")) {
+    } else if (is_wake(m) || world_is(m->args[0], "BLPOP")) {
         no = world_refuse(n->world, &call);
         if (no != NULL) {
             reply(n, m, no);
         } else if (world_is(m->args[0], "BLPOP")) {
             pop_wake(n, m);
-        } else if (world_is(m->args[0], "RPUSH")) {
+        } else {
             no = push_wakes(n, m);
             if (n->trace) {
                 trace(n, m, no);
             }
             reply(n, m, no);
-        } else {
-            reply(n, m, fake_list(&(struct tr_span){"1", 1}, 1));
         }
     } else {
         struct fake_reply *r = world_exec(n->world, &call);

@@ -30,6 +30,7 @@ enum tr_script_name {
     TR_SCRIPT_BEAT,     /* a node lives; layout and members */
     TR_SCRIPT_SCHEDULE, /* a schedule, and the job that it makes */
     TR_SCRIPT_ROSTER,   /* names of schedules */
+    TR_SCRIPT_WAKE,     /* wake-ups of a node */
     TR_SCRIPT_FIX,      /* how many slots a topic has */
     TR_SCRIPT_TOPIC,    /* a topic in the list of all, with its settings */
     TR_SCRIPT_PICTURE,  /* how a slot is, for people */

@@ -1,6 +1,6 @@
 /*
  * Wake-ups. Who waits is named in the answer of whatever made something ready, and the node that
- * got this answer tells him: RPUSH "slot topic due" to P{n<node>}:wake, which that node takes out
+ * got this answer tells him: "slot topic due" into P{n<node>}:wake, which that node takes out
  * with BLPOP on a connection of its own. Nothing depends on them but speed: a lost one is made up
  * for by the minute guard (vigil.c), and while the connection is down each topic is asked every
  * second.
@@ -21,6 +21,7 @@
 #define RETRY_FIRST_US UINT64_C(50000)
 #define AGENDA "@" /* instead of a topic: the agenda of the slot, which the node owns */
 #define NO_MEMORY_AGAIN_US UINT64_C(50000)
+#define UNUSED_US UINT64_C(300000000)
 #define KEPT_S "120" /* a list that nobody takes from goes by itself */
 
 enum { RETRY_DOUBLINGS = 5, TEXT = TR_TOPIC_NAME_MAX + 40 };
@@ -36,9 +37,9 @@ enum { WAKES_MOST = 64 };
 /* Another node, and what it is to hear. */
 struct tr_waker {
     struct tr_call push;
-    struct tr_call expire;
     struct tr_list all;
     uint64_t node;
+    uint64_t used_us; /* boot time */
     char key[TR_PLACE_KEY_MAX];
     size_t key_len;
     bool every; /* more than there is room for */
@@ -80,14 +81,13 @@ static struct tr_waker *waker_of(struct tr_cluster *c, const char *name)
         tr_mem_free(c->mem, w, sizeof *w);
         return NULL;
     }
-    if (tr_call_init(c, &w->expire, pushed) != TARRY_OK ||
-        tr_map_put(&c->wakers, node, w) != TARRY_OK) {
+    if (tr_map_put(&c->wakers, node, w) != TARRY_OK) {
         tr_call_fini(c, &w->push);
-        tr_call_fini(c, &w->expire);
         tr_mem_free(c->mem, w, sizeof *w);
         return NULL;
     }
     w->node = node;
+    w->used_us = c->now.boot_us;
     w->key_len = tr_place_wake_key(w->key, &c->layout, name);
     tr_list_append(&c->all_wakers, &w->all);
     return w;
@@ -98,7 +98,6 @@ static void waker_free(struct tr_cluster *c, struct tr_waker *w)
     tr_list_remove(&w->all);
     (void)tr_map_take(&c->wakers, w->node);
     tr_call_fini(c, &w->push);
-    tr_call_fini(c, &w->expire);
     tr_mem_free(c->mem, w, sizeof *w);
 }
 
@@ -153,14 +152,15 @@ static void add_wakes(struct tr_waker *w)
 
 static void send_to(struct tr_cluster *c, struct tr_waker *w)
 {
-    struct tr_call_way way = {.script = -1,
+    struct tr_call_way way = {.script = TR_SCRIPT_WAKE,
                               .hash_slot = tr_place_hash_slot(w->key, w->key_len),
                               .server = -1,
                               .patience_us = c->config.patience_us,
                               .repeats = true}; /* one too many does no harm */
 
-    tr_eval_plain(&w->push.eval, "RPUSH");
+    tr_eval_meta(&w->push.eval, TR_SCRIPT_WAKE, 1);
     tr_eval_add(&w->push.eval, w->key, w->key_len);
+    tr_eval_add(&w->push.eval, KEPT_S, strlen(KEPT_S));
     add_wakes(w);
     if (tr_eval_end(&w->push.eval) != TARRY_OK) {
         c->retry_us = c->now.boot_us + NO_MEMORY_AGAIN_US;
@@ -169,14 +169,6 @@ static void send_to(struct tr_cluster *c, struct tr_waker *w)
     w->count = 0;
     w->every = false;
     tr_call_start(c, &w->push, &way);
-    if (w->expire.state == TR_CALL_IDLE) {
-        tr_eval_plain(&w->expire.eval, "EXPIRE");
-        tr_eval_add(&w->expire.eval, w->key, w->key_len);
-        tr_eval_add(&w->expire.eval, KEPT_S, strlen(KEPT_S));
-        if (tr_eval_end(&w->expire.eval) == TARRY_OK) {
-            tr_call_start(c, &w->expire, &way);
-        }
-    }
 }
 
 /* ---- our own ---- */
@@ -300,11 +292,15 @@ void tr_wake_turn(struct tr_cluster *c)
 {
     int server = tr_shards_find(&c->shards, c->wake_hash);
 
-    for (struct tr_list *n = c->all_wakers.next; n != &c->all_wakers; n = n->next) {
+    for (struct tr_list *n = c->all_wakers.next, *after; n != &c->all_wakers; n = after) {
         struct tr_waker *w = TR_CONTAINER_OF(n, struct tr_waker, all);
 
+        after = n->next;
         if (w->count > 0 && w->push.state == TR_CALL_IDLE) {
+            w->used_us = c->now.boot_us;
             send_to(c, w);
+        } else if (w->push.state == TR_CALL_IDLE && w->used_us + UNUSED_US < c->now.boot_us) {
+            waker_free(c, w); /* it may be dead */
         }
     }
     if (c->stage != TR_ENGINE_OPEN || c->wake.timer_us > c->now.boot_us) {

@@ -1,6 +1,10 @@
 """A Redis that has reached its maxmemory: new jobs are refused (507), all else goes on, so that those
 who take jobs empty it."""
+import concurrent.futures
+import time
+
 from on_redis import Redis
+from redis_cluster import until
 from web import Web, web_port, web_server
 
 BODY = b"x" * 65536
@@ -48,3 +52,25 @@ def test_a_full_redis_can_be_emptied(tmp_path):
         assert web.post("/v1/topics/t/jobs", BODY).status in (200, 201)
         assert web.get("/readyz").status == 200
         web.close()
+
+
+def test_who_waits_is_told_though_it_is_full(tmp_path):
+    """Wake-ups of other nodes are no new jobs either."""
+    with Redis("--maxmemory", "8mb") as redis:
+        flags = redis.tarry()
+        with web_server(tmp_path / "a", *flags) as one, web_server(tmp_path / "b", *flags) as two:
+            a, b = Web(web_port(one)), Web(web_port(two))
+            job = a.push("w", b"x", ttr="1h")
+            taken = a.reserve("w")
+            fill(a, "t")
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                waits = pool.submit(b.reserve, "w", wait="40s")
+                client = redis.client()
+                until(lambda: client("EXISTS", *client("KEYS", "*:w:w") or ["none"]) == 1)
+                began = time.monotonic()
+                assert a.post(f"/v1/jobs/{job['id']}/release", lease=taken[0]["lease"]).status in (200, 204)
+                assert [got["id"] for got in waits.result()] == [job["id"]]
+                assert time.monotonic() - began < 20  # it asks by itself after 45 s
+                client.close()
+            a.close()
+            b.close()

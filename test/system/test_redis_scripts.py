@@ -812,6 +812,16 @@ def test_who_died_is_not_woken(slot):
     assert slot.push({})[3] == b""
 
 
+def test_wake_ups_of_a_dead_node_go_by_themselves(slot):
+    key = "tarry:{n%s}:wake" % OTHER
+    assert slot.redis("EVAL", SCRIPTS["wake"], 1, key, 120, "5 t 0", "5 u 7") == [b"OK"]
+    assert slot.redis("LRANGE", key, 0, -1) == [b"5 t 0", b"5 u 7"]
+    assert 100 < slot.redis("TTL", key) <= 120
+    for _ in range(30):
+        slot.redis("EVAL", SCRIPTS["wake"], 1, key, 120, *[f"5 t {i}" for i in range(64)])
+    assert slot.redis("LLEN", key) == 1000
+
+
 def test_a_lease_end_wakes(slot):
     slot.put(ttr=SECOND, backoff="l0")
     slot.got()
@@ -1209,7 +1219,7 @@ def test_scripts_keep_to_the_rules():
         assert not re.search(r"'[^'\n]*--[^'\n]*'", text), "make-lua would take that for a comment"
         for command, rest in re.findall(r"call\('(\w+)',? ?([^\n]*)", text):
             assert command in {"TIME", "HGET", "HMGET", "HSET", "HDEL", "ZADD", "ZREM", "ZRANGE", "ZCARD",
-                               "ZCOUNT", "DEL", "HKEYS", "INFO"}, command
+                               "ZCOUNT", "DEL", "HKEYS", "INFO", "RPUSH", "LTRIM", "EXPIRE"}, command
             first = re.split(r"[,)]", rest)[0]
             names = r"[A-Z]+|KEYS\[\d+\]|t\.\w+|key|conf|store|ready|prep|from"
             assert command in ("TIME", "INFO") or re.fullmatch(names, first), (path.name, rest)

@@ -168,10 +168,10 @@ static void test_cluster_many_wakes(void **state)
     }
     assert_true(told > 64);
     (void)turn(g);
-    s = find(g, "RPUSH", -1);
+    s = find(g, NULL, TR_SCRIPT_WAKE);
     assert_non_null(s);
-    assert_int_equal(s->count, 3);
-    assert_string_equal(s->args[2], "*");
+    assert_int_equal(s->count, 6);
+    assert_string_equal(s->args[5], "*");
     finish(g);
     free(a);
     free(g);
