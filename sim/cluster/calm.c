@@ -338,18 +338,24 @@ static void drain_dead(struct cluster *c)
     }
 }
 
-void cluster_drain(struct cluster *c)
+/* No faults any more, but clocks that differ. */
+static void heal_servers(struct cluster *c)
 {
-    uint32_t names[NODES];
-
-    c->net.calm = true;
-    c->greedy = false;
     for (unsigned s = 0; s < SERVERS; s++) {
         c->world.servers[s].skew_us =
             (int64_t)cluster_dice(c, 2) * (int64_t)cluster_dice(c, 3000000);
         c->world.servers[s].loading_until_us = 0;
         c->world.servers[s].full_until_us = 0;
     }
+}
+
+void cluster_drain(struct cluster *c)
+{
+    uint32_t names[NODES];
+
+    c->net.calm = true;
+    c->greedy = false;
+    heal_servers(c);
     for (unsigned i = 0; i < NODES; i++) {
         c->nodes[i].mem.fail_at = 0;
     }
