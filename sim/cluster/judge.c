@@ -79,6 +79,7 @@ static void see_id(struct judge *j, unsigned serial, uint64_t id)
         }
     }
     job->replaced = false;
+    job->made_us = job->made_us != 0 ? job->made_us : j->world->now_us;
     job->id = id;
 }
 
@@ -368,8 +369,23 @@ void judge_ran(struct judge *j, const struct world_call *call, const struct fake
     }
 }
 
+/* Whoever was told that it is there was told so when a replica had it: wherever that is by now. */
+static void check_replicas(struct judge *j, unsigned serial)
+{
+    const struct sim_job *job = &j->jobs[serial];
+    bool has = !j->waits || job->loose || job->replaced || job->made_us == 0;
+
+    for (unsigned s = 0; s < SERVERS; s++) {
+        has = has || j->world->servers[s].synced_us >= job->made_us;
+    }
+    if (!has) {
+        judge_wrong(j, "answered before a replica has it", serial);
+    }
+}
+
 void judge_pushed(struct judge *j, unsigned serial, uint64_t id)
 {
+    check_replicas(j, serial);
     if (!j->jobs[serial].replaced) { /* else another one has the id by now */
         see_id(j, serial, id);
     }

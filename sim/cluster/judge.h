@@ -38,6 +38,7 @@ struct sim_job {
     bool expires;            /* it has a ttl: it may never come out */
     uint64_t claimed;        /* the last lease that somebody was told of */
     uint64_t many;           /* the last bulk that changed it */
+    uint64_t made_us;        /* when a script made it; 0: not yet */
 };
 
 /* The bulk of a node, see many.c. */
@@ -69,6 +70,7 @@ struct judge {
     struct sim_job jobs[JOBS_MAX];
     unsigned count;
     unsigned slot_of[TOPICS];
+    bool waits; /* nodes wait for replicas before they answer */
     struct sim_many many[NODES];
     uint64_t manys;
     uint64_t paused_us[TOPICS]; /* by the server's clock: until then nothing is handed out */

@@ -251,7 +251,7 @@ static struct fake_reply *info(const struct net *n, unsigned server)
     char text[256];
     int len = snprintf(text, sizeof text,
                        "# Server\r\nredis_version:7.0.15\r\nrun_id:%s\r\n# Replication\r\n"
-                       "role:master\r\nmaster_replid:%s\r\n# Memory\r\n"
+                       "role:master\r\nconnected_slaves:1\r\nmaster_replid:%s\r\n# Memory\r\n"
                        "maxmemory_policy:noeviction\r\n# Cluster\r\ncluster_enabled:1\r\n",
                        n->world->servers[server].run, n->world->servers[server].life);
 
@@ -391,6 +391,17 @@ static bool is_wake(const struct net_message *m)
            fake_script(m->args) == TR_SCRIPT_WAKE;
 }
 
+/* The replica has caught up, as a rule. */
+static struct fake_reply *wait_for_replica(struct net *n, unsigned server)
+{
+    bool has = n->calm || !world_dice(n->world, 20);
+
+    if (has) {
+        world_sync(n->world, server);
+    }
+    return fake_list(&(struct tr_span){has ? "1" : "0", 1}, 1);
+}
+
 static void request(struct net *n, struct net_message *m)
 {
     struct world_call call = {
@@ -399,6 +410,8 @@ static void request(struct net *n, struct net_message *m)
 
     if (world_is(m->args[0], "INFO")) {
         reply(n, m, info(n, m->server));
+    } else if (world_is(m->args[0], "WAIT")) {
+        reply(n, m, wait_for_replica(n, m->server));
     } else if (world_is(m->args[0], "CLUSTER")) {
         reply(n, m, map(n, m->server));
     } else if (is_wake(m) || world_is(m->args[0], "BLPOP")) {

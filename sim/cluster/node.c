@@ -96,6 +96,7 @@ void node_start(struct cluster *c, struct node *n)
     config.take_bytes = c->judge.take_bytes;
     config.forget_us = FORGET_US;
     config.flight_calls = c->judge.take_bytes < 10 ? 2 : 256;
+    config.wait_replicas = c->judge.waits;
     config.port = net_port(&c->net, n->number);
     net_start(&c->net, n->number, n->name);
     TR_CHECK(tr_cluster_new(&config, net_now(&c->net), &n->engine) == TARRY_OK);
@@ -137,6 +138,7 @@ void cluster_init(struct cluster *c, uint64_t seed, struct fake_lua *lua)
     net_init(&c->net, &c->world, &c->judge);
     c->greedy = seed % 4 == 0;
     c->judge.take_bytes = seed % 3 == 0 ? 5 : 512 * 1024;
+    c->judge.waits = seed % 5 == 0;
     for (unsigned t = 0; t < TOPICS; t++) {
         c->judge.slot_of[t] = topic_slot(c, t);
     }

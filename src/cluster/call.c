@@ -43,6 +43,7 @@ void tr_call_fini(struct tr_cluster *c, struct tr_call *call)
     if (call->place != 0) {
         tr_heap_remove(&c->timers, call);
     }
+    tr_confirm_drop(c, call);
     tr_list_remove(&call->link);
     tr_eval_fini(&call->eval);
 }
@@ -240,10 +241,21 @@ void tr_call_heard(struct tr_cluster *c, struct tr_call *call, const struct tr_r
     tr_link_pump(c, server);
 }
 
+void tr_call_unconfirmed(struct tr_cluster *c, struct tr_call *call)
+{
+    unsigned server = call->server;
+
+    tr_list_remove(&call->link);
+    tr_link_less(c, call);
+    end(c, call, NULL, TR_ROUTE_UNKNOWN);
+    tr_link_pump(c, server);
+}
+
 void tr_call_event(struct tr_cluster *c, struct tr_call *call, enum tr_redis_event event)
 {
     struct tr_redis_reply reply = {.event = event};
 
+    tr_confirm_drop(c, call);
     tr_list_remove(&call->link);
     if (call->state == TR_CALL_SENT) {
         tr_link_less(c, call);

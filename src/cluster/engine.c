@@ -620,11 +620,9 @@ unsigned tr_cluster_unready(struct tr_cluster *c, struct tr_reason *reasons)
     static const struct {
         unsigned bit;
         const char *code;
-    } refusals[] = {{TR_CL_LAYOUT, "redis_layout"},
-                    {TR_CL_VERSION, "redis_version"},
-                    {TR_CL_EVICTION, "redis_eviction"},
-                    {TR_CL_AUTH, "redis_auth"},
-                    {TR_CL_STORE, "redis_store"}};
+    } refusals[] = {{TR_CL_LAYOUT, "redis_layout"},     {TR_CL_VERSION, "redis_version"},
+                    {TR_CL_EVICTION, "redis_eviction"}, {TR_CL_AUTH, "redis_auth"},
+                    {TR_CL_STORE, "redis_store"},       {TR_CL_REPLICAS, "redis_replicas"}};
     unsigned n = 0;
     unsigned server = 0;
     const char *why = missing(c, &server);
@@ -649,6 +647,10 @@ unsigned tr_cluster_unready(struct tr_cluster *c, struct tr_reason *reasons)
     if (tr_loss_is_red(c)) {
         reasons[n++] = (struct tr_reason){
             "redis_lost", "Redis has lost data: the jobs that were there are lost, see the log"};
+    }
+    if (c->short_us > c->now.boot_us) {
+        reasons[n++] = (struct tr_reason){
+            "redis_replicas", "fewer replicas confirm changes than redis.wait_replicas asks for"};
     }
     if (c->clock_off_us > c->now.boot_us) {
         reasons[n++] = (struct tr_reason){
@@ -679,6 +681,25 @@ void tr_cluster_stat(const struct tr_cluster *c, struct tr_cluster_stat *s)
     s->topics = c->topic_count;
     s->waiting = c->wait_count;
     s->held = c->held;
+}
+
+unsigned tr_cluster_servers(const struct tr_cluster *c, struct tr_cluster_server *servers,
+                            unsigned room)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < c->shards.count && n < room; i++) {
+        const struct tr_link *l = &c->links[i];
+
+        if (l->facts.primary && l->state == TR_LINK_UP && tr_shards_serves(&c->shards, (int)i)) {
+            servers[n++] = (struct tr_cluster_server){.name = c->shards.names[i],
+                                                      .version = l->facts.version,
+                                                      .fsync = l->facts.fsync,
+                                                      .keeps = l->facts.keeps,
+                                                      .replicas = l->facts.replicas};
+        }
+    }
+    return n;
 }
 
 /* ---- names ---- */

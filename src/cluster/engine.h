@@ -36,8 +36,10 @@ struct tr_cluster_config {
     const char *uuid;    /* of the store, if there is none yet: TR_CLUSTER_UUID hex digits; NULL: no
                             store is made */
     uint64_t timeout_us; /* for one answer */
-    uint64_t patience_us; /* for one call with all its repeats: then 503 */
-    uint64_t lease_us;    /* of being a member */
+    uint64_t patience_us;   /* for one call with all its repeats: then 503 */
+    uint64_t lease_us;      /* of being a member */
+    unsigned wait_replicas; /* what changes something is answered when so many have it, too */
+    bool asks_config;       /* servers are asked how they sync, to tell people */
     size_t body_max;
     unsigned flight_calls; /* under way on one connection at most; what is more waits, */
     size_t flight_bytes;   /* and so it is with bytes; but one call always */
@@ -136,6 +138,17 @@ struct tr_cluster_stat {
     bool deaf;        /* wake-ups do not come */
 };
 void tr_cluster_stat(const struct tr_cluster *c, struct tr_cluster_stat *s);
+
+/* Servers that have jobs, as far as they are known. */
+struct tr_cluster_server {
+    const char *name;
+    const char *version;
+    const char *fsync; /* appendfsync; empty: it does not tell */
+    bool keeps;        /* appendonly */
+    unsigned replicas;
+};
+unsigned tr_cluster_servers(const struct tr_cluster *c, struct tr_cluster_server *servers,
+                            unsigned room);
 
 /* Meters of topics, see port/meter.h: from this one on; the last one is that of all others. */
 void tr_cluster_meters_begin(struct tr_cluster *c);

@@ -5,7 +5,7 @@
  * What the files of the engine on Redis share. From the bottom up:
  *
  *     link.c    connections, one for each server
- *     call.c    one command on its way, by route.c
+ *     call.c    one command on its way, by route.c; confirm.c: until replicas have it
  *     chart.c   which server has which hash slot
  *     lane.c    one call a slot and kind; what comes meanwhile is the next batch
  *     item.c    a request on its way through the steps below, and how it ends
@@ -87,8 +87,11 @@ struct tr_call {
     unsigned checks; /* in a row */
     uint64_t tag;
     uint64_t sent_us;
-    size_t weight; /* bytes, of what is sent and of what may come */
-    size_t brings; /* who starts it may say so: bytes that may come */
+    size_t weight;        /* bytes, of what is sent and of what may come */
+    size_t brings;        /* who starts it may say so: bytes that may come */
+    bool confirms;        /* replicas are asked whether they have it: confirm.c */
+    struct tr_span *held; /* the answer until they do, or NULL */
+    size_t held_count, held_bytes;
 };
 
 /* A place among the timers, so that nothing later can fail. */
@@ -111,11 +114,22 @@ void tr_call_heard(struct tr_cluster *c, struct tr_call *call, const struct tr_r
 void tr_call_event(struct tr_cluster *c, struct tr_call *call, enum tr_redis_event event);
 /* There is no connection for it. */
 void tr_call_unsent(struct tr_cluster *c, struct tr_call *call);
+/* It was done, but replicas did not confirm it. */
+void tr_call_unconfirmed(struct tr_cluster *c, struct tr_call *call);
 void tr_call_set_timer(struct tr_cluster *c, struct tr_call *call, uint64_t at_us);
 void tr_call_timers(struct tr_cluster *c);
 int tr_call_status(enum tr_route_why why);
 
 /* ---- connections ---- */
+
+/* What it says of itself. */
+struct tr_link_facts {
+    bool primary;
+    bool keeps; /* appendonly */
+    unsigned replicas;
+    char version[16];
+    char fsync[16]; /* appendfsync; empty: it does not tell */
+};
 
 enum tr_link_state { TR_LINK_DOWN, TR_LINK_DIALS, TR_LINK_ASKS, TR_LINK_UP };
 
@@ -131,10 +145,21 @@ struct tr_link {
     unsigned failures;    /* in a row */
     char run[TR_CL_RUN];  /* which life of the server this is, as it said last */
     char why[TR_CL_WHY];  /* it is down */
+    struct tr_link_facts facts;
 };
 
 /* Tags of checks: so much and the slot. Those of calls are lower. */
 #define TR_LINK_CHECKS (UINT64_MAX - 2 * TR_SLOTS_MAX)
+#define TR_LINK_WAITS (UINT64_C(1) << 62) /* tags of WAIT: this, and that of the call */
+
+/* It was sent: replicas are asked, too, if it changes something and they are to be. */
+void tr_confirm_sent(struct tr_cluster *c, struct tr_call *call);
+/* The answer is held until they have it. False: it is to be told now. */
+bool tr_confirm_holds(struct tr_cluster *c, struct tr_call *call,
+                      const struct tr_redis_reply *reply);
+void tr_confirm_heard(struct tr_cluster *c, unsigned server, uint64_t tag,
+                      const struct tr_redis_reply *reply);
+void tr_confirm_drop(struct tr_cluster *c, struct tr_call *call);
 
 /* The call is sent there, or waits for the connection, or there is none. */
 void tr_link_take(struct tr_cluster *c, struct tr_call *call);
@@ -737,6 +762,7 @@ enum tr_cl_refusal { /* why this Redis cannot be served; bits */
                      TR_CL_EVICTION = 4,
                      TR_CL_AUTH = 8,
                      TR_CL_STORE = 16,
+                     TR_CL_REPLICAS = 32,
 };
 
 struct tr_wake_link {
@@ -782,6 +808,7 @@ struct tr_cluster {
     char away[2 * TR_CL_WHY];
     bool draining;
     bool full;             /* the last push was refused for memory */
+    uint64_t short_us;     /* boot time until which replicas are told to be missing */
     uint64_t clock_off_us; /* boot time until which its clock is told to be off; 0: it is not */
     uint64_t server_us;    /* what time it was by Redis, */
     uint64_t server_at_us; /* at this boot time; 0: not known */

@@ -74,6 +74,9 @@ void tr_item_finish(struct tr_cluster *c, struct tr_item *item, int status)
         return;
     }
     status = tr_bulk_ends(c, item, status);
+    if (item->req != NULL && status == TARRY_EUNSURE && c->short_us > c->now.boot_us) {
+        item->req->out.why = "Redis has it, but fewer replicas than redis.wait_replicas";
+    }
     if (item->req != NULL && status != TARRY_OK && item->partly != NULL) {
         item->req->out.why = item->partly;
         status = TARRY_EUNSURE;

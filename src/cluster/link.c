@@ -18,6 +18,7 @@
 #define RETRY_FIRST_US UINT64_C(20000)
 
 #define TAG_INFO UINT64_MAX
+#define TAG_CONFIG (UINT64_C(1) << 63)
 
 enum { RETRY_DOUBLINGS = 6, RUN_PART = 40, MAJOR_LEAST = 7 };
 
@@ -103,6 +104,7 @@ static void send(struct tr_cluster *c, struct tr_call *call)
     tr_call_set_timer(c, call, c->now.boot_us + c->config.timeout_us);
     c->stat.calls++;
     c->port.send(c->port.ctx, call->server, call->tag, call->eval.args, call->eval.count);
+    tr_confirm_sent(c, call);
 }
 
 void tr_link_take(struct tr_cluster *c, struct tr_call *call)
@@ -250,6 +252,23 @@ static void refuse(struct tr_cluster *c, unsigned server, enum tr_cl_refusal wha
     tr_link_hang_up(c, server, why);
 }
 
+static void learn_facts(struct tr_link *l, struct tr_span info)
+{
+    struct tr_span version = tr_link_info(info, "redis_version");
+
+    l->facts.primary = is(tr_link_info(info, "role"), "master");
+    l->facts.keeps = is(tr_link_info(info, "aof_enabled"), "1");
+    l->facts.replicas = number(tr_link_info(info, "connected_slaves"));
+    tr_text(l->facts.version, sizeof l->facts.version, "%.*s", shortened(version), version.at);
+}
+
+/* Later on it is only told: they may come back. */
+static bool lacks_replicas(const struct tr_cluster *c, const struct tr_link *l)
+{
+    return l->facts.primary && c->stage == TR_ENGINE_OPENING &&
+           l->facts.replicas < c->config.wait_replicas;
+}
+
 static void known(struct tr_cluster *c, unsigned server, struct tr_span info)
 {
     struct tr_link *l = &c->links[server];
@@ -271,7 +290,15 @@ static void known(struct tr_cluster *c, unsigned server, struct tr_span info)
         refuse(c, server, TR_CL_EVICTION, why);
         return;
     }
-    c->refused &= ~(unsigned)(TR_CL_VERSION | TR_CL_EVICTION | TR_CL_AUTH);
+    learn_facts(l, info);
+    if (lacks_replicas(c, l)) {
+        tr_text(why, sizeof why,
+                "redis.wait_replicas is %u, and this Redis has %u: add replicas, or ask for fewer",
+                c->config.wait_replicas, l->facts.replicas);
+        refuse(c, server, TR_CL_REPLICAS, why);
+        return;
+    }
+    c->refused &= ~(unsigned)(TR_CL_VERSION | TR_CL_EVICTION | TR_CL_AUTH | TR_CL_REPLICAS);
     tr_text(l->run, sizeof l->run, "%.*s", shortened(replid), replid.at);
     l->state = TR_LINK_UP;
     l->failures = 0;
@@ -299,12 +326,22 @@ static void checked(struct tr_cluster *c, unsigned server, unsigned slot,
     }
 }
 
+/* The answer to CONFIG GET: its name and value. Not everybody may ask that. */
+static void learn_fsync(struct tr_link *l, const struct tr_redis_reply *reply)
+{
+    if (reply->event == TR_REDIS_LIST && reply->count == 2 && reply->items[1].at != NULL) {
+        tr_text(l->facts.fsync, sizeof l->facts.fsync, "%.*s", shortened(reply->items[1]),
+                reply->items[1].at);
+    }
+}
+
 /* ---- what the port tells ---- */
 
 void tr_link_up(void *ctx, unsigned conn, struct tr_now now)
 {
-    static const struct tr_span info[] = {
-        {"INFO", 4}, {"server", 6}, {"replication", 11}, {"memory", 6}, {"cluster", 7}};
+    static const struct tr_span info[] = {{"INFO", 4},   {"server", 6},  {"replication", 11},
+                                          {"memory", 6}, {"cluster", 7}, {"persistence", 11}};
+    static const struct tr_span fsync[] = {{"CONFIG", 6}, {"GET", 3}, {"appendfsync", 11}};
     struct tr_cluster *c = ctx;
 
     tr_cluster_set_now(c, now);
@@ -314,6 +351,9 @@ void tr_link_up(void *ctx, unsigned conn, struct tr_now now)
     }
     c->links[conn].state = TR_LINK_ASKS;
     c->links[conn].timer_us = c->now.boot_us + c->config.timeout_us;
+    if (c->config.asks_config) {
+        c->port.send(c->port.ctx, conn, TAG_CONFIG, fsync, sizeof fsync / sizeof fsync[0]);
+    }
     c->port.send(c->port.ctx, conn, TAG_INFO, info, sizeof info / sizeof info[0]);
 }
 
@@ -336,13 +376,19 @@ void tr_link_heard(void *ctx, unsigned conn, uint64_t tag, const struct tr_redis
                     reply->error.len > 0 ? reply->error.at : "");
             tr_link_hang_up(c, conn, why);
         }
+    } else if (l->state == TR_LINK_UP && (tag & TR_LINK_WAITS) != 0 && tag < TAG_CONFIG) {
+        tr_confirm_heard(c, conn, tag, reply);
+    } else if (tag == TAG_CONFIG) {
+        learn_fsync(l, reply);
     } else if (l->state == TR_LINK_UP && tag >= TR_LINK_CHECKS) {
         checked(c, conn, (unsigned)(tag - TR_LINK_CHECKS), reply);
     } else if (tag != 0 && !tr_list_empty(&l->sent)) {
         struct tr_call *call = TR_CONTAINER_OF(l->sent.next, struct tr_call, link);
 
-        if (call->tag == tag) {
-            tr_call_heard(c, call, reply);
+        if (call->tag == tag && call->held == NULL) {
+            if (!tr_confirm_holds(c, call, reply)) {
+                tr_call_heard(c, call, reply);
+            }
         } else {
             tr_link_hang_up(c, conn, "it answered out of order");
         }

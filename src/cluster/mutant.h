@@ -26,7 +26,8 @@
     X(NOT_MOURNED, "jobs of a dead node's connections stay out until their lease ends")            \
     X(BULK_MEETS_OWN, "a bulk does not know which jobs it has changed")                            \
     X(BULK_ANY_ID, "a bulk is about jobs that came later, too")                                    \
-    X(SWEEP_LIVING, "answers that living nodes may need again are thrown away")
+    X(SWEEP_LIVING, "answers that living nodes may need again are thrown away")                    \
+    X(NOT_CONFIRMED, "what replicas were asked about is answered before they say so")
 
 enum tr_cl_mutant {
     TR_CL_MUTANT_NONE,

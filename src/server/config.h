@@ -52,6 +52,7 @@ enum tr_key {
     TR_KEY_REDIS_PASSWORD,
     TR_KEY_REDIS_PREFIX,
     TR_KEY_REDIS_TIMEOUT,
+    TR_KEY_REDIS_WAIT_REPLICAS,
     TR_KEY_SQL_URL,
     TR_KEY_SQL_USER,
     TR_KEY_SQL_PASSWORD,
@@ -126,6 +127,7 @@ struct tr_config {
     const char *redis_password;
     const char *redis_prefix;
     uint64_t redis_timeout_us;
+    uint32_t redis_wait_replicas;
     const char *sql_url; /* "mariadb://HOST/DATABASE"; NULL: none */
     const char *sql_user;
     const char *sql_password;

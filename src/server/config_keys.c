@@ -65,6 +65,7 @@ enum {
 #define SCRUB_LEAST_US UINT64_C(60000000)
 #define TIME_MIN_US UINT64_C(10000)
 #define LEASE_LEAST_US UINT64_C(3000000)
+#define REPLICAS_MOST 16
 #define TIME_MAX_US (UINT64_C(86400) * 1000000)
 
 static int apply_path(struct tr_config *c, const char *value, const char **why)
@@ -356,6 +357,14 @@ static int apply_redis_timeout(struct tr_config *c, const char *value, const cha
     return read_time(value, &c->redis_timeout_us);
 }
 
+static int apply_wait_replicas(struct tr_config *c, const char *value, const char **why)
+{
+    int err = read_count(value, 0, &c->redis_wait_replicas);
+
+    (void)why;
+    return err == TARRY_OK && c->redis_wait_replicas > REPLICAS_MOST ? TARRY_EINVAL : err;
+}
+
 static int apply_lease(struct tr_config *c, const char *value, const char **why)
 {
     int err = read_time(value, &c->cluster_lease_us);
@@ -528,6 +537,9 @@ const struct tr_key_row tr_key_rows[TR_KEY_COUNT] = {
                              .allowed = "up to 63 bytes without braces", .apply = apply_prefix},
     [TR_KEY_REDIS_TIMEOUT] = {NAME("redis", "timeout"), .fixed = OPEN_STORE, .fallback = "500ms",
                               .allowed = TIME, .apply = apply_redis_timeout},
+    [TR_KEY_REDIS_WAIT_REPLICAS] = {NAME("redis", "wait_replicas"), .fixed = OPEN_STORE,
+                                    .fallback = "0", .allowed = "a number from 0 to 16",
+                                    .apply = apply_wait_replicas},
     [TR_KEY_SQL_URL] = {NAME("sql", "url"), .fixed = OPEN_STORE, .fallback = "none",
                         .allowed = "mariadb://HOST:PORT/DATABASE, or none", .apply = apply_sql_url},
     [TR_KEY_SQL_USER] = {NAME("sql", "user"), .fixed = OPEN_STORE, .fallback = "none",

@@ -39,8 +39,6 @@ void tr_greet_redis(const struct tr_config *c)
 {
     printf("tarry %s: jobs in Redis at %s, keys %s*, %" PRIu32 " slots\n", TARRY_VERSION,
            c->redis_servers, c->redis_prefix, c->cluster_slots);
-    puts("success is answered when Redis has it: it is as durable as its appendfsync and its "
-         "replication; a failover may take back the last second, or repeat a delivery");
 }
 
 void tr_greet_ready(const struct tr_config *c, const struct tr_conns *cs,

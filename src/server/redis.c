@@ -118,6 +118,8 @@ static int open_cluster(struct tr_on_redis *o, const struct servers *servers, ui
     config.timeout_us = c->redis_timeout_us;
     config.patience_us = PATIENCE_TIMES * c->redis_timeout_us;
     config.lease_us = c->cluster_lease_us;
+    config.wait_replicas = c->redis_wait_replicas;
+    config.asks_config = true;
     config.body_max = TR_CONFIG_BODY_MAX;
     config.zone = tr_zones_linux_read;
     config.ctx = o->parts.calls.ctx;
@@ -196,6 +198,10 @@ static enum tr_engine_stage stage(void *ctx)
         tr_cluster_submit(o->cluster, &o->count, tr_clock_linux_now());
         (void)tr_cluster_turn(o->cluster, tr_clock_linux_now());
         tr_redis_flush(o->remote);
+    }
+    if (is == TR_ENGINE_OPEN && o->counted && !o->told) {
+        o->told = true;
+        puts(tr_on_redis_durability(o));
     }
     return is == TR_ENGINE_OPEN && !o->counted ? TR_ENGINE_OPENING : is;
 }

@@ -7,6 +7,8 @@
 #include "remote/redis.h"
 #include "server/engines.h"
 
+enum { TR_ON_REDIS_TEXT = 512 };
+
 struct tr_on_redis {
     struct tr_engine_parts parts;
     struct tr_redis *remote;    /* the connections */
@@ -18,6 +20,8 @@ struct tr_on_redis {
     uint64_t jobs;              /* UINT64_MAX: not known */
     bool draining;
     uint64_t stop_us; /* boot time; 0: it goes on */
+    bool told;        /* what was found was said */
+    char durability[TR_ON_REDIS_TEXT];
 };
 
 /* Functions of the table. */

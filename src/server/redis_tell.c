@@ -3,15 +3,115 @@
  * /metrics: a name that is there stays.
  */
 
+#include "base/text.h"
 #include "proto/json_out.h"
 #include "proto/prom_out.h"
 #include "server/redis_inner.h"
 
+#include <limits.h>
+#include <string.h>
+
+enum { SERVERS_TOLD = 64 };
+
+/* ---- what it promises, by what was found ---- */
+
+/* The weakest of all servers that have jobs. */
+struct found {
+    unsigned count;
+    char version[32]; /* one, or the first of several */
+    bool versions_differ;
+    bool keeps;
+    bool tells_fsync;
+    char fsync[16];
+    unsigned replicas;
+};
+
+/* The weaker one is worth less. */
+static unsigned worth(const char *fsync)
+{
+    return strcmp(fsync, "always") == 0 ? 2 : strcmp(fsync, "everysec") == 0 ? 1 : 0;
+}
+
+static struct found look(const struct tr_on_redis *o)
+{
+    struct tr_cluster_server servers[SERVERS_TOLD];
+    struct found f = {.keeps = true, .tells_fsync = true, .replicas = UINT_MAX};
+
+    f.count = o->cluster != NULL ? tr_cluster_servers(o->cluster, servers, SERVERS_TOLD) : 0;
+    for (unsigned i = 0; i < f.count; i++) {
+        const struct tr_cluster_server *s = &servers[i];
+
+        f.versions_differ = f.versions_differ || (i > 0 && strcmp(f.version, s->version) != 0);
+        if (i == 0) {
+            tr_text(f.version, sizeof f.version, "%s", s->version);
+        }
+        if (i == 0 || worth(s->fsync) < worth(f.fsync)) {
+            tr_text(f.fsync, sizeof f.fsync, "%s", s->fsync);
+        }
+        f.tells_fsync = f.tells_fsync && s->fsync[0] != '\0';
+        f.keeps = f.keeps && s->keeps;
+        f.replicas = s->replicas < f.replicas ? s->replicas : f.replicas;
+    }
+    return f;
+}
+
+/* What a crash of the server's machine, or of the server, costs. */
+static const char *crash_costs(const struct found *f)
+{
+    if (!f->keeps) {
+        return "if that server crashes or is started anew, all that it has not saved is lost";
+    }
+    if (!f->tells_fsync) {
+        return "what a crash of its machine takes back, its appendfsync says";
+    }
+    if (worth(f->fsync) == 2) {
+        return "a crash takes nothing back";
+    }
+    return worth(f->fsync) == 1 ? "a crash of its machine may take back the last second"
+                                : "a crash of its machine may take back what the kernel had not "
+                                  "written yet, often half a minute";
+}
+
+static void add_failover(const struct tr_on_redis *o, const struct found *f, char *text,
+                         size_t room)
+{
+    unsigned waits = o->parts.config->redis_wait_replicas;
+
+    if (waits > 0) {
+        tr_text(text, room,
+                "changes are answered when %u of its replicas %s them, too: a failover takes them "
+                "back only if none of those is promoted, and may repeat a delivery",
+                waits, waits == 1 ? "has" : "have");
+    } else if (f->replicas == 0) {
+        tr_text(text, room, "there is no replica, so no failover");
+    } else {
+        tr_text(text, room,
+                "a failover may take back the last second, or repeat a delivery "
+                "(redis.wait_replicas narrows that)");
+    }
+}
+
 const char *tr_on_redis_durability(void *ctx)
 {
-    (void)ctx;
-    return "success is answered when Redis has it, and is as durable as its appendfsync and its "
-           "replication: a failover may take back the last second, or repeat a delivery";
+    struct tr_on_redis *o = ctx;
+    struct found f = look(o);
+    char failover[TR_ON_REDIS_TEXT / 2];
+
+    if (f.count == 0) {
+        return "success is answered when Redis has it, and is as durable as its appendfsync and "
+               "its replication: a failover may take back the last second, or repeat a delivery. "
+               "Redis has not been reached yet";
+    }
+    add_failover(o, &f, failover, sizeof failover);
+    tr_text(o->durability, sizeof o->durability,
+            "success is answered when Redis has it. Found: Redis %s%s, %u %s, appendonly %s, "
+            "appendfsync %s, %u %s%s. So %s; %s",
+            f.version, f.versions_differ ? " and others" : "", f.count,
+            f.count == 1 ? "primary" : "primaries", f.keeps ? "yes" : "no",
+            f.tells_fsync ? f.fsync : "not told", f.replicas,
+            f.replicas == 1 ? "replica" : "replicas", f.count > 1 ? " at least each" : "",
+            crash_costs(&f), failover);
+    return o->durability;
 }
 
 /* ---- /v1/stats ---- */

@@ -343,6 +343,45 @@ def test_it_says_what_it_promises(server, web):
     assert shown <= {*told[0], *told[1]}
 
 
+def test_it_says_what_it_found(tmp_path):
+    """Version, appendfsync, replicas, and what they mean, at the start and in /v1/config."""
+    for flags, words in (([], ("appendonly no", "is lost", "0 replicas", "no failover")),
+                         (["--appendonly", "yes", "--appendfsync", "everysec"], ("appendfsync everysec", "last second")),
+                         (["--appendonly", "yes", "--appendfsync", "always"], ("appendfsync always", "takes nothing back"))):
+        with Redis(*flags) as found, web_server(tmp_path / "a", *found.tarry()) as one:
+            web = Web(web_port(one))
+            told = web.get("/v1/config").json["durability"]
+            assert told in one.said
+            assert re.search(r"Redis 7\.\d+\.\d+, 1 primary", told), told
+            for word in words:
+                assert word in told, told
+
+
+def test_replicas_that_are_waited_for(tmp_path):
+    with Redis() as primary:
+        wait = [*primary.tarry(), "--set", "redis.wait_replicas=1"]
+        said = refused(*wait)
+        assert "redis.wait_replicas is 1" in said and "this Redis has 0" in said
+        with Redis("--replicaof", f"127.0.0.1 {primary.port}") as replica:
+            wait_until(lambda: b"state=online" in primary.client()("INFO", "replication"))
+            with web_server(tmp_path / "a", *wait) as one:
+                web = Web(web_port(one))
+                job = web.push("t", b"x")
+                assert replica.client()("DBSIZE") > 0
+                assert "when 1 of its replicas has them" in web.get("/v1/config").json["durability"]
+                taken = web.reserve("t")[0]
+                replica.stop()
+                unsure = web.post("/v1/topics/t/jobs", b"y")
+                assert unsure.status == 503 and unsure.code == "unsure", unsure
+                assert "wait_replicas" in unsure.json["error"]["message"]
+                assert "redis_replicas" in [r["code"] for r in web.get("/readyz").json["reasons"]]
+                assert taken["id"] == job["id"]
+                replica.start()
+                wait_until(lambda: web.post("/v1/topics/t/jobs", b"z").status == 201)
+                wait_until(lambda: web.get("/readyz").status == 200)
+                assert web.post(f"/v1/jobs/{job['id']}/ack", lease=taken["lease"]).status in (200, 204)
+
+
 def test_figures_by_topic(web):
     """What this node did, by topic; how many jobs there are, whoever made them."""
     web.push("far", b"x", delay="1h")
