@@ -134,7 +134,7 @@ int tr_answer_taken_job(const struct tr_answer *a, size_t i, struct tr_taken_job
 int tr_answer_edited(struct tr_span item, struct tr_edited *e)
 {
     *e = (struct tr_edited){.what = first_of(item)};
-    if (e->what == 'N') {
+    if (e->what == 'N' || e->what == 'F') {
         return item.len == 1 ? TARRY_OK : TARRY_EDAMAGED;
     }
     if (item.len < 2 || memchr("ODLS", e->what, 4) == NULL) {

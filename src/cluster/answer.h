@@ -61,9 +61,10 @@ TR_MUST_USE int tr_answer_taken_job(const struct tr_answer *a, size_t i, struct 
 
 /* What became of one edit. */
 struct tr_edited {
-    char what; /* O: done, D: it died of it, N: there is none, L: lease lost, S: another state */
+    char what; /* O: done, D: it died of it, N: there is none, L: lease lost, S: another state, F:
+                  too many bytes */
     char was;  /* of an ack or cancel that was done: the set it was in; else 0 */
-    struct tr_header header; /* the rest but N */
+    struct tr_header header; /* the rest but N and F */
 };
 TR_MUST_USE int tr_answer_edited(struct tr_span item, struct tr_edited *e);
 

@@ -325,6 +325,8 @@ static void ended(struct tr_cluster *c, struct tr_item *item, const struct tr_ed
             tr_hold_end(c, item->req->holder, item->id);
         }
         tr_item_finish(c, item, TARRY_ENOTFOUND);
+    } else if (e->what == 'F') {
+        tr_item_finish(c, item, TARRY_EQUOTA);
     } else {
         refused(c, item, e, now_us);
     }

@@ -2,13 +2,13 @@
  * A job's header: bytes in the order of the network, so that a script reads what it needs in one
  * go. What most jobs do not have is not there.
  *
- *     set flags ver prio due attempts | at lease      | created delay | ttr ttl retries
- *      1    1    4   4    7     4     |  7   8 (p, d) |    7      7   |  7   7     4    (OWN)
+ *     set flags ver prio due attempts | at lease      | created delay size | ttr ttl retries
+ *      1    1    4   4    7     4     |  7   8 (p, d) |    7      7    3   |  7   7     4    (OWN)
  *     timeouts releases buries kicks why | topic     | tag key backoff: lengths, then these
  *        4        4       4      4    1  | 1, text   |  1   1     2     and the schedule (NAMES)
  *                                 (PAST)
  *
- * A job that waits and has nothing of its own takes 36 bytes and its topic's name. The key stands
+ * A job that waits and has nothing of its own takes 39 bytes and its topic's name. The key stands
  * here, too, since whoever ends a job must take its key out of the table of keys. Flags of groups
  * and TTL (it can expire) follow from the rest: only those of enum tr_header_flag are told outside.
  */
@@ -29,7 +29,8 @@ enum {
     TIME = 7, /* bytes of a time */
     FRONT = 1 + 1 + 4 + 4 + TIME + 4,
     HAND = TIME + 8,
-    MADE = TIME + TIME,
+    SIZE = 3, /* bytes of how many its body has: whoever ends a job takes them off its topic's */
+    MADE = TIME + TIME + SIZE,
     OWN_SIZE = TIME + TIME + 4,
     PAST_SIZE = 4 * 4 + 1,
 };
@@ -95,6 +96,7 @@ static void read_groups(const char **at, unsigned flags, struct tr_header *h)
     }
     h->created_us = get(at, TIME);
     h->delay_us = get(at, TIME);
+    h->body_len = (uint32_t)get(at, SIZE);
     if ((flags & OWN) != 0) {
         h->ttr_us = get(at, TIME);
         h->ttl_us = get(at, TIME);
@@ -211,6 +213,7 @@ size_t tr_header_write(char *out, const struct tr_header *h)
     }
     at = put(at, TIME, h->created_us);
     at = put(at, TIME, h->delay_us);
+    at = put(at, SIZE, h->body_len);
     return (size_t)(at - out) + tr_header_write_end(at, h, &key_at);
 }
 

@@ -40,6 +40,7 @@ struct tr_header {
     uint32_t retries;
     unsigned flags; /* enum tr_header_flag */
     uint64_t created_us;
+    uint32_t body_len;
     const char *topic, *tag, *key, *backoff;
     size_t topic_len, tag_len, key_len, backoff_len;
     const char *schedule; /* that waits for its end */
@@ -49,7 +50,7 @@ struct tr_header {
 /* TARRY_EDAMAGED: that is none. */
 TR_MUST_USE int tr_header_read(const char *text, size_t len, struct tr_header *h);
 
-enum { TR_HEADER_BACKOFF = 1024, TR_HEADER_MAX = 90 + 255 * 3 + TR_HEADER_BACKOFF };
+enum { TR_HEADER_BACKOFF = 1024, TR_HEADER_MAX = 93 + 255 * 3 + TR_HEADER_BACKOFF };
 /* The same the other way; gives the length. out has room for TR_HEADER_MAX. */
 size_t tr_header_write(char *out, const struct tr_header *h);
 

@@ -19,7 +19,7 @@
 #include <string.h>
 
 #define MINUTE_US UINT64_C(60000000)
-#define LAYOUT_VERSION "1"
+#define LAYOUT_VERSION "2"
 #define BEAT_AGAIN_US UINT64_C(300000)
 #define FRESH_US UINT64_C(10000000) /* so long a store that was made is new */
 

@@ -89,6 +89,7 @@ static void build_conf(struct tr_cluster *c, struct tr_clane *lane)
     put(e, "in", pause_of(p, TR_PAUSED_IN) != 0, pause_of(p, TR_PAUSED_IN));
     put(e, "in_flight", p->in_flight != UINT64_MAX, tr_place_share(p->in_flight, t->spread));
     put(e, "max_jobs", p->max_jobs != UINT64_MAX, tr_place_share(p->max_jobs, t->spread));
+    put(e, "max_bytes", p->max_bytes != UINT64_MAX, tr_place_share(p->max_bytes, t->spread));
     put(e, "rate", p->rate_milli != 0, tr_place_share(p->rate_milli, t->spread));
     put(e, "burst", p->rate_milli != 0, burst / t->spread > 0 ? burst / t->spread : 1);
     put(e, "dead_keep", true, p->dead_keep_us < NO_END ? p->dead_keep_us : NO_END);
@@ -213,6 +214,7 @@ static const char *objection(const struct tr_cluster *c, const struct tr_policy 
     if ((p->dead_max != 0 && p->dead_max < p->spread) ||
         (p->in_flight != UINT64_MAX && p->in_flight < p->spread) ||
         (p->max_jobs != UINT64_MAX && p->max_jobs < p->spread) ||
+        (p->max_bytes != UINT64_MAX && p->max_bytes < p->spread) ||
         (p->rate_milli != 0 && p->rate_milli < p->spread)) {
         return "a limit below spread cannot be kept: each slot has its share";
     }
@@ -283,8 +285,6 @@ static void reloaded(struct tr_cluster *c, struct tr_item *item)
     why = objection(c, &next);
     if (!tr_policy_ok(&next) || why != NULL) {
         tr_item_refuse(c, item, TARRY_EINVAL, why);
-    } else if (next.max_bytes != UINT64_MAX) {
-        tr_item_refuse(c, item, TARRY_EUNSUPPORTED, "max_bytes is not kept on Redis: use max_jobs");
     } else if (next.deliver_len > 0) {
         tr_item_refuse(c, item, TARRY_EUNSUPPORTED,
                        "outlets need the embedded engine: take the jobs with reserve");

@@ -382,6 +382,26 @@ def test_replicas_that_are_waited_for(tmp_path):
                 assert web.post(f"/v1/jobs/{job['id']}/ack", lease=taken["lease"]).status in (200, 204)
 
 
+def test_bytes_of_a_topic(web):
+    for spread, limit in ((1, 250), (4, 1000)):
+        name = f"wide{spread}"
+        assert web.ask("PUT", f"/v1/topics/{name}", json.dumps({"spread": spread, "max_bytes": limit})).status in (
+            200, 201)
+        assert web.get(f"/v1/topics/{name}").json["policy"]["max_bytes"] == limit
+        keys = [f"k{n}" for n in range(64)]
+        made = [web.post(f"/v1/topics/{name}/jobs", b"x" * 100, key=key).status for key in keys]
+        assert made.count(201) == limit // spread // 100 * spread  # each slot has its share
+        is_error(web.post(f"/v1/topics/{name}/jobs", b"x" * limit), 429, "quota")
+    job = web.get("/v1/topics/wide1/keys/k0").json
+    is_error(web.ask("PATCH", f"/v1/jobs/{job['id']}", json.dumps({"body": "y" * 151})), 429, "quota")
+    assert web.ask("PATCH", f"/v1/jobs/{job['id']}", json.dumps({"body": "y" * 150})).status == 200
+    is_error(web.post("/v1/topics/wide1/jobs", b"x"), 429, "quota")
+    taken = web.reserve("wide1")[0]
+    assert web.post(f"/v1/jobs/{taken['id']}/ack", lease=taken["lease"]).status in (200, 204)
+    assert web.post("/v1/topics/wide1/purge").json["purged"] == 1
+    assert web.push("wide1", b"x" * 250)["id"]
+
+
 def test_figures_by_topic(web):
     """What this node did, by topic; how many jobs there are, whoever made them."""
     web.push("far", b"x", delay="1h")

@@ -48,7 +48,7 @@ def header(text):
     if job["set"] in "pd":
         read(("at", 7))
         job["lease"], at = text[at:at + 8].hex(), at + 8
-    read(("created", 7), ("delay", 7))
+    read(("created", 7), ("delay", 7), ("size", 3))
     if job["flags"] & 8:
         read(("ttr", 7), ("ttl", 7), ("retries", 4))
     if job["flags"] & 16:
@@ -187,6 +187,8 @@ class Slot:
         assert len(set(every)) == len(every)
         assert sorted(every) == sorted(k.decode() for k in self.redis("HKEYS", self.key("h")))
         assert sorted(every) == sorted(k.decode() for k in self.redis("HKEYS", self.key("b")))
+        counted = [self.redis("HGET", key, "bytes") for key in self.redis("KEYS", self.key("*:c"))]
+        assert sum(int(n or 0) for n in counted) == sum(map(len, self.redis("HVALS", self.key("b"))))
         return out
 
     def empty(self):
@@ -1225,7 +1227,54 @@ def test_scripts_keep_to_the_rules():
             assert command in ("TIME", "INFO") or re.fullmatch(names, first), (path.name, rest)
 
 
-MUTATIONS = {  # script; what it says, and what it says then; the test that is to notice
+def test_bytes_of_a_topic(slot):
+    """Bodies are counted, whatever happens to a job, and no more are taken than the limit says."""
+    slot.conf(1, max_bytes=10)
+    said = slot.push({"body": "four"}, {"body": "three", "key": "k"}, {"body": "xx"}, {"body": "y"})
+    assert [s[:1] for s in said[4:]] == [b"N", b"N", b"F", b"N"]
+    first, keyed = said[4][1:15].decode(), said[5][1:15].decode()
+    assert slot.redis("HGET", slot.key("t:c"), "bytes") == b"10"
+    assert slot.push({"body": "longer", "key": "k"})[4] == b"F"
+    assert slot.push({"body": "thr", "key": "k"}, {"body": "threes", "key": "k"})[4:5][0][:1] == b"R"
+    slot.sets()
+    assert slot.push({"body": "th", "key": "k"})[4][:1] == b"R"
+    slot.sets()
+    edit = "08d" + "0" * 28 + "0" * 8 + "0" * 28
+    assert slot.edit(what("E", first, edit), "", "seven77")[4][:1] == b"O"
+    assert slot.edit(what("E", first, edit), "", "eight888")[4] == b"F"
+    assert slot.redis("HGET", slot.key("t:c"), "bytes") == b"10"
+    taken = slot.got(3)
+    assert slot.do("A", taken[0][0], lease=1) == b"Op"
+    slot.sets()
+    slot.do("C", keyed, "1")
+    slot.sets()
+    for job, _, _ in slot.got(9, lease=2) + taken[1:]:
+        slot.do("C", job, "1")
+    slot.sets()
+    assert slot.redis("HGET", slot.key("t:c"), "bytes") == b"0"
+
+
+def test_bytes_of_the_quick_ways(slot):
+    said = slot.push(*[{"body": "x" * n} for n in range(20)])
+    assert len(said) == 24
+    slot.sets()
+    taken = slot.got(20)
+    acks = [what("A", job, lease=1) for job, _, _ in taken[:15]]
+    assert slot.edit(*acks)[4:] == [b"Op"] * 15
+    slot.sets()
+    slot.conf(1, max_bytes=1000)
+    slot.put(body="more")
+    slot.sets()
+
+
+MUTATIONS = {
+    "bytes: an ack does not count": ("edit", [("bytes = bytes - get('>I3', h, 51)", "")],
+                                     test_bytes_of_the_quick_ways),
+    "bytes: a push does not count": ("push", [("bytes + #ARGV[at + 1]", "bytes")], test_bytes_of_the_quick_ways),
+    "bytes: a replaced body stays": ("push", [("j.was_size = old.was_size or (old.was_set and old.size) or nil", "")],
+                                     test_bytes_of_a_topic),
+    "bytes: an edited body stays": ("edit", [("j.was_size or j.size, #body", "nil, #body")], test_bytes_of_a_topic),
+    "bytes: no limit": ("push", [("t.max_bytes and more > less", "false")], test_bytes_of_a_topic),  # script; what it says, and what it says then; the test that is to notice
     "due is not looked at": ("take", [("call('ZRANGE', store, '-inf', till, 'BYSCORE', 'LIMIT', 0, want + 1)",
                                        "call('ZRANGE', store, 0, -1)"), ("and is_due <= now", "")],
                              test_never_early),

@@ -279,7 +279,8 @@ static struct tr_span span(const char *text)
 #define FOUR "\1\1\1\1"
 #define SEVEN FOUR "\1\1\1"
 #define HEADER                                                                                     \
-    "p\1" FOUR FOUR SEVEN FOUR SEVEN "\xa1\xa1\xa1\xa1" FOUR SEVEN SEVEN "\1"                      \
+    "p\1" FOUR FOUR SEVEN FOUR SEVEN "\xa1\xa1\xa1\xa1" FOUR SEVEN SEVEN "\1\1\1"                  \
+    "\1"                                                                                           \
     "t"
 
 static void test_answer_take(void **state)
@@ -354,6 +355,7 @@ static void test_answer_push_and_edit(void **state)
     assert_int_equal(tr_answer_edited(span("N"), &e), TARRY_OK);
     assert_int_equal(tr_answer_edited(span("Os"), &e), TARRY_OK);
     assert_int_equal(e.was, 's');
+    assert_int_equal(tr_answer_edited(span("F"), &e), TARRY_OK);
     assert_int_equal(tr_answer_edited(span("L" HEADER), &e), TARRY_OK);
     assert_int_equal(e.header.lease, UINT64_C(0xa1a1a1a101010101));
     for (unsigned i = 0; i < sizeof bad_edit / sizeof bad_edit[0]; i++) {

@@ -51,7 +51,7 @@ static void test_header_there_and_back(void **state)
     size_t len = tr_header_write(text, &h);
 
     (void)state;
-    assert_int_equal(len, 85 + 1 + 6 + 4 + 3 + 8 + 4);
+    assert_int_equal(len, 88 + 1 + 6 + 4 + 3 + 8 + 4);
     assert_int_equal(tr_header_read(text, len, &got), TARRY_OK);
     assert_int_equal(tr_header_write(again, &got), len);
     assert_memory_equal(text, again, len);
@@ -69,6 +69,7 @@ static void test_header_short(void **state)
                           .retries = TR_RETRIES_TOPIC,
                           .created_us = 5,
                           .delay_us = 6,
+                          .body_len = 0x7fffff,
                           .topic = "orders",
                           .topic_len = 6};
     struct tr_header got;
@@ -76,11 +77,12 @@ static void test_header_short(void **state)
     size_t len = tr_header_write(text, &h);
 
     (void)state;
-    assert_int_equal(len, 36 + 6);
+    assert_int_equal(len, 39 + 6);
     assert_int_equal(tr_header_read(text, len, &got), TARRY_OK);
     assert_int_equal(got.due_us, h.due_us);
     assert_int_equal(got.retries, TR_RETRIES_TOPIC);
     assert_int_equal(got.delay_us, 6);
+    assert_int_equal(got.body_len, 0x7fffff);
     assert_int_equal(got.key_len + got.tag_len + got.backoff_len, 0);
     h.kicks = 1;
     h.tag = "x";
@@ -99,7 +101,7 @@ static void test_header_end(void **state)
     size_t end_len = tr_header_write_end(end, &h, &key_at);
 
     (void)state;
-    assert_int_equal(end_len, len - 21 - 15 - 14);
+    assert_int_equal(end_len, len - 21 - 15 - 17);
     assert_memory_equal(end, text + len - end_len, end_len);
     assert_memory_equal(end + key_at, "order-42", 8);
     assert_int_equal(tr_header_flags(&h), (unsigned char)text[1]);

@@ -140,13 +140,14 @@ local function topics(...)
             conf = KEYS[k + 5], wait = KEYS[k + 6], expiry = KEYS[k + 7],
             add = {}, drop = {}, stray = {},
         }
-        local c = call('HMGET', t.conf, 'spread', 'order', 'pv', ...)
+        local c = call('HMGET', t.conf, 'spread', 'order', 'pv', 'bytes', ...)
         if c[1] and c[1] ~= t.spread then
             return nil, {'SPREAD', t.name, c[1]}
         end
         t.is_new, t.order, t.pv = not c[2], c[2] or ARGV[a + 2], c[3] or '0'
+        t.bytes, t.grown = tonumber(c[4]) or 0, 0 -- of bodies, and how many more it will be
         for n, name in ipairs(names) do
-            t[name] = tonumber(c[n + 3]) or c[n + 3]
+            t[name] = tonumber(c[n + 4]) or c[n + 4]
         end
         if t.dead_keep == false then
             t.dead_keep = 2592000000000 -- thirty days
@@ -164,7 +165,7 @@ local function open(j)
         return j
     end
     local h, at = j.h, j.rest
-    j.created, j.delay, at = get('>I7I7', h, at)
+    j.created, j.delay, j.size, at = get('>I7I7I3', h, at)
     j.ttr, j.ttl, j.retries = 0, 0, OF_TOPIC
     if j.flags % 16 >= 8 then
         j.ttr, j.ttl, j.retries, at = get('>I7I7I4', h, at)
@@ -216,7 +217,7 @@ local function header(j)
             j.flags = j.flags + 16
             past = put('>I4I4I4I4B', j.timeouts, j.releases, j.buries, j.kicks, j.why)
         end
-        tail = put('>I7I7', j.created, j.delay) .. own .. past .. j.names
+        tail = put('>I7I7I3', j.created, j.delay, j.size) .. own .. past .. j.names
     else
         tail = sub(j.h, j.rest)
     end
@@ -399,13 +400,24 @@ local function ended(j)
     end
 end
 
--- This is how the job is from now on; body nil: as it was.
+-- Would a body of so many bytes be too much, in place of one of so many?
+local function is_heavy(t, more, less)
+    t.planned = t.planned or 0
+    if t.max_bytes and more > less and t.bytes + t.planned + more - less > t.max_bytes then
+        return true
+    end
+    t.planned = t.planned + more - less
+    return false
+end
+
+-- This is how the job is from now on; body nil: as it was. A new body: was_size is that of the old one.
 local function keep(j, body)
     local t, id, n = j.t, j.id, #heads
     heads[n + 1], heads[n + 2] = id, header(j)
     if body then
         n = #bodies
         bodies[n + 1], bodies[n + 2] = id, body
+        t.grown = t.grown + #body - (j.was_size or 0)
     end
     local key, member, score = place(t, id, j.set, j.due, j.prio, j.at)
     local is_there = false
@@ -477,6 +489,7 @@ local function forget(j)
     local t, _, key = j.t, texts(j)
     local was_key, was_member = place(t, j.id, j.was_set, j.was_due, j.was_prio, j.was_at)
     gone[#gone + 1] = j.id
+    t.grown = t.grown - (j.was_size or open(j).size)
     if key ~= '' then
         gone_keys[#gone_keys + 1] = t.name .. '\0' .. key
     end
@@ -585,6 +598,9 @@ local function commit(list, keeps, told)
         end
         if t.level_new then
             call('HSET', t.conf, 'level', fmt('%.17g', t.level_new), 'level_at', dec(now))
+        end
+        if t.grown ~= 0 then
+            call('HSET', t.conf, 'bytes', dec(max(t.bytes + t.grown, 0)))
         end
         each(t.add, 'ZADD')
         if t.look then

@@ -16,14 +16,16 @@
 --                 priority (8), ttr (14), ttl (14)
 --
 -- For each: O and the header, or for A and C the set it was in (s, r, p, d); D header: it died of that
--- release; N: there is none; L header: the lease is lost; S header: another state is in the way.
+-- release; N: there is none; L header: the lease is lost; S header: another state is in the way; F: more bytes than the
+-- topic may have.
 
 local KIND = 'e'
 --== acks of jobs of one topic without a limit in flight, and all of them hold
 
 if not kept and TOPICS == 1 then
-    local c = call('HMGET', KEYS[10], 'spread', 'pv', 'in_flight')
+    local c = call('HMGET', KEYS[10], 'spread', 'pv', 'in_flight', 'bytes')
     local plain, ids, leases, seen, n = c[1] == ARGV[8] and not c[3], {}, {}, {}, 0
+    local bytes = tonumber(c[4]) or 0
     for at = REST, plain and #ARGV or 0 do
         local kind, _, id, lease = get('>c1Bc14c8', ARGV[at])
         if kind ~= 'A' or seen[id] then
@@ -45,6 +47,7 @@ if not kept and TOPICS == 1 then
         if not plain then
             break
         end
+        bytes = bytes - get('>I3', h, 51)
     end
     if plain then
         local vers = fmt('%08x', tonumber(c[2] or 0))
@@ -53,6 +56,7 @@ if not kept and TOPICS == 1 then
             reply[4 + i] = 'Op'
         end
         call('HSET', META, KIND .. NODE, OP .. put('>I2I2', 8, 0) .. vers .. put('>I2I2', n, 2) .. 'Op')
+        call('HSET', KEYS[10], 'bytes', fmt('%d', max(bytes, 0)))
         call('ZREM', KEYS[8], unpack(ids))
         call('HDEL', HEAD, unpack(ids))
         call('HDEL', BODY, unpack(ids))
@@ -65,7 +69,7 @@ if kept then
     local reply, rest = recall(kept)
     return unpack_to(reply, rest, 1)
 end
-local list, why = topics('ttr', 'ttl', 'retries', 'backoff', 'dead_keep', 'in_flight')
+local list, why = topics('ttr', 'ttl', 'retries', 'backoff', 'dead_keep', 'in_flight', 'max_bytes')
 if not list then
     return why
 end
@@ -195,6 +199,9 @@ function act.E(j, what, tag, body)
         return 'S' .. header(j)
     end
     local old, key, text, plan = texts(open(j))
+    if has(8) and is_heavy(j.t, #body, j.size) then
+        return 'F'
+    end
     j.ver = j.ver + 1
     if has(2) then
         j.prio = num(what, 56, 63)
@@ -214,7 +221,7 @@ function act.E(j, what, tag, body)
         j.flags = j.flags % 32 + (long and 32 or 0) + (j.flags >= 64 and 64 or 0)
     end
     if has(8) then
-        j.body = body
+        j.body, j.was_size, j.size = body, j.was_size or j.size, #body
     end
     if has(1) then
         local due

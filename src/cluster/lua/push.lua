@@ -4,7 +4,7 @@
 -- then the end of the header: what stands there behind the delay.
 --
 -- For each: N id due (new), R id header (replaced), K id header (kept), E id header (exists),
--- X id header (reserved), P (paused), F (the topic has as many jobs as it may have).
+-- X id header (reserved), P (paused), F (the topic has as much as it may have).
 --
 -- Adds memory.
 
@@ -17,13 +17,13 @@ end
 
 if not kept and TOPICS == 1 then
     local conf, seen, slot = KEYS[10], tonumber(ARGV[REST]), tonumber(ARGV[REST + 1])
-    local c = call('HMGET', conf, 'spread', 'order', 'pv', 'ttl', 'in', 'max_jobs')
-    local plain = (not c[1] or c[1] == ARGV[8]) and not (c[4] or c[5] or c[6]) and
+    local c = call('HMGET', conf, 'spread', 'order', 'pv', 'ttl', 'in', 'max_jobs', 'max_bytes', 'bytes')
+    local plain = (not c[1] or c[1] == ARGV[8]) and not (c[4] or c[5] or c[6] or c[7]) and
                       #call('ZRANGE', KEYS[11], 0, 0) == 0
     local order = c[2] or ARGV[9]
     local id = next_seq(seen) * 1024 + slot
     local from, vers = id, (c[1] or c[3]) and fmt('%08x', tonumber(c[3] or 0)) or 'ffffffff'
-    local hs, bs, store, ready, n = {}, {}, {}, {}, 0
+    local hs, bs, store, ready, n, bytes = {}, {}, {}, {}, 0, tonumber(c[8]) or 0
     local reply = {'OK', fmt('%014x', now), vers, ''}
     for at = REST + 2, plain and #ARGV or 0, 2 do
         local what = ARGV[at]
@@ -39,13 +39,15 @@ if not kept and TOPICS == 1 then
         local name, text = fmt('%014x', id), fmt('%014x', due)
         hs[n + 1], bs[n + 1], bs[n + 2] = name, name, ARGV[at + 1]
         if due > now then
-            hs[n + 2] = put('>c1BI4I4I7I4I7I7', 's', flags, 1, prio, due, 0, now, delay) .. sub(what, 26)
+            hs[n + 2] = put('>c1BI4I4I7I4I7I7I3', 's', flags, 1, prio, due, 0, now, delay, #ARGV[at + 1]) ..
+                            sub(what, 26)
             store[#store + 1], store[#store + 2] = fmt('%d', due), name
         else
-            hs[n + 2] = put('>c1BI4I4I7I4I7I7', 'r', flags, 1, prio, due, 0, now, delay) .. sub(what, 26)
+            hs[n + 2] = put('>c1BI4I4I7I4I7I7I3', 'r', flags, 1, prio, due, 0, now, delay, #ARGV[at + 1]) ..
+                            sub(what, 26)
             ready[#ready + 1], ready[#ready + 2] = fmt('%d', prio), order == 'due' and text .. name or name
         end
-        id, n = id + 1024, n + 2
+        id, n, bytes = id + 1024, n + 2, bytes + #ARGV[at + 1]
         reply[#reply + 1] = 'N' .. name .. text
     end
     if plain and n > 0 then
@@ -61,8 +63,10 @@ if not kept and TOPICS == 1 then
         call('HSET', HEAD, unpack(hs))
         call('HSET', BODY, unpack(bs))
         if not c[2] then
-            call('HSET', conf, 'spread', ARGV[8], 'order', order)
+            call('HSET', conf, 'spread', ARGV[8], 'order', order, 'bytes', fmt('%d', bytes))
             call('ZADD', AGENDA, 'LT', fmt('%d', now + 86400000000), ARGV[7])
+        else
+            call('HSET', conf, 'bytes', fmt('%d', bytes))
         end
         if #store > 0 then
             call('ZADD', KEYS[6], unpack(store))
@@ -91,7 +95,7 @@ if kept then
     end
     return reply
 end
-local list, why = topics('ttl', 'in', 'max_jobs')
+local list, why = topics('ttl', 'in', 'max_jobs', 'max_bytes')
 if not list then
     return why
 end
@@ -137,7 +141,11 @@ local function replace(t, id, h, on)
         return nil, 'X' .. id .. header(old)
     end
     local j = open(fresh(t, id, h))
-    j.ver, j.created = old.ver + 1, open(old).created
+    if is_heavy(t, j.size, open(old).size) then
+        return nil, 'F'
+    end
+    j.was_size = old.was_size or (old.was_set and old.size) or nil
+    j.ver, j.created = old.ver + 1, old.created
     j.was_set, j.was_due, j.was_prio, j.was_at = old.was_set, old.was_due, old.was_prio, old.was_at
     j.was_expiry = old.was_expiry
     return j
@@ -152,7 +160,8 @@ for at = REST + 2, #ARGV, 2 do
     local id = field and holder[field]
     local due, delay = due_of(kind, time, age, base)
     local set = due <= now and 'r' or 's'
-    local h = put('>c1BI4I4I7I4I7I7', set, flags, 1, prio, due, 0, now, delay) .. sub(what, 26)
+    local size = #ARGV[at + 1]
+    local h = put('>c1BI4I4I7I4I7I7I3', set, flags, 1, prio, due, 0, now, delay, size) .. sub(what, 26)
     local reply
     if (t['in'] or 0) > now then
         reply, all_new = 'P', false
@@ -168,6 +177,8 @@ for at = REST + 2, #ARGV, 2 do
         reply, all_new = said, false
     elseif is_full(t) then
         reply, all_new = 'F', false
+    elseif is_heavy(t, size, 0) then
+        reply, all_new, t.count = 'F', false, t.count and t.count - 1
     else
         seq = seq + 1
         id = hex(seq * 1024 + slot)
@@ -184,6 +195,7 @@ for at = REST + 2, #ARGV, 2 do
             local n = #heads
             heads[n + 1], heads[n + 2] = id, h
             bodies[n + 1], bodies[n + 2] = id, ARGV[at + 1]
+            t.grown = t.grown + size
             if set == 's' then
                 push_to(t.add, t.store, dec(due), id)
             else

@@ -23,7 +23,7 @@ if kept then
     local reply, rest = recall(kept)
     return unpack_to(reply, rest, 1)
 end
-local list, why = topics('ttl', 'in', 'max_jobs')
+local list, why = topics('ttl', 'in', 'max_jobs', 'max_bytes')
 if not list then
     return why
 end
@@ -63,7 +63,7 @@ if job and slot_is[2] ~= life() then
 end
 if job then
     local kind, time, _, flags, prio = get('>c1I7I7BI4', job, 3)
-    local no = (t['in'] or 0) > now and 'P' or is_full(t) and 'F'
+    local no = (t['in'] or 0) > now and 'P' or (is_full(t) or is_heavy(t, #body, 0)) and 'F'
     if no then
         if what == 's' then
             call('HSET', PLAN, 's' .. name, sub(is, 1, 30) .. 'h' .. sub(is, 32))
@@ -74,8 +74,8 @@ if job then
     seq = next_seq(tonumber(ARGV[at + 7]))
     meta[1], meta[2] = 'seq', dec(seq)
     id, due = hex(seq * 1024 + tonumber(ARGV[at + 8])), kind == 'a' and time or now
-    keep(fresh(t, id, put('>c1BI4I4I7I4I7I7', due <= now and 'r' or 's', flags, 1, prio, due, 0, now, 0) .. sub(job, 26)),
-         body)
+    keep(fresh(t, id, put('>c1BI4I4I7I4I7I7I3', due <= now and 'r' or 's', flags, 1, prio, due, 0, now, 0, #body) ..
+                      sub(job, 26)), body)
 end
 if what == 's' then
     live = live == 'j' and id or live == 'k' and sub(is, 32, 45) or hex(0)

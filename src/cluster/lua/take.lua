@@ -50,7 +50,7 @@ if not kept and not off and tag == '' and want > 0 then
         local flags, ver, prio, is_due, attempts = get('>BI4I4I7I4', h, 2)
         local mine = ttr
         if mine == 0 and flags % 16 >= 8 then
-            mine = get('>I7', h, 36)
+            mine = get('>I7', h, 39)
         end
         if mine == 0 then
             mine = tonumber(c[4] or 60000000)
