@@ -150,7 +150,7 @@ static void share_slots(struct tr_cluster *c, const struct tr_redis_reply *r)
             tr_mourn_again(c); /* whoever died before may have left something there */
             slot->sworn = false;
             slot->agenda_us = c->now.boot_us + s * UINT64_C(1000); /* not all at once */
-            slot->since_us = tr_cluster_server_now(c);
+            slot->since_us = tr_cluster_slot_now(c, s);
         }
         slot->owned = mine;
         owned += mine;

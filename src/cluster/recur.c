@@ -148,7 +148,7 @@ static void read_it(struct tr_cluster *c, struct tr_item *keeper)
     struct tr_plan *p = keeper->plan;
     uint64_t id = 0;
 
-    p->now_us = tr_cluster_server_now(c);
+    p->now_us = tr_cluster_slot_now(c, keeper->slot);
     if (!p->there) { /* it is gone */
         p->what = TR_PLAN_GONE;
         tr_plan_write(c, keeper, written);

@@ -97,7 +97,7 @@ static void set_paused(struct tr_cluster *c, struct tr_item *item)
 {
     struct tr_plan *p = item->plan;
     bool pause = item->op == TR_OP_SCHEDULE_PAUSE;
-    uint64_t now_us = tr_cluster_server_now(c);
+    uint64_t now_us = tr_cluster_slot_now(c, item->slot);
 
     if (!p->there) {
         tr_item_finish(c, item, TARRY_ENOTFOUND);
@@ -250,7 +250,7 @@ static void set_read(struct tr_cluster *c, struct tr_item *item)
     struct tr_plan *p = item->plan;
     struct tr_schedule_state old = p->at;
     bool there = p->there;
-    uint64_t now_us = tr_cluster_server_now(c);
+    uint64_t now_us = tr_cluster_slot_now(c, item->slot);
     char stamp[TR_PLAN_STAMP];
 
     if (item->req != NULL) {
