@@ -69,7 +69,7 @@ void many_ran(struct judge *j, const struct world_call *call, const struct tr_an
 
     TR_CHECK(a->count == 2 && slot < SLOTS && tr_hex_get(a->items[0].at, TR_HEX_ID, &last));
     TR_CHECK(tr_hex_get(call->args[argv + 3].at, TR_HEX_ID, &op));
-    if (m == NULL || m->op[slot] == op) {
+    if (m == NULL || m->op[slot] >= op) {
         return; /* of one that is dead; or a repeat */
     }
     m->op[slot] = op;
@@ -103,9 +103,11 @@ static uint64_t dice(struct cluster *c, uint64_t below)
 static void begin(struct cluster *c, struct node *n, struct sim_many *m)
 {
     struct tr_req *r = &m->asked;
+    struct sim_many old = *m;
 
     /* A call of an earlier one may still be on its way, and would be taken for one of this. */
-    *m = (struct sim_many){.number = ++c->judge.manys, .unsure = m->unsure, .loose = m->unsure};
+    *m = (struct sim_many){.number = ++c->judge.manys, .unsure = old.unsure, .loose = old.unsure};
+    memcpy(m->op, old.op, sizeof m->op);
     memcpy(m->node, n->name, TR_PLACE_NODE_DIGITS);
     *r = (struct tr_req){.op = TR_OP_BULK, .bulk = (enum tr_bulk_what)dice(c, TR_BULK_COUNT)};
     r->topic = dice(c, 4) != 0 ? n->topics[dice(c, TOPICS)] : 0;
