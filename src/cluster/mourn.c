@@ -111,6 +111,23 @@ static void build_dead(struct tr_cluster *c, struct tr_clane *lane)
     tr_eval_add(e, "BYSCORE", 7);
 }
 
+/* One that was taken for dead, and lives: it is to be seen to again when it dies. */
+static void forget_living(struct tr_mourn *m, const struct tr_redis_reply *dead)
+{
+    for (unsigned i = 0; i < TR_MOURN_KNOWN; i++) {
+        bool found = false;
+
+        for (size_t k = 0; m->known[i] != 0 && k < dead->count && !found; k++) {
+            uint64_t node = 0;
+
+            found = dead->items[k].at != NULL && dead->items[k].len == TR_PLACE_NODE_DIGITS &&
+                    tr_hex_get(dead->items[k].at, TR_PLACE_NODE_DIGITS, &node) &&
+                    node == m->known[i];
+        }
+        m->known[i] = found ? m->known[i] : 0;
+    }
+}
+
 static void heard_dead(struct tr_cluster *c, struct tr_clane *lane,
                        const struct tr_redis_reply *reply)
 {
@@ -118,6 +135,7 @@ static void heard_dead(struct tr_cluster *c, struct tr_clane *lane,
     struct tr_mourn *m = mourn_of(item);
 
     item->flying = false;
+    forget_living(m, reply);
     for (size_t i = 0; i < reply->count; i++) {
         struct tr_span name = reply->items[i];
 
