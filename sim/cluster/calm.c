@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "node.h"
+#include "outs.h"
 #include "plans.h"
 #include "whole.h"
 
@@ -288,7 +289,12 @@ static void check_forget(struct cluster *c)
     for (unsigned i = 0; i < 2 && c->judge.wrong[0] == '\0'; i++) {
         const unsigned *seen = i == 0 ? &c->judge.marks : &c->judge.removes;
         unsigned before = *seen;
-        uint64_t until_us = c->world.now_us + 400000000;
+        uint64_t until_us;
+
+        node_push(c, &c->nodes[cluster_dice(c, NODES)], PLAIN, 0);
+        cluster_run(c, c->world.now_us + 100000);
+        drain_all(c);
+        until_us = c->world.now_us + 400000000;
 
         while (*seen == before && c->world.now_us < until_us) {
             cluster_run(c, c->world.now_us + 2000);
@@ -349,6 +355,38 @@ static void heal_servers(struct cluster *c)
     }
 }
 
+/* What takes long is not tried each time. */
+static void check_rarely(struct cluster *c)
+{
+    if (cluster_dice(c, 4) == 0) {
+        check_forget(c);
+    }
+    if (cluster_dice(c, 4) == 0) {
+        whole_check(c, &c->nodes[cluster_dice(c, NODES)]);
+        drain_all(c);
+    }
+    if (cluster_dice(c, 4) == 0 && c->judge.wrong[0] == '\0') {
+        plans_check(c);
+        drain_all(c);
+    }
+    if (cluster_dice(c, 4) == 0 && c->judge.wrong[0] == '\0') {
+        outs_check(c);
+    }
+    if (cluster_dice(c, 4) == 0) {
+        check_death(c);
+        drain_all(c);
+    }
+    if (cluster_dice(c, 8) == 0) {
+        check_sweep(c);
+        drain_all(c);
+    }
+    if (cluster_dice(c, 4) == 0) {
+        c->net.mute = true;
+        check_wake(c);
+        c->net.mute = false;
+    }
+}
+
 void cluster_drain(struct cluster *c)
 {
     uint32_t names[NODES];
@@ -381,13 +419,6 @@ void cluster_drain(struct cluster *c)
     drain_all(c);
     check_full(c);
     drain_all(c);
-    if (cluster_dice(c, 4) == 0) {
-        check_forget(c);
-    }
-    if (cluster_dice(c, 4) == 0) {
-        whole_check(c, &c->nodes[cluster_dice(c, NODES)]);
-        drain_all(c);
-    }
     for (unsigned i = 0; i < 3 && c->judge.wrong[0] == '\0'; i++) {
         check_surplus(c);
         drain_all(c);
@@ -395,23 +426,7 @@ void cluster_drain(struct cluster *c)
         check_tags(c);
         drain_all(c);
     }
-    if (cluster_dice(c, 4) == 0 && c->judge.wrong[0] == '\0') {
-        plans_check(c);
-        drain_all(c);
-    }
-    if (cluster_dice(c, 4) == 0) {
-        check_death(c);
-        drain_all(c);
-    }
-    if (cluster_dice(c, 8) == 0) {
-        check_sweep(c);
-        drain_all(c);
-    }
-    if (cluster_dice(c, 4) == 0) {
-        c->net.mute = true;
-        check_wake(c);
-        c->net.mute = false;
-    }
+    check_rarely(c);
     drain_all(c);
     if (c->judge.wrong[0] == '\0') {
         judge_end(&c->judge);

@@ -31,6 +31,8 @@
 
 enum { ID_BITS = 53 };
 
+#define PLAIN_NAME "t7" /* the topic that is forgotten */
+
 void judge_wrong(struct judge *j, const char *what, unsigned serial)
 {
     if (j->wrong[0] == '\0') {
@@ -254,11 +256,12 @@ static void ran_orphans(struct judge *j, const struct world_call *call)
 }
 
 /* A job of a schedule, which is one as any other from now on. */
-static void occurred(struct judge *j, unsigned plan, unsigned slot, uint64_t id)
+static void occurred(struct judge *j, unsigned topic, unsigned slot, uint64_t id)
 {
-    unsigned serial = judge_new(j, plan, slot);
+    unsigned serial = judge_new(j, topic, slot);
 
     j->jobs[serial].push = 'A';
+    j->jobs[serial].pushed_us = j->world->now_us;
     j->jobs[serial].touched_us = j->world->now_us;
     j->ticks++;
     see_id(j, serial, id);
@@ -318,7 +321,7 @@ static void ran_schedule(struct judge *j, const struct world_call *call, const s
     }
     p->touched_us = j->world->now_us;
     if (id != 0 && judge_find(j, id) == NULL) { /* else: a repeat */
-        occurred(j, plan, slot, id);
+        occurred(j, (unsigned)(argv[6].at[1] - '0'), slot, id);
     }
 }
 
@@ -341,8 +344,10 @@ void judge_ran(struct judge *j, const struct world_call *call, const struct fake
     if (script == TR_SCRIPT_TOPIC && reply->is.event == TR_REDIS_LIST) {
         size_t own = 3 + strtoul(call->args[2].at, NULL, 10); /* behind the keys: name, flag */
 
-        j->marks += world_is(call->args[own + 1], "f");
-        j->removes += world_is(call->args[own + 1], "x");
+        bool plain = world_is(call->args[own], PLAIN_NAME);
+
+        j->marks += plain && world_is(call->args[own + 1], "f");
+        j->removes += plain && world_is(call->args[own + 1], "x");
     }
     if (script == TR_SCRIPT_PURGE && reply->is.event == TR_REDIS_LIST) {
         whole_ran(j, call);

@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "many.h"
+#include "outs.h"
 #include "plans.h"
 #include "whole.h"
 
@@ -93,6 +94,8 @@ void node_start(struct cluster *c, struct node *n)
     config.uuid = n->uuid;
     config.patience_us = 2500000;
     config.lease_us = MEMBER_US;
+    config.ctx = n;
+    config.outlet = outs_told;
     config.take_bytes = c->judge.take_bytes;
     config.forget_us = FORGET_US;
     config.flight_calls = c->judge.take_bytes < 10 ? 2 : 256;
@@ -103,6 +106,7 @@ void node_start(struct cluster *c, struct node *n)
     c->net.ends[n->number].ear = tr_cluster_ear(n->engine);
     n->turn_us = c->world.now_us;
     n->hand_count = 0;
+    n->has_outlet = false;
     for (unsigned i = 0; i < ASKS; i++) {
         n->asks[i] = (struct ask){.node = n};
         n->asks[i].r.ctx = &n->asks[i];
@@ -482,6 +486,9 @@ static void client(struct cluster *c, struct node *n)
 
     if (cluster_dice(c, 30) == 0) {
         plans_client(c, n);
+    }
+    if (cluster_dice(c, 200) == 0) {
+        outs_client(c, n);
     }
     switch (cluster_dice(c, 12)) {
     case 0:

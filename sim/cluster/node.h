@@ -53,6 +53,7 @@ struct node {
     char name[TR_PLACE_NODE_DIGITS + 1];
     char uuid[TR_CLUSTER_UUID + 1];
     uint32_t topics[TOPICS];
+    bool has_outlet; /* as it was told: outs.c */
     struct ask asks[ASKS];
     struct hand hands[HANDS];
     unsigned hand_count;

@@ -92,6 +92,7 @@ static void init_lists(struct tr_cluster *c)
     tr_mourn_init(c);
     tr_list_init(&c->painting.asking);
     tr_list_init(&c->telling);
+    tr_delivers_init(c);
     tr_atlas_init(&c->atlas, c->mem, c->config.zone, c->config.zone_ctx);
     tr_loss_init(c);
     tr_bulks_init(c);
@@ -231,6 +232,7 @@ void tr_cluster_free(struct tr_cluster *c)
         free_items(c, &t->waiting);
         free_items(c, &t->counting);
     }
+    tr_delivers_free(c);
     tr_bulks_fini(c);
     tr_wakes_free(c);
     tr_home_fini(c);
@@ -260,8 +262,6 @@ static const char *why_not(enum tr_op op)
         return "a test clock needs the embedded engine";
     case TR_OP_BACKUP:
         return "a backup needs the embedded engine: use that of Redis";
-    case TR_OP_HISTORY:
-        return "history needs the embedded engine";
     default:
         return "that needs the embedded engine";
     }
@@ -317,6 +317,7 @@ static void dispatch(struct tr_cluster *c, struct tr_item *item)
         break;
     case TR_OP_PEEK:
     case TR_OP_STAT_JOB:
+    case TR_OP_HISTORY:
         tr_look_ask(c, item);
         break;
     case TR_OP_PEEK_FIRST:
@@ -337,18 +338,12 @@ static void dispatch(struct tr_cluster *c, struct tr_item *item)
     case TR_OP_PICTURE:
         tr_picture_ask(c, item);
         break;
-    case TR_OP_SCHEDULE:
-    case TR_OP_SCHEDULE_GET:
-    case TR_OP_SCHEDULE_AFTER:
-    case TR_OP_SCHEDULE_TIMES:
-    case TR_OP_SCHEDULE_DROP:
-    case TR_OP_SCHEDULE_PAUSE:
-    case TR_OP_SCHEDULE_RESUME:
-    case TR_OP_SCHEDULE_RUN:
-        tr_schedules_ask(c, item);
-        break;
     default:
-        dispatch_whole(c, item);
+        if (item->op >= TR_OP_SCHEDULE && item->op <= TR_OP_SCHEDULE_RUN) {
+            tr_schedules_ask(c, item);
+        } else {
+            dispatch_whole(c, item);
+        }
         break;
     }
 }
@@ -477,6 +472,7 @@ uint64_t tr_cluster_turn(struct tr_cluster *c, struct tr_now now)
         tr_mourn_turn(c);
         tr_schedules_turn(c);
         tr_loss_turn(c);
+        tr_delivers_turn(c);
         tr_sweep_turn(c);
         tr_wait_timers(c);
         tr_take_turn(c);
@@ -490,6 +486,9 @@ uint64_t tr_cluster_turn(struct tr_cluster *c, struct tr_now now)
         next_us = min(next_us, min(tr_wait_next(c), tr_vigil_next(&c->vigil)));
         next_us = min(next_us, min(tr_wake_next(c), min(tr_hold_next(c), c->retry_us)));
         next_us = min(next_us, tr_take_next(c));
+    }
+    if (c->stage == TR_ENGINE_OPEN) {
+        next_us = min(next_us, tr_delivers_next(c));
     }
     next_us = min(next_us, min(tr_mourn_next(c), tr_sweep_next(c)));
     next_us = min(next_us, c->stage == TR_ENGINE_OPEN ? tr_loss_next(c) : TR_CL_NEVER);

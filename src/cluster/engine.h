@@ -50,6 +50,9 @@ struct tr_cluster_config {
     unsigned max_topics; /* known at once on this node */
     void *ctx;
     tr_notice_fn *notice; /* or NULL */
+    /* This topic's outlet is, or may be, this node's from now on, or no more, or another one; never
+     * from inside submit and abandon. NULL: this node delivers nothing. */
+    void (*outlet)(void *ctx, uint32_t topic);
 };
 
 /* All that has a default; the rest is 0. */
@@ -104,6 +107,10 @@ const uint8_t *tr_cluster_uuid(const struct tr_cluster *c);
 uint32_t tr_cluster_actor(struct tr_cluster *c, const char *name, size_t len);
 const char *tr_cluster_actor_name(const struct tr_cluster *c, uint32_t actor, size_t *len);
 const char *tr_cluster_topic_name(const struct tr_cluster *c, uint32_t topic, size_t *len);
+
+/* Topics that deliver, as far as they are this node's; is this one? */
+void tr_cluster_deliverers(const struct tr_cluster *c, tr_engine_topic_fn *fn, void *ctx);
+bool tr_cluster_delivers(const struct tr_cluster *c, uint32_t topic);
 
 /* What this node did since its start, and how it is. */
 struct tr_cluster_stat {

@@ -377,6 +377,9 @@ void tr_eval_edit(struct tr_eval *c, unsigned topic, const struct tr_req *r, uin
         put_priority(&l, r);
     } else if (kind == 'T') {
         put_hex(&l, TR_HEX_ID, r->ttr_us);
+        if (r->lease_us != 0) {
+            put_hex(&l, TR_HEX_ID, r->lease_us);
+        }
     } else if (kind == 'H') {
         put_hex(&l, TR_HEX_ID, r->ttr_us);
         put_char(&l, r->holder != 0 ? '1' : '0');

@@ -152,6 +152,7 @@ static void share_slots(struct tr_cluster *c, const struct tr_redis_reply *r)
             slot->agenda_us = c->now.boot_us + s * UINT64_C(1000); /* not all at once */
             slot->since_us = tr_cluster_slot_now(c, s);
         }
+        c->shares += mine != slot->owned;
         slot->owned = mine;
         owned += mine;
     }
@@ -412,15 +413,31 @@ void tr_home_look_all(struct tr_cluster *c)
     }
 }
 
-void tr_home_nudge(struct tr_cluster *c, unsigned s)
+void tr_home_tell(struct tr_cluster *c, unsigned s, enum tr_home_word word)
 {
     char node[TR_PLACE_NODE_DIGITS];
 
+    if (c->members.count > 0) {
+        tr_hex_put(node, TR_PLACE_NODE_DIGITS, c->members.nodes[c->owner[s]]);
+        tr_wake_node(c, node, s, NULL, word);
+    }
+}
+
+void tr_home_heard(struct tr_cluster *c, unsigned s, uint64_t word)
+{
+    if (word == TR_HOME_OUTLETS) {
+        tr_delivers_look(c);
+    } else {
+        tr_home_look(c, s);
+    }
+}
+
+void tr_home_nudge(struct tr_cluster *c, unsigned s)
+{
     if (c->slots[s].owned) {
         tr_home_look(c, s);
-    } else if (c->members.count > 0) {
-        tr_hex_put(node, TR_PLACE_NODE_DIGITS, c->members.nodes[c->owner[s]]);
-        tr_wake_node(c, node, s, NULL, 0);
+    } else {
+        tr_home_tell(c, s, TR_HOME_AGENDA);
     }
 }
 

@@ -18,6 +18,7 @@
  *     picture.c                                    how all of it is
  *     plan.c, roster.c, schedule.c, recur.c        schedules: kept, named, asked for, at work
  *     loss.c                                       data that a server has lost
+ *     deliver.c                                    which topics this node is to deliver
  *
  * Nothing is sent from inside submit, so that all requests of a round go together: see
  * tr_cluster_turn.
@@ -285,6 +286,7 @@ enum tr_cl_kind {
     TR_CL_ROSTER,   /* get a name, */
     TR_CL_WHERE,    /* are looked for by it, */
     TR_CL_ORDER,    /* or one by one */
+    TR_CL_OUTLETS,  /* which topics deliver */
     TR_CL_FIELDS,   /* whose fields the meta of a slot has, */
     TR_CL_BEATS,    /* who has beaten of late, */
     TR_CL_SWEEP,    /* and the fields of others go */
@@ -352,8 +354,8 @@ extern const struct tr_cl_way tr_push_way, tr_edit_way, tr_look_way, tr_kick_way
     tr_pause_way, tr_count_way, tr_tend_way, tr_header_way, tr_key_way, tr_agenda_way, tr_own_way,
     tr_load_way, tr_note_way, tr_names_way, tr_purge_way, tr_list_way, tr_forecast_way, tr_dead_way,
     tr_leases_way, tr_orphans_way, tr_schedule_way, tr_plan_way, tr_roster_way, tr_where_way,
-    tr_order_way, tr_sift_way, tr_bulk_way, tr_fields_way, tr_beats_way, tr_sweep_way,
-    tr_forget_way;
+    tr_order_way, tr_outlets_way, tr_sift_way, tr_bulk_way, tr_fields_way, tr_beats_way,
+    tr_sweep_way, tr_forget_way;
 
 /* ---- topics ---- */
 
@@ -657,6 +659,21 @@ void tr_home_look(struct tr_cluster *c, unsigned slot);
 void tr_home_look_all(struct tr_cluster *c);
 /* or its owner is told. */
 void tr_home_nudge(struct tr_cluster *c, unsigned slot);
+/* What nodes tell the owner of a slot, by wake-ups. */
+enum tr_home_word { TR_HOME_AGENDA, TR_HOME_OUTLETS };
+void tr_home_tell(struct tr_cluster *c, unsigned slot, enum tr_home_word word);
+void tr_home_heard(struct tr_cluster *c, unsigned slot, uint64_t word);
+
+/* ---- topics that deliver ---- */
+
+void tr_delivers_init(struct tr_cluster *c);
+void tr_delivers_free(struct tr_cluster *c);
+void tr_delivers_turn(struct tr_cluster *c);
+uint64_t tr_delivers_next(const struct tr_cluster *c);
+/* Settings of some topic may be others. */
+void tr_delivers_look(struct tr_cluster *c);
+/* This node has changed this one's. */
+void tr_delivers_changed(struct tr_cluster *c, const struct tr_ctopic *t);
 
 /* ---- schedules; see plan.h ---- */
 
@@ -836,6 +853,7 @@ struct tr_cluster {
     uint64_t owed;             /* takes that were given up, and are to be made undone */
     uint64_t returning;        /* jobs that go back */
     struct tr_backoff backoff; /* room for that of a view */
+    struct tr_event events[3]; /* and for a history */
     uint64_t retry_us;         /* something found no memory: a round then */
     struct tr_map takes;
     struct tr_list all_takes;
@@ -893,6 +911,12 @@ struct tr_cluster {
     struct tr_mourn mourn;
     struct tr_painting painting;
     struct tr_loss loss;
+    struct tr_list deliverers; /* topics: deliver.c */
+    struct tr_item deliver_list;
+    bool deliver_asking, deliver_again;
+    uint64_t deliver_us;    /* when to ask which they are */
+    uint64_t deliver_owned; /* as of this one of */
+    uint64_t shares;        /* how often a slot became ours, or was no more */
     struct tr_sweep sweep;
     struct tr_atlas atlas;
     struct tr_met {

@@ -81,6 +81,12 @@ void tr_item_finish(struct tr_cluster *c, struct tr_item *item, int status)
         item->req->out.why = item->partly;
         status = TARRY_EUNSURE;
     }
+    if (item->req != NULL && item->op == TR_OP_HISTORY && status == TARRY_ENOTFOUND &&
+        (item->req->key_len > 0 || tr_place_id_ok(&c->layout, item->req->id))) {
+        item->req->out.why = "what became of a job that is gone needs [sql]: on Redis alone only "
+                             "live jobs have a history";
+        status = TARRY_EUNSUPPORTED;
+    }
     if (status == TARRY_EUNSURE) {
         tr_hold_unsure(c, item);
     }

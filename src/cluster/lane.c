@@ -37,10 +37,11 @@ const struct tr_cl_way *tr_lane_way(enum tr_cl_kind kind)
         [TR_CL_ORPHANS] = &tr_orphans_way, [TR_CL_SCHEDULE] = &tr_schedule_way,
         [TR_CL_PLAN] = &tr_plan_way,       [TR_CL_ROSTER] = &tr_roster_way,
         [TR_CL_WHERE] = &tr_where_way,     [TR_CL_ORDER] = &tr_order_way,
-        [TR_CL_SIFT] = &tr_sift_way,       [TR_CL_BULK] = &tr_bulk_way,
-        [TR_CL_FIELDS] = &tr_fields_way,   [TR_CL_BEATS] = &tr_beats_way,
-        [TR_CL_SWEEP] = &tr_sweep_way,     [TR_CL_FORGET] = &tr_forget_way,
-        [TR_CL_FIX] = &tr_fix_way,         [TR_CL_MADE] = &tr_made_way,
+        [TR_CL_OUTLETS] = &tr_outlets_way, [TR_CL_SIFT] = &tr_sift_way,
+        [TR_CL_BULK] = &tr_bulk_way,       [TR_CL_FIELDS] = &tr_fields_way,
+        [TR_CL_BEATS] = &tr_beats_way,     [TR_CL_SWEEP] = &tr_sweep_way,
+        [TR_CL_FORGET] = &tr_forget_way,   [TR_CL_FIX] = &tr_fix_way,
+        [TR_CL_MADE] = &tr_made_way,
     };
 
     return ways[kind];

@@ -1,4 +1,9 @@
-/* Jobs as they are, with body or without. */
+/*
+ * Jobs as they are, with body or without; and what is known of what happened to them. A live job is
+ * its own record: when it was pushed, when it became ready last, and when it died are in its
+ * header. When it was handed out is not kept, only how often; and nobody keeps anything of one that
+ * is gone.
+ */
 
 #include "base/err.h"
 #include "cluster/inner.h"
@@ -21,7 +26,7 @@ void tr_look_at(struct tr_cluster *c, struct tr_item *item)
 
 static bool wants_body(const struct tr_item *item)
 {
-    return item->req != NULL && item->op != TR_OP_STAT_JOB;
+    return item->req != NULL && item->op != TR_OP_STAT_JOB && item->op != TR_OP_HISTORY;
 }
 
 static void build(struct tr_cluster *c, struct tr_clane *lane)
@@ -38,6 +43,30 @@ static void build(struct tr_cluster *c, struct tr_clane *lane)
 
         tr_eval_look_at(&lane->call.eval, tr_lane_topic(lane, item->topic), item->id);
     }
+}
+
+static void tell_history(struct tr_cluster *c, struct tr_req *r, const struct tr_header *h,
+                         uint64_t now_us)
+{
+    struct tr_event *e = c->events;
+    bool at_once = h->due_us <= h->created_us || h->attempts > 0;
+    unsigned n = 0;
+
+    e[n++] =
+        (struct tr_event){.at_us = h->created_us,
+                          .what = TR_EVENT_PUSHED,
+                          .state = (uint8_t)(at_once && h->delay_us == 0 ? TR_READY : TR_DELAYED)};
+    if (tr_header_state(h, now_us) != TR_DELAYED && h->due_us > h->created_us &&
+        h->due_us <= now_us) {
+        e[n++] = (struct tr_event){
+            .at_us = h->due_us, .what = TR_EVENT_READY, .state = (uint8_t)TR_READY};
+    }
+    if (tr_header_state(h, now_us) == TR_DEAD) {
+        e[n++] = (struct tr_event){
+            .at_us = h->at_us, .what = TR_EVENT_DEAD, .state = (uint8_t)TR_DEAD, .why = h->why};
+    }
+    r->out.events = e;
+    r->out.number = n;
 }
 
 static void show(struct tr_cluster *c, struct tr_item *item, const struct tr_span *said,
@@ -60,6 +89,9 @@ static void show(struct tr_cluster *c, struct tr_item *item, const struct tr_spa
         r->out.name_len = item->topic->name_len;
         r->out.job.body = (const uint8_t *)said[1].at;
         r->out.job.body_len = (uint32_t)said[1].len;
+        if (item->op == TR_OP_HISTORY) {
+            tell_history(c, r, &h, now_us);
+        }
     }
     tr_item_finish(c, item, TARRY_OK);
 }

@@ -27,6 +27,7 @@
     X(BULK_MEETS_OWN, "a bulk does not know which jobs it has changed")                            \
     X(BULK_ANY_ID, "a bulk is about jobs that came later, too")                                    \
     X(SWEEP_LIVING, "answers that living nodes may need again are thrown away")                    \
+    X(OUTLET_LEFT, "the outlets of a dead node are nobody's")                                      \
     X(NOT_CONFIRMED, "what replicas were asked about is answered before they say so")
 
 enum tr_cl_mutant {

@@ -119,8 +119,8 @@ size_t tr_place_schedules_key(char out[TR_PLACE_KEY_MAX], const struct tr_layout
 
 size_t tr_place_meta_key(char out[TR_PLACE_KEY_MAX], const struct tr_layout *l, enum tr_meta_key k)
 {
-    static const char *const words[TR_META_COUNT] = {"layout", "nodes", "where", "topics",
-                                                     "roster", "order", "made"};
+    static const char *const words[TR_META_COUNT] = {"layout", "nodes", "where",   "topics",
+                                                     "roster", "order", "outlets", "made"};
 
     tr_text(out, TR_PLACE_KEY_MAX, "%s{meta}:%s", l->prefix, words[k]);
     return strlen(out);

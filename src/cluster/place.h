@@ -61,9 +61,10 @@ enum tr_meta_key {
     TR_META_NODES,
     TR_META_WHERE,
     TR_META_TOPICS,
-    TR_META_ROSTER, /* schedules by name, */
-    TR_META_ORDER,  /* and by number */
-    TR_META_MADE,   /* slots that were ever made */
+    TR_META_ROSTER,  /* schedules by name, */
+    TR_META_ORDER,   /* and by number */
+    TR_META_OUTLETS, /* topics that deliver */
+    TR_META_MADE,    /* slots that were ever made */
     TR_META_COUNT
 };
 size_t tr_place_meta_key(char out[TR_PLACE_KEY_MAX], const struct tr_layout *l, enum tr_meta_key k);

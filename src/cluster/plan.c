@@ -167,10 +167,11 @@ static void heard_read(struct tr_cluster *c, struct tr_clane *lane,
          reply->count == 2 * (size_t)lane->count && (item = tr_lane_next(lane)) != NULL; i++) {
         int err = learn(c, item->plan, reply->items[2 * i], reply->items[2 * i + 1]);
 
-        if (err != TARRY_OK) {
-            tr_item_finish(c, item, err);
-        } else {
+        item->plan->strange = err == TARRY_EDAMAGED;
+        if (err == TARRY_OK || (item->plan->strange && item->inner)) {
             item->plan->then(c, item);
+        } else {
+            tr_item_finish(c, item, err);
         }
     }
 }
@@ -249,7 +250,7 @@ static void build_write(struct tr_cluster *c, struct tr_clane *lane)
     tr_eval_add(e, p->any ? "*" : p->stamp, p->any ? 1 : p->there ? TR_PLAN_STAMP : 0);
     memcpy(p->new_stamp, c->node, TR_PLACE_NODE_DIGITS);
     tr_hex_put(p->new_stamp + TR_PLACE_NODE_DIGITS, TR_HEX_ID, lane->op);
-    if (p->what == TR_PLAN_GONE) {
+    if (p->what == TR_PLAN_GONE || p->what == TR_PLAN_LATER) {
         tr_eval_add(e, p->entry, p->entry_len);
         return;
     }

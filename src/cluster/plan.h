@@ -15,7 +15,7 @@ enum {
 };
 
 /* What the script is to do. */
-enum tr_plan_what { TR_PLAN_SET = 's', TR_PLAN_RUN = 'r', TR_PLAN_GONE = 'g' };
+enum tr_plan_what { TR_PLAN_SET = 's', TR_PLAN_RUN = 'r', TR_PLAN_GONE = 'g', TR_PLAN_LATER = 'l' };
 
 /* What becomes of the occurrence that lives. */
 enum tr_plan_live { TR_PLAN_KEEP = 'k', TR_PLAN_NONE = 'n', TR_PLAN_JOB = 'j' };
@@ -30,6 +30,7 @@ struct tr_plan {
 
     /* As it was read. */
     bool there;
+    bool strange; /* it is of a newer release, or not ours: the agenda's only */
     bool held;
     char stamp[TR_PLAN_STAMP];
     uint8_t *bytes; /* the definition, of which `is` borrows */

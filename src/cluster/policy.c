@@ -133,8 +133,9 @@ static void build_note(struct tr_cluster *c, struct tr_clane *lane)
     uint8_t bytes[TR_POLICY_BYTES_MAX];
     struct tr_policy next = t->policy;
 
-    tr_eval_meta(e, TR_SCRIPT_TOPIC, 1);
+    tr_eval_meta(e, TR_SCRIPT_TOPIC, 2);
     tr_eval_add(e, key, tr_place_meta_key(key, &c->layout, TR_META_TOPICS));
+    tr_eval_add(e, key, tr_place_meta_key(key, &c->layout, TR_META_OUTLETS));
     tr_eval_add(e, t->name, t->name_len);
     tr_eval_add(e, &flag, 1);
     if (flag == 'f' || flag == 'x') {
@@ -146,6 +147,7 @@ static void build_note(struct tr_cluster *c, struct tr_clane *lane)
         tr_eval_add_number(e, t->version);
         tr_eval_add(e, (const char *)bytes, tr_policy_encode(bytes, &next));
         tr_eval_add_number(e, t->slot_version);
+        tr_eval_add_number(e, next.deliver_len > 0 ? 1 : 0);
     }
 }
 
@@ -171,6 +173,9 @@ static void heard_note(struct tr_cluster *c, struct tr_clane *lane,
         tr_item_finish(c, item, TARRY_ENOMEM);
     } else if (tr_span_begins(reply->items[0], "OK")) {
         item->at = 0;
+        if (item->implied || item->topic->policy.deliver_len > 0) {
+            tr_delivers_changed(c, item->topic);
+        }
         put_slot(c, item);
     } else if (item->req == NULL) {
         tr_item_finish(c, item, TARRY_OK); /* who asked is gone, and it was not done */
@@ -233,6 +238,7 @@ static char flag_of(const struct tr_req *r, const struct tr_ctopic *t)
 static void note(struct tr_cluster *c, struct tr_item *item)
 {
     item->kind = flag_of(item->req, item->topic);
+    item->implied = item->topic->policy.deliver_len > 0; /* it did deliver */
     tr_lane_put(c, TR_CL_NOTE, item);
 }
 
@@ -285,9 +291,6 @@ static void reloaded(struct tr_cluster *c, struct tr_item *item)
     why = objection(c, &next);
     if (!tr_policy_ok(&next) || why != NULL) {
         tr_item_refuse(c, item, TARRY_EINVAL, why);
-    } else if (next.deliver_len > 0) {
-        tr_item_refuse(c, item, TARRY_EUNSUPPORTED,
-                       "outlets need the embedded engine: take the jobs with reserve");
     } else if ((next.given & TR_POLICY_BIT(SPREAD)) == 0 || next.spread == t->spread) {
         note(c, item);
     } else if (tr_ctopic_has_jobs(t)) {

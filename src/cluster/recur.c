@@ -149,6 +149,11 @@ static void read_it(struct tr_cluster *c, struct tr_item *keeper)
     uint64_t id = 0;
 
     p->now_us = tr_cluster_slot_now(c, keeper->slot);
+    if (p->strange) {
+        p->what = TR_PLAN_LATER;
+        tr_plan_write(c, keeper, written);
+        return;
+    }
     if (!p->there) { /* it is gone */
         p->what = TR_PLAN_GONE;
         tr_plan_write(c, keeper, written);
@@ -171,7 +176,7 @@ void tr_recur_due(struct tr_cluster *c, struct tr_item *keeper, struct tr_span e
         tr_item_finish(c, keeper, TARRY_OK);
         return;
     }
-    if (!tr_name_ok(entry.at + head, entry.len - head) ||
+    if (entry.len - head > TR_SCHEDULE_NAME_MAX ||
         !tr_plan_new(c, keeper, entry.at + head, entry.len - head)) {
         tr_item_finish(c, keeper, TARRY_ENOMEM);
         return;

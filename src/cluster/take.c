@@ -562,7 +562,7 @@ static void hand_out(struct tr_cluster *c, struct tr_wait *w, struct tr_holding 
                      const struct tr_taken_job *job, uint64_t now_us)
 {
     struct tr_req *r = w->item.req;
-    bool held = w->holder != NULL;
+    bool held = w->holder != NULL && r->lease_us == 0;
 
     w->asked = NULL;
     w->item.id = job->id;
@@ -577,7 +577,7 @@ static void hand_out(struct tr_cluster *c, struct tr_wait *w, struct tr_holding 
                         .late_us = r->out.job.late_us,
                         .waited_us = now_us > job->header.due_us ? now_us - job->header.due_us : 0,
                         .fired = job->header.attempts == 1 && job->header.delay_us > 0});
-    if (held) {
+    if (held) { /* the server's own consumers end theirs by the lease */
         tr_hold_add(c, w->holder, g);
     }
     tr_wait_finish(c, w, TARRY_OK);

@@ -252,15 +252,15 @@ static void woken(struct tr_cluster *c, struct tr_span text)
     for (const char *at = line; *at >= '0' && *at <= '9' && slot < TR_SLOTS_MAX; at++) {
         slot = slot * 10 + (unsigned)(*at - '0');
     }
+    for (const char *at = due != NULL ? due + 1 : ""; *at >= '0' && *at <= '9'; at++) {
+        due_us = due_us * 10 + (uint64_t)(*at - '0');
+    }
     if (due != NULL && memcmp(topic + 1, AGENDA, 1) == 0) {
-        tr_home_look(c, slot);
+        tr_home_heard(c, slot, due_us);
         return;
     }
     if (due == NULL || !tr_name_ok(topic + 1, (size_t)(due - topic - 1))) {
         return;
-    }
-    for (const char *at = due + 1; *at >= '0' && *at <= '9'; at++) {
-        due_us = due_us * 10 + (uint64_t)(*at - '0');
     }
     t = tr_ctopic_get(c, topic + 1, (size_t)(due - topic - 1));
     spot = t != NULL ? tr_ctopic_spot(t, slot) : NULL;

@@ -249,7 +249,8 @@ static void told(struct tr_req *r)
         }
         return;
     }
-    if (err == TARRY_ENOMEM || err == TARRY_ENOSPC || err == TARRY_EFULL) {
+    if (err == TARRY_ENOMEM || err == TARRY_ENOSPC || err == TARRY_EFULL || err == TARRY_EAWAY ||
+        err == TARRY_EUNSURE) { /* as long as the lease lasts */
         p->stage = TR_STAGE_DECIDED;
         p->again_us = tr_outlets_boot(o) + AGAIN_US;
         tr_list_remove(&p->link);

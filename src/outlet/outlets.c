@@ -175,7 +175,9 @@ static bool is_same(const struct tr_face *f, const struct tr_policy *p)
 static void adopt(struct tr_face *f, const struct tr_req *r)
 {
     const struct tr_policy *p = r->out.stat.policy;
-    bool some = p != NULL && p->deliver_len > 0;
+    const struct tr_outlets_config *config = &f->all->config;
+    bool some = p != NULL && p->deliver_len > 0 &&
+                (config->mine == NULL || config->mine(config->ctx, f->topic));
 
     if (f->name_len == 0) { /* once: threads of senders read it */
         f->name_len = r->out.name_len < TR_OUTLET_NAME ? r->out.name_len : TR_OUTLET_NAME;

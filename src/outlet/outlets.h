@@ -33,7 +33,8 @@ struct tr_outlets_config {
     void (*wake)(void *ctx);      /* any thread: tr_outlets_woken is to be called soon */
     void (*say)(void *ctx, bool warning, const char *text); /* one line, without secrets */
     void (*rescan)(void *ctx); /* calls tr_outlets_look for each topic with a `deliver` */
-    uint32_t actor;            /* who acks and releases, for histories */
+    bool (*mine)(void *ctx, uint32_t topic); /* is it to be sent from here? NULL: all are */
+    uint32_t actor;                          /* who acks and releases, for histories */
     const struct tr_sender_kind *(*kind_of)(enum tr_deliver_type type); /* tr_sender_kind_of */
 };
 

@@ -51,8 +51,8 @@ struct tr_engine_calls {
     void *ctx;
     tr_notice_fn *notice;
     void (*durable)(void *ctx, uint64_t batch); /* all replies gated by up to this one may go */
-    void (*outlet)(void *ctx, uint32_t topic);  /* its policy was changed, and it delivers, or did
-                                                 */
+    void (*outlet)(void *ctx, uint32_t topic);  /* its policy was changed, and it delivers, or did;
+                                                   or that is done here from now on, or no more */
     void (*dropped)(void *ctx, uint32_t topic); /* nobody needs it: it is about to be forgotten */
     uint64_t (*event)(void *ctx); /* test clock: the next moment at which something happens outside
                                      that it has to stop for; UINT64_MAX: none */
@@ -124,6 +124,7 @@ struct tr_engine_ops {
     const char *(*actor_name)(void *ctx, uint32_t actor, size_t *len);
     const char *(*topic_name)(void *ctx, uint32_t topic, size_t *len);
     void (*deliverers)(void *ctx, tr_engine_topic_fn *fn, void *fn_ctx); /* topics that deliver */
+    bool (*delivers)(void *ctx, uint32_t topic); /* is that done here? NULL: always */
 
     /* What it is told. */
     void (*drain)(void *ctx); /* no new jobs from now on */

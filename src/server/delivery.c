@@ -44,6 +44,13 @@ static void say(void *ctx, bool warning, const char *text)
     tr_logger_say(d->log, warning ? TR_LEVEL_WARNING : TR_LEVEL_INFO, "%s", text);
 }
 
+static bool mine(void *ctx, uint32_t topic)
+{
+    const struct tr_delivery *d = ctx;
+
+    return d->engine->ops->delivers == NULL || d->engine->ops->delivers(d->engine->ctx, topic);
+}
+
 static void meet(void *ctx, uint32_t topic)
 {
     const struct tr_delivery *d = ctx;
@@ -73,6 +80,7 @@ int tr_delivery_open(struct tr_delivery *d, const struct tr_config *c)
         .wake = wake,
         .say = say,
         .rescan = rescan,
+        .mine = mine,
         .kind_of = tr_sender_kind_of,
         .actor = d->engine->ops->actor(d->engine->ctx, name, strlen(name))};
     int err;

@@ -118,10 +118,6 @@ static int admit(void *ctx, const struct tr_deliver *d, const char **why)
 {
     const struct tr_server *s = TR_CONTAINER_OF((struct tr_conns *)ctx, struct tr_server, conns);
 
-    if (s->config->on_redis) {
-        *why = "nothing is delivered from Redis yet: pull, or use the embedded engine";
-        return TARRY_EUNSUPPORTED;
-    }
     return tr_outlets_admit(d, s->config->allow_private, why);
 }
 

@@ -124,6 +124,7 @@ static int open_cluster(struct tr_on_redis *o, const struct servers *servers, ui
     config.zone = tr_zones_linux_read;
     config.ctx = o->parts.calls.ctx;
     config.notice = o->parts.calls.notice;
+    config.outlet = o->parts.calls.outlet;
     err = tr_cluster_new(&config, tr_clock_linux_now(), &o->cluster);
     if (err == TARRY_OK) {
         tr_redis_listen(o->remote, tr_cluster_ear(o->cluster));
@@ -338,9 +339,16 @@ static const char *topic_name(void *ctx, uint32_t topic, size_t *len)
 
 static void deliverers(void *ctx, tr_engine_topic_fn *fn, void *fn_ctx)
 {
-    (void)ctx; /* policies that deliver are refused */
-    (void)fn;
-    (void)fn_ctx;
+    const struct tr_on_redis *o = ctx;
+
+    tr_cluster_deliverers(o->cluster, fn, fn_ctx);
+}
+
+static bool delivers(void *ctx, uint32_t topic)
+{
+    const struct tr_on_redis *o = ctx;
+
+    return tr_cluster_delivers(o->cluster, topic);
 }
 
 /* ---- what it is told ---- */
@@ -380,6 +388,7 @@ static const struct tr_engine_ops ops = {
     .actor_name = actor_name,
     .topic_name = topic_name,
     .deliverers = deliverers,
+    .delivers = delivers,
     .drain = drain,
     .tune = tune,
 };

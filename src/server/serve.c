@@ -270,7 +270,7 @@ static int begin_serving(struct tr_server *s)
     }
     s->serving = true;
     let_all_in(s);
-    if (err == TARRY_OK && !s->config->on_redis) {
+    if (err == TARRY_OK) {
         s->delivery = (struct tr_delivery){.engine = &s->engine, .loop = s->loop, .log = &s->log};
         err = tr_delivery_open(&s->delivery, s->config);
     }

@@ -429,8 +429,19 @@ def test_figures_by_topic(web):
 
 
 def test_what_is_refused_says_why(web):
-    is_error(web.ask("PUT", "/v1/topics/t", json.dumps(
-        {"deliver": {"type": "webhook", "url": "http://127.0.0.1:1/"}})), 501, "unsupported")
+    gone = web.push("t", b"x", delay="200ms")
+    told = web.get(f"/v1/jobs/{gone['id']}/history").json["events"]
+    assert [event["state"] for event in told] == ["delayed"], told
+    assert told[0]["at_ms"] == web.get(f"/v1/jobs/{gone['id']}").json["created_ms"]
+    taken = web.reserve("t", wait="10s")[0]
+    told = web.get(f"/v1/jobs/{gone['id']}/history").json["events"]
+    assert [event["state"] for event in told] == ["delayed", "ready"] and told[1]["at_ms"] == gone["due_ms"]
+    assert web.post(f"/v1/jobs/{gone['id']}/bury", lease=taken["lease"]).status == 200
+    told = web.get(f"/v1/jobs/{gone['id']}/history").json["events"]
+    assert told[-1]["state"] == "dead" and told[-1]["why"] == "buried", told
+    assert web.ask("DELETE", f"/v1/jobs/{gone['id']}").status == 200
+    is_error(web.get(f"/v1/jobs/{gone['id']}/history"), 501, "unsupported")
+    is_error(web.get("/v1/jobs/1/history"), 404, "not_found")
     for spread in (3, 512):
         is_error(web.ask("PUT", "/v1/topics/t", json.dumps({"spread": spread})), 400,
                  field="spread")

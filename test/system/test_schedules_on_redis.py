@@ -185,6 +185,34 @@ def test_preview(web):
     assert web.get("/v1/schedules/p/next").json["next"] == shown.json["next"]
 
 
+def test_spread_topics(web):
+    """A schedule is in one of its topic's slots, and so are its jobs: whoever reserves gets them."""
+    assert web.ask("PUT", "/v1/topics/wide", json.dumps({"spread": 8})).status == 200
+    names = {f"s{i}" for i in range(16)}
+    for name in names:
+        put(web, name, topic="wide", every="300ms", limit=1, body=name)
+    got = set()
+    while got != names:
+        job = web.reserve("wide", wait="10s")[0]
+        got.add(job["body"])
+        ack(web, job)
+
+
+def test_a_schedule_of_a_newer_release_is_in_nobodys_way(web, redis):
+    put(web, "old", every="200ms", overlap="allow")
+    put(web, "new", every="200ms", overlap="allow")
+    wait_until(lambda: one(web, "new")["fired"] >= 1)
+    client = redis.client()
+    client.send("KEYS", "*}:s")
+    keys = client.read()
+    for key in keys:
+        client.send("HSET", key, "dnew", b"\xff\xff\xff\xff\x0f")
+        client.read()
+    fired = one(web, "old")["fired"]
+    wait_until(lambda: one(web, "old")["fired"] >= fired + 4)
+    client.close()
+
+
 # ---- nodes that die ----
 
 

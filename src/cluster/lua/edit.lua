@@ -8,7 +8,7 @@
 --     D drop      -                                       its connection is gone
 --     B bury      k | priority (8)
 --     V bury      the same                                without a lease: delayed or ready
---     T touch     ttr (14), 0: as before
+--     T touch     ttr (14), 0: as before; perhaps: the lease is at least so long (14)
 --     F fire      -
 --     K kick      1: of the beanstalk port
 --     H reserve   ttr (14, 0: its own), held (1)          whatever its state; the lease is the new one
@@ -148,7 +148,7 @@ function act.T(j, what)
     if ttr == 0 then
         ttr = open(j).ttr > 0 and j.ttr or j.t.ttr or 60000000
     end
-    j.ver, j.at = j.ver + 1, now + ttr
+    j.ver, j.at = j.ver + 1, now + max(ttr, num(what, 39, 52) or 0)
     return 'O' .. header(j)
 end
 

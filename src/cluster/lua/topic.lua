@@ -1,7 +1,8 @@
 -- Adds memory.
--- A topic in the list of all. KEYS: the list. ARGV: name, k (stays without jobs), - or g (is gone); then
+-- A topic in the list of all. KEYS: the list; topics that deliver. ARGV: name, k (stays without jobs), - or g (is
+-- gone); then
 -- to change its settings: the version that is known, the settings, and the highest version that a slot
--- has. Without: it is in the list.
+-- has; 1: it delivers. Without: it is in the list.
 --
 -- What stands there: version (8 hex digits), k or - or g or f, settings. OK and that, as it is now; CHANGED
 -- and that: the version is another one. A repeat is answered as the first time.
@@ -48,4 +49,9 @@ end
 version = math.max(version, tonumber(ARGV[5]), tonumber(redis.call('TIME')[1]) - 1704067200) + 1
 is = string.format('%08x', version) .. flag .. ARGV[4]
 redis.call('HSET', LIST, name, is)
+if ARGV[6] == '1' then
+    redis.call('HSET', KEYS[2], name, '')
+else
+    redis.call('HDEL', KEYS[2], name)
+end
 return {'OK', is}
