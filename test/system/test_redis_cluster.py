@@ -5,6 +5,7 @@ comes after an acknowledged ack. Each fault must be seen to have happened.
 """
 import binascii
 import contextlib
+import json
 import os
 import select
 import socket
@@ -351,3 +352,39 @@ def test_another_layout(tmp_path):
             until(node.is_ready)
             said = refused(tmp_path, redis.servers, "--set", "cluster.slots=64")
             assert "64" in said and "256" in said, said
+
+
+def test_schedules_tick_once_while_the_cluster_moves(cluster, nodes):
+    """Every 200 ms in eight slots, while hash slots move and a primary is replaced: each tick makes one
+    job, none is left out."""
+    web = Web(ports(nodes)[1])
+    topics = [f"tick-{i}" for i in range(8)]
+    for topic in topics:
+        made = web.ask("PUT", f"/v1/schedules/{topic}", json.dumps(
+            {"topic": topic, "every": "200ms", "overlap": "allow", "missed": "all"}))
+        assert made.status == 201, made
+
+    def fired():
+        """How many each has made; of those that can be asked now."""
+        said = [web.get(f"/v1/schedules/{topic}") for topic in topics]
+        return [one.json["fired"] if one.status == 200 else 0 for one in said]
+
+    until(lambda: min(fired()) >= 2)
+    slots = slots_of(topics)
+    for slot in slots[:4]:
+        to = next(node for node in cluster.nodes if cluster.is_primary(node) and node is not cluster.owner(slot))
+        cluster.move(slot, to)
+    primary = cluster.owner(slots[5])
+    cluster.failover(primary)
+    before = fired()
+    until(lambda: all(now >= then + 5 for now, then in zip(fired(), before)))
+    for topic in topics:
+        jobs, cursor = [], {}
+        while cursor is not None:
+            page = web.get("/v1/jobs", topic=topic, limit=1000, **cursor).json
+            jobs += [job["due_ms"] for job in page["jobs"]]
+            cursor = {"cursor": page["cursor"]} if page["cursor"] else None
+        assert all(b - a == 200 for a, b in zip(jobs, jobs[1:])), (topic, jobs)
+        assert web.ask("DELETE", f"/v1/schedules/{topic}").status == 200
+        assert web.post(f"/v1/topics/{topic}/purge").status == 200
+    web.close()

@@ -61,7 +61,8 @@ def header(text):
         at += 4
     for name in ("tag", "key", "backoff"):
         job[name], at = text[at:at + lengths[name]], at + lengths[name]
-    assert at == len(text)
+    job["schedule"] = text[at:]
+    assert job["flags"] & 32 or job["schedule"] == b""
     return job
 
 
@@ -1189,7 +1190,7 @@ def test_a_topic_that_is_needed_is_not_forgotten(slot):
 
 def test_the_entry_of_a_topic_that_is_forgotten(slot):
     def topic(*args):
-        return slot.eval("topic", ["list"], "t", *args)
+        return slot.eval("topic", ["list", "outlets"], "t", *args)
 
     def is_there():
         return slot.redis("HGET", "list", "t")

@@ -290,14 +290,77 @@ static void test_schedule_jitter(void **state)
     assert_true(tr_schedule_due(&s, 9 * S, 5) != tr_schedule_due(&s, 9 * S, 6));
 }
 
+/* What a tick does: overlap, missed ones, ends. */
+static void test_schedule_tick(void **state)
+{
+    struct tr_schedule s = every(10 * S);
+    struct tr_schedule_plan p = {.is = &s};
+    struct tr_schedule_state now = tr_schedule_begin(&s, 1000 * S);
+    struct tr_schedule_when when = {.now_us = 1009 * S, .since_us = 1000 * S, .seed = 1};
+    uint64_t due = 0;
+
+    (void)state;
+    assert_int_equal(tr_schedule_tick(&p, &now, when, &due), TR_SCHEDULE_WAITS);
+    when.now_us = 1012 * S;
+    assert_int_equal(tr_schedule_tick(&p, &now, when, &due), TR_SCHEDULE_FIRES);
+    assert_true(due == 1010 * S && now.tick_us == 1010 * S && now.fired == 0);
+    tr_schedule_fired(&s, &now, due, 7, 2);
+    assert_true(now.fired == 1 && now.live_id == 7 && now.live_topic == 2 && now.last_us == due);
+    when.now_us = 1020 * S; /* it lives: skip, or one more waits */
+    assert_int_equal(tr_schedule_tick(&p, &now, when, &due), TR_SCHEDULE_STEPS);
+    assert_true(now.skipped == 1 && now.tick_us == 1020 * S);
+    s.overlap = TR_OVERLAP_QUEUE;
+    when.now_us = 1030 * S;
+    assert_int_equal(tr_schedule_tick(&p, &now, when, &due), TR_SCHEDULE_STEPS);
+    assert_true(now.waiting == 1 && !tr_schedule_follows(&now));
+    tr_schedule_ended(&s, &now, 1031 * S);
+    assert_true(tr_schedule_follows(&now) && now.tick_us == 1030 * S);
+    when.now_us = 1031 * S;
+    assert_int_equal(tr_schedule_tick(&p, &now, when, &due), TR_SCHEDULE_FIRES);
+    assert_true(due == 1031 * S && now.waiting == 0);
+    s.overlap = TR_OVERLAP_ALLOW; /* missed: the last one for all, each, none */
+    when = (struct tr_schedule_when){.now_us = 1095 * S, .since_us = 1072 * S};
+    assert_int_equal(tr_schedule_tick(&p, &now, when, &due), TR_SCHEDULE_FIRES);
+    assert_true(due == 1070 * S);
+    now.tick_us = 1030 * S;
+    s.missed = TR_MISSED_ALL;
+    assert_int_equal(tr_schedule_tick(&p, &now, when, &due), TR_SCHEDULE_FIRES);
+    assert_true(due == 1040 * S);
+    s.missed = TR_MISSED_SKIP;
+    assert_int_equal(tr_schedule_tick(&p, &now, when, &due), TR_SCHEDULE_STEPS);
+    assert_true(now.tick_us == 1070 * S);
+    assert_int_equal(tr_schedule_tick(&p, &now, when, &due), TR_SCHEDULE_FIRES);
+    assert_true(due == 1080 * S); /* only late */
+}
+
+static void test_schedule_replaced(void **state)
+{
+    struct tr_schedule s = every(10 * S);
+    struct tr_schedule_state old = {.fired = 5, .live_id = 7, .live_topic = 2, .paused = true};
+    struct tr_schedule_state now = tr_schedule_replace(&s, &old, 1000 * S);
+
+    (void)state;
+    assert_true(now.paused && now.live_id == 7 && now.fired == 0 && now.tick_us == 1000 * S);
+    s.overlap = TR_OVERLAP_ALLOW;
+    now = tr_schedule_replace(&s, &old, 1000 * S);
+    assert_true(now.live_id == 0 && !tr_schedule_watches(&s));
+    s.kind = TR_SCHEDULE_AFTER; /* counts from the end, and is not skipped */
+    assert_true(tr_schedule_watches(&s));
+    now = tr_schedule_begin(&s, 1000 * S);
+    now.live_id = 7;
+    tr_schedule_ended(&s, &now, 1234 * S);
+    assert_true(now.live_id == 0 && now.tick_us == 1234 * S);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_schedule_bytes),  cmocka_unit_test(test_schedule_any_bytes),
-        cmocka_unit_test(test_schedule_limits), cmocka_unit_test(test_schedule_every),
-        cmocka_unit_test(test_schedule_after),  cmocka_unit_test(test_schedule_end_and_limit),
-        cmocka_unit_test(test_schedule_cron),   cmocka_unit_test(test_schedule_last_is_the_last),
-        cmocka_unit_test(test_schedule_jitter),
+        cmocka_unit_test(test_schedule_bytes),    cmocka_unit_test(test_schedule_any_bytes),
+        cmocka_unit_test(test_schedule_limits),   cmocka_unit_test(test_schedule_every),
+        cmocka_unit_test(test_schedule_after),    cmocka_unit_test(test_schedule_end_and_limit),
+        cmocka_unit_test(test_schedule_cron),     cmocka_unit_test(test_schedule_last_is_the_last),
+        cmocka_unit_test(test_schedule_jitter),   cmocka_unit_test(test_schedule_tick),
+        cmocka_unit_test(test_schedule_replaced),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
