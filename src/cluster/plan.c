@@ -252,6 +252,7 @@ static void build_write(struct tr_cluster *c, struct tr_clane *lane)
     tr_hex_put(p->new_stamp + TR_PLACE_NODE_DIGITS, TR_HEX_ID, lane->op);
     if (p->what == TR_PLAN_GONE || p->what == TR_PLAN_LATER) {
         tr_eval_add(e, p->entry, p->entry_len);
+        tr_eval_add_number(e, p->later_us);
         return;
     }
     if (p->what == TR_PLAN_SET) {

@@ -45,8 +45,9 @@ struct tr_plan {
     struct tr_schedule_state next;
     bool next_held;
     enum tr_plan_live live;
-    uint64_t next_us; /* its next tick; TR_SCHEDULE_NEVER */
-    bool any;         /* GONE: whatever its stamp */
+    uint64_t next_us;  /* its next tick; TR_SCHEDULE_NEVER */
+    uint64_t later_us; /* LATER: so much */
+    bool any;          /* GONE: whatever its stamp */
     bool fires;
     bool runs; /* the job is due now, not at due_us */
     uint64_t due_us;

@@ -143,6 +143,14 @@ static void decide(struct tr_cluster *c, struct tr_item *keeper)
     tr_ctopic_load(c, keeper, put);
 }
 
+/* Nothing can be done with it now: it makes room for others on the agenda. */
+static void postpone(struct tr_cluster *c, struct tr_item *keeper, uint64_t later_us)
+{
+    keeper->plan->what = TR_PLAN_LATER;
+    keeper->plan->later_us = later_us;
+    tr_plan_write(c, keeper, written);
+}
+
 static void read_it(struct tr_cluster *c, struct tr_item *keeper)
 {
     struct tr_plan *p = keeper->plan;
@@ -150,8 +158,7 @@ static void read_it(struct tr_cluster *c, struct tr_item *keeper)
 
     p->now_us = tr_cluster_slot_now(c, keeper->slot);
     if (p->strange) {
-        p->what = TR_PLAN_LATER;
-        tr_plan_write(c, keeper, written);
+        postpone(c, keeper, LOST_US);
         return;
     }
     if (!p->there) { /* it is gone */
@@ -171,11 +178,6 @@ void tr_recur_due(struct tr_cluster *c, struct tr_item *keeper, struct tr_span e
 {
     size_t head = entry.at[0] == END ? END_HEAD : 1;
 
-    if (c->draining) {
-        c->slots[keeper->slot].agenda_us = c->now.boot_us + DRAIN_US;
-        tr_item_finish(c, keeper, TARRY_OK);
-        return;
-    }
     if (entry.len - head > TR_SCHEDULE_NAME_MAX ||
         !tr_plan_new(c, keeper, entry.at + head, entry.len - head)) {
         tr_item_finish(c, keeper, TARRY_ENOMEM);
@@ -184,5 +186,9 @@ void tr_recur_due(struct tr_cluster *c, struct tr_item *keeper, struct tr_span e
     memcpy(keeper->plan->entry, entry.at, entry.len);
     keeper->plan->entry_len = entry.len;
     keeper->number = at_us;
+    if (c->draining) {
+        postpone(c, keeper, DRAIN_US);
+        return;
+    }
     tr_plan_read(c, keeper, read_it);
 }

@@ -171,8 +171,8 @@ def test_run_later_and_gone(slot):
     slot.set("", A, nxt=T0)
     said = slot.schedule("r", "p", "", *[""] * 7, 0, SLOT, pushed({}, ("t",)), "now")
     assert said[4][:1] == b"O" and slot.state()[0] == A and len(slot.sets()["ready"]) == 1
-    slot.schedule("l", "p", "", "@p", topics=())
-    assert slot.agenda()["@p"] == T0 + 60 * SECOND
+    slot.schedule("l", "p", "", "@p", 7 * SECOND, topics=())
+    assert slot.agenda()["@p"] == T0 + 7 * SECOND
     assert slot.schedule("g", "p", B, "", topics=())[4] == b"C"
     assert slot.schedule("g", "p", "*", "", topics=())[4][:1] == b"O"
     assert slot.state() is None and "@p" not in slot.agenda()

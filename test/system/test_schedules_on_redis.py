@@ -177,6 +177,18 @@ def test_run_pause_and_move(web):
     assert len(dues(web, "b")) == fired
 
 
+def test_a_node_that_drains_makes_no_jobs(server, web):
+    put(web, "s", every="200ms", overlap="allow")
+    wait_until(lambda: one(web, "s")["fired"] >= 2)
+    server.process.send_signal(signal.SIGUSR1)
+    server.wait_for("draining")
+    assert web.post("/v1/schedules/s/run").code == "draining"
+    time.sleep(0.3)  # what was under way
+    fired = one(web, "s")["fired"]
+    time.sleep(0.7)
+    assert one(web, "s")["fired"] == fired
+
+
 def test_preview(web):
     shown = web.ask("PUT", "/v1/schedules/p", json.dumps(
         {"dry_run": True, "topic": "t", "cron": "0 30 9 * * MON-FRI", "tz": "Asia/Shanghai", "jitter": "5m"}))

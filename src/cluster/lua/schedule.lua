@@ -7,7 +7,8 @@
 --                 (empty: none), highest sequence number that the node has seen, slot; and if a job is made what and
 --                 body, as push has them, with an exact due time
 --     r run       a job beside all ticks: the stamp and all up to the job are empty but for seen and slot
---     l later     an entry of the agenda with which nothing can be done now: it stands in the way of others
+--     l later     an entry of the agenda with which nothing can be done now, and for how long (us): it would stand
+--                 in the way of others
 --     g gone      the entry of the agenda that is done; a stamp of * is any
 --
 -- A schedule is two fields: d<name>: its definition; s<name>: stamp (30), held (1), live (14: the id of the
@@ -43,7 +44,7 @@ local function answer(said)
 end
 
 if what == 'l' then
-    call('ZADD', AGENDA, dec(now + 60000000), ARGV[REST + 3])
+    call('ZADD', AGENDA, dec(now + tonumber(ARGV[REST + 4])), ARGV[REST + 3])
     return answer('O' .. id .. id)
 end
 if sub(is, 1, 30) ~= stamp and stamp ~= '*' and what ~= 'r' then
