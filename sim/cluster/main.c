@@ -36,8 +36,6 @@ static const struct mutant mutants[] = {
     {"ids that were undone are used again", TR_CL_MUTANT_NONE, TR_SCRIPT_CHECK,
      "local seq = math.max(tonumber(got[3]) or 0, math.min(ms, wall + 5000), seen)",
      "jump = 0 local seq = math.max(tonumber(got[3]) or 0, seen)"},
-    {"what a node knows of undone ids is the next one", TR_CL_MUTANT_NONE, TR_SCRIPT_PUSH,
-     "seen + 1048576", "seen + 1"},
     {"a push believes what its connection was told once", TR_CL_MUTANT_NONE, TR_SCRIPT_PUSH,
      "if not kept and slot_is[2] ~= life() then", "if false then"},
     {"two failovers in a row jump equally far", TR_CL_MUTANT_NONE, TR_SCRIPT_CHECK,

@@ -24,6 +24,7 @@
 #include <string.h>
 
 #define CLOCK_OFF_US UINT64_C(10000000)
+#define FRESH_US UINT64_C(1000000)
 
 enum { WORK = 3 };
 
@@ -524,12 +525,23 @@ uint64_t tr_cluster_server_now(const struct tr_cluster *c)
 
 uint64_t tr_cluster_slot_now(const struct tr_cluster *c, unsigned slot)
 {
-    const struct tr_cl_slot *s = &c->slots[slot];
+    int server = tr_shards_find(&c->shards, c->slots[slot].hash);
+    const struct tr_cl_slot *last = &c->slots[slot];
 
-    if (s->server_at_us == 0 || TR_CL_MUTANT(ONE_CLOCK)) {
+    /* If that is long ago: whichever of its slots it answered last. */
+    for (unsigned i = 0; i < c->layout.slots && last->server_at_us + FRESH_US < c->now.boot_us;
+         i++) {
+        const struct tr_cl_slot *s = &c->slots[i];
+
+        if (s->server_at_us > last->server_at_us && server >= 0 &&
+            tr_shards_find(&c->shards, s->hash) == server) {
+            last = s;
+        }
+    }
+    if (last->server_at_us == 0 || TR_CL_MUTANT(ONE_CLOCK)) {
         return tr_cluster_server_now(c);
     }
-    return s->server_us + (c->now.boot_us - s->server_at_us);
+    return last->server_us + (c->now.boot_us - last->server_at_us);
 }
 
 uint64_t tr_cluster_meta_now(const struct tr_cluster *c)

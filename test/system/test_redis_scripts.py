@@ -1295,6 +1295,7 @@ MUTATIONS = {
     "the dead wait": ("push", [("tonumber(all[at + 1]) > now", "true")], test_who_died_is_not_woken),
     "settings fix the spread": ("conf", [("{'pv'", "{'spread',t.spread,'order',t.order,'pv'")],
                                 test_spread_before_the_first_job),
+    "undone ids are the next ones": ("push", [("seen + 1048576", "seen + 1")], test_ids),
     "the node's word": ("push", [("slot_is[2] ~= life()", "false")],
                         test_a_connection_that_outlives_demotion_and_promotion),
     "jumps without end": ("check", [("seq + jump > 4398046511104", "false")], test_jumps_never_use_ids_up),
