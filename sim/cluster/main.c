@@ -60,6 +60,8 @@ static const struct mutant mutants[] = {
     {"a purge leaves what is handed out", TR_CL_MUTANT_NONE, TR_SCRIPT_PURGE, "r = 'p'", "r = 'd'"},
     {"a list leaves one out", TR_CL_MUTANT_NONE, TR_SCRIPT_LIST, "for i = 1, math.min(most, #jobs)",
      "for i = 2, math.min(most, #jobs)"},
+    {"who is the owner no more goes on", TR_CL_MUTANT_NONE, TR_SCRIPT_TEND,
+     "is[2] ~= NODE or is[1] ~= ARGV[REST + 2]", "false"},
     {"a release forgets to add", TR_CL_MUTANT_NONE, TR_SCRIPT_EDIT, "each(t.add, 'ZADD')", ""},
 };
 

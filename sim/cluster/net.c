@@ -9,6 +9,8 @@
 
 #include "net.h"
 
+#include "zoo.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,6 +165,7 @@ static void port_send(void *ctx, unsigned conn, uint64_t tag, const struct tr_sp
 
     TR_CHECK(k->open && k->up && count > 0);
     e->net->sent++;
+    zoo_sends(e->net->zoo, e->node, args, count);
     if (world_is(args[0], "ASKING")) {
         k->asking = true;
         return;
@@ -434,6 +437,7 @@ static void request(struct net *n, struct net_message *m)
             trace(n, m, r);
         }
         judge_ran(n->judge, &call, r);
+        zoo_ran(n->zoo, &call, r);
         count_jumps(n, &call, r);
         reply(n, m, r);
     }

@@ -13,6 +13,8 @@
 
 enum { NET_CONNS = 520, WAKES_MAX = 64, WAKE_TEXT = 64 };
 
+struct zoo;
+
 struct net_conn {
     bool open; /* the node has not closed it, nor heard that it is */
     bool up;
@@ -57,6 +59,7 @@ struct net_message {
 struct net {
     struct world *world;
     struct judge *judge;
+    struct zoo *zoo; /* who watches housekeeping */
     struct net_end ends[NODES];
     struct net_message *messages; /* by at_us */
     bool calm;                    /* no faults any more */

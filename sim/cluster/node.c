@@ -82,6 +82,7 @@ void node_start(struct cluster *c, struct node *n)
 {
     static const char *const servers[] = {"s0:1", "s1:1"};
     struct tr_cluster_config config;
+    struct tr_coord_port coord;
 
     tr_mem_init(&n->mem, 0);
     tr_cluster_config_init(&config, &n->mem);
@@ -101,9 +102,13 @@ void node_start(struct cluster *c, struct node *n)
     config.flight_calls = c->judge.take_bytes < 10 ? 2 : 256;
     config.wait_replicas = c->judge.waits;
     config.port = net_port(&c->net, n->number);
+    coord = zoo_port(&c->zoo, n->number, config.node);
+    config.coord = c->zoo.used ? &coord : NULL;
+    config.session_us = ZOO_SESSION_US;
     net_start(&c->net, n->number, n->name);
     TR_CHECK(tr_cluster_new(&config, net_now(&c->net), &n->engine) == TARRY_OK);
     c->net.ends[n->number].ear = tr_cluster_ear(n->engine);
+    zoo_listen(&c->zoo, n->number, tr_cluster_coord_ear(n->engine));
     n->turn_us = c->world.now_us;
     n->hand_count = 0;
     n->has_outlet = false;
@@ -127,6 +132,7 @@ void node_stop(struct cluster *c, struct node *n)
         }
     }
     n->mem.fail_at = 0;
+    zoo_gone(&c->zoo, n->number);
     tr_cluster_free(n->engine);
     n->engine = NULL;
     if (n->mem.used_bytes != 0) {
@@ -140,6 +146,8 @@ void cluster_init(struct cluster *c, uint64_t seed, struct fake_lua *lua)
     world_init(&c->world, seed, lua);
     c->judge.world = &c->world;
     net_init(&c->net, &c->world, &c->judge);
+    zoo_init(&c->zoo, &c->world, &c->judge, seed % 2 == 1);
+    c->net.zoo = &c->zoo;
     c->greedy = seed % 4 == 0;
     c->judge.take_bytes = seed % 3 == 0 ? 5 : 512 * 1024;
     c->judge.waits = seed % 5 == 0;
@@ -160,8 +168,30 @@ void cluster_init(struct cluster *c, uint64_t seed, struct fake_lua *lua)
     c->net.calm = false;
 }
 
+/* All nodes live, and nothing goes wrong any more. */
+static void check_owners(struct cluster *c)
+{
+    unsigned owned = 0;
+
+    for (unsigned i = 0; i < NODES; i++) {
+        struct tr_cluster_stat s;
+
+        tr_cluster_stat(c->nodes[i].engine, &s);
+        owned += s.slots_owned;
+        if (s.nodes != NODES) {
+            judge_wrong(&c->judge, "C9: a node does not see all of them", i);
+        }
+    }
+    if (owned != SLOTS) {
+        judge_wrong(&c->judge, "C9: slots that nobody or two own", owned);
+    }
+}
+
 void cluster_stop(struct cluster *c)
 {
+    if (c->judge.wrong[0] == '\0') {
+        check_owners(c);
+    }
     for (unsigned i = 0; i < NODES; i++) {
         node_stop(c, &c->nodes[i]);
     }
@@ -578,6 +608,7 @@ static void fate(struct cluster *c)
     if (c->greedy && world_dice(w, 20)) {
         n->mem.fail_at = n->mem.calls + 1 + cluster_dice(c, 20);
     }
+    zoo_fate(&c->zoo);
     if (world_dice(w, 500)) {
         node_stop(c, n);
         node_start(c, n);
@@ -623,10 +654,24 @@ static uint64_t next_event(const struct cluster *c, uint64_t until_us)
     for (unsigned i = 0; i < NODES; i++) {
         next_us = c->nodes[i].turn_us < next_us ? c->nodes[i].turn_us : next_us;
     }
+    if (zoo_next(&c->zoo) < next_us) {
+        next_us = zoo_next(&c->zoo);
+    }
     if (c->net.messages != NULL && c->net.messages->at_us < next_us) {
         next_us = c->net.messages->at_us;
     }
     return next_us;
+}
+
+static void hear_zoo(struct cluster *c)
+{
+    unsigned heard;
+
+    c->zoo.calm = c->net.calm;
+    heard = zoo_step(&c->zoo, net_now(&c->net));
+    for (unsigned i = 0; i < NODES; i++) {
+        c->net.heard[i] = c->net.heard[i] || (heard >> i & 1) != 0;
+    }
 }
 
 /* All that happens by itself up to then. */
@@ -640,6 +685,7 @@ void cluster_flow(struct cluster *c, uint64_t until_us)
         }
         while (net_step(&c->net, c->world.now_us)) {
         }
+        hear_zoo(c);
         turns(c);
         if (c->world.now_us >= until_us && next_event(c, until_us + 1) > until_us) {
             break;

@@ -11,6 +11,7 @@
 #include "rules/policy.h"
 #include "rules/schedule.h"
 #include "world.h"
+#include "zoo.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -63,6 +64,7 @@ struct cluster {
     struct world world;
     struct judge judge;
     struct net net;
+    struct zoo zoo;
     struct node nodes[NODES];
     bool greedy;  /* memory fails now and then */
     bool pausing; /* one at a time, so that it is known which is in force */

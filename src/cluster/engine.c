@@ -467,6 +467,7 @@ uint64_t tr_cluster_turn(struct tr_cluster *c, struct tr_now now)
     tr_link_timers(c);
     tr_call_timers(c);
     tr_chart_turn(c);
+    tr_coord_turn(c);
     tr_home_turn(c);
     if (c->stage == TR_ENGINE_OPEN) {
         tr_hold_turn(c);
@@ -482,7 +483,7 @@ uint64_t tr_cluster_turn(struct tr_cluster *c, struct tr_now now)
     }
     top = tr_heap_top(&c->timers);
     next_us = min(top != NULL ? top->second : TR_CL_NEVER, tr_link_next(c));
-    next_us = min(next_us, min(tr_chart_next(c), tr_home_next(c)));
+    next_us = min(next_us, min(tr_chart_next(c), min(tr_home_next(c), tr_coord_next(c))));
     if (c->stage == TR_ENGINE_OPEN) {
         next_us = min(next_us, min(tr_wait_next(c), tr_vigil_next(&c->vigil)));
         next_us = min(next_us, min(tr_wake_next(c), min(tr_hold_next(c), c->retry_us)));
@@ -667,6 +668,7 @@ unsigned tr_cluster_unready(struct tr_cluster *c, struct tr_reason *reasons)
         reasons[n++] = (struct tr_reason){
             "redis_clock", "the clock of a Redis server is off: its jobs wait until it is right"};
     }
+    n += tr_coord_trouble(c, &reasons[n]);
     return n;
 }
 

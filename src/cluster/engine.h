@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/mem.h"
 #include "cluster/place.h"
+#include "port/coord.h"
 #include "port/engine.h"
 #include "port/meter.h"
 #include "port/queue.h"
@@ -40,6 +41,8 @@ struct tr_cluster_config {
     uint64_t lease_us;      /* of being a member */
     unsigned wait_replicas; /* what changes something is answered when so many have it, too */
     bool asks_config;       /* servers are asked how they sync, to tell people */
+    const struct tr_coord_port *coord; /* NULL: leases in Redis say who lives; copied */
+    uint64_t session_us;               /* of that, as far as is known before it has said so */
     size_t body_max;
     unsigned flight_calls; /* under way on one connection at most; what is more waits, */
     size_t flight_bytes;   /* and so it is with bytes; but one call always */
@@ -70,6 +73,9 @@ void tr_cluster_free(struct tr_cluster *c);
 
 /* Where the port tells what happened. */
 struct tr_redis_ear tr_cluster_ear(struct tr_cluster *c);
+
+/* And the coordinator, if there is one besides Redis. */
+struct tr_coord_ear tr_cluster_coord_ear(struct tr_cluster *c);
 
 /* As struct tr_queue has them. */
 void tr_cluster_submit(struct tr_cluster *c, struct tr_req *r, struct tr_now now);
@@ -132,6 +138,8 @@ struct tr_cluster_stat {
     uint64_t forgotten;   /* topics that nobody needed any more */
     uint64_t orphans;     /* jobs of dead nodes that were released */
     uint64_t swept;       /* fields of dead nodes that were dropped */
+    uint64_t ousted;      /* slots that another node had been entered for */
+    uint64_t self_stops;  /* housekeeping that stopped, as membership was not known any more */
     uint64_t maps;        /* of the cluster, asked for */
     uint64_t slots_lost;  /* that a server has lost with all that was in them */
     uint64_t jumps;       /* of ids, since a slot came to another life of a server */

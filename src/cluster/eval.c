@@ -396,10 +396,11 @@ void tr_eval_edit(struct tr_eval *c, unsigned topic, const struct tr_req *r, uin
     }
 }
 
-void tr_eval_tend(struct tr_eval *c, unsigned most, uint64_t forget_us)
+void tr_eval_tend(struct tr_eval *c, unsigned most, uint64_t forget_us, uint64_t epoch)
 {
     add_number(c, most);
     add_number(c, forget_us);
+    add_number(c, epoch);
 }
 
 void tr_eval_kick(struct tr_eval *c, unsigned most, bool beanstalk, char only)

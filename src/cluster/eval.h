@@ -97,8 +97,9 @@ void tr_eval_take(struct tr_eval *c, const struct tr_eval_take *t);
  * force: without a lease. */
 void tr_eval_edit(struct tr_eval *c, unsigned topic, const struct tr_req *r, uint64_t age_us);
 
-/* forget_us: a topic that nobody needs for so long may be forgotten; 0: not this one. */
-void tr_eval_tend(struct tr_eval *c, unsigned most, uint64_t forget_us);
+/* forget_us: a topic that nobody needs for so long may be forgotten; 0: not this one. epoch: under
+ * which this node is the slot's owner. */
+void tr_eval_tend(struct tr_eval *c, unsigned most, uint64_t forget_us, uint64_t epoch);
 /* only: d, s, or 0: delayed ones if there is no dead one. */
 void tr_eval_kick(struct tr_eval *c, unsigned most, bool beanstalk, char only);
 /* PAUSE of the beanstalk port; 0: it goes on. */

@@ -29,6 +29,15 @@ static tr_call_done_fn beat_answered;
 
 /* ---- the beat ---- */
 
+/* It came to nothing. Where leases in Redis say who lives, that is not known either. */
+static void no_beat(struct tr_cluster *c)
+{
+    c->beat_retry_us = c->now.boot_us + BEAT_AGAIN_US;
+    if (c->coord.leases) {
+        tr_coord_failed(c, "Redis does not answer", c->now);
+    }
+}
+
 static void send_beat(struct tr_cluster *c, uint64_t lease_us)
 {
     static const enum tr_meta_key keys[] = {TR_META_LAYOUT, TR_META_NODES, TR_META_WHERE};
@@ -57,7 +66,7 @@ static void send_beat(struct tr_cluster *c, uint64_t lease_us)
     if (tr_eval_end(e) == TARRY_OK) {
         tr_call_start(c, &c->beat, &way);
     } else {
-        tr_tenure_lost(&c->tenure);
+        no_beat(c);
     }
 }
 
@@ -125,39 +134,19 @@ static bool learn_uuid(struct tr_cluster *c, struct tr_span uuid)
     return true;
 }
 
-static void share_slots(struct tr_cluster *c, const struct tr_redis_reply *r)
+/* Who lives, as leases in Redis say: node, address for each. */
+static void tell_members(struct tr_cluster *c, const struct tr_redis_reply *r)
 {
-    uint64_t node;
-    unsigned owned = 0;
+    uint64_t nodes[TR_COORD_MEMBERS];
+    struct tr_coord_view view = {.nodes = nodes, .session_us = c->config.lease_us};
 
-    c->members.count = 0;
-    for (size_t i = MEMBER_FROM; i + 1 < r->count && c->members.count < TR_MEMBERS_MAX; i += 2) {
+    for (size_t i = MEMBER_FROM; i + 1 < r->count && view.count < TR_COORD_MEMBERS; i += 2) {
         if (r->items[i].len == TR_PLACE_NODE_DIGITS &&
-            tr_hex_get(r->items[i].at, TR_PLACE_NODE_DIGITS, &node)) {
-            c->members.nodes[c->members.count++] = node;
+            tr_hex_get(r->items[i].at, TR_PLACE_NODE_DIGITS, &nodes[view.count])) {
+            view.count++;
         }
     }
-    c->stat.nodes = c->members.count;
-    if (c->members.count == 0) {
-        return;
-    }
-    tr_members_share(&c->members, c->layout.slots, c->owner);
-    for (unsigned s = 0; s < c->layout.slots; s++) {
-        struct tr_cl_slot *slot = &c->slots[s];
-        bool mine = c->members.nodes[c->owner[s]] == c->config.node;
-
-        if (mine && !slot->owned) {
-            tr_mourn_again(c); /* whoever died before may have left something there */
-            slot->sworn = false;
-            slot->agenda_us = c->now.boot_us + s * UINT64_C(1000); /* not all at once */
-            slot->since_us = tr_cluster_slot_now(c, s);
-        }
-        c->shares += mine != slot->owned;
-        slot->owned = mine;
-        owned += mine;
-    }
-    c->stat.slots_owned = owned;
-    c->house_us = 0;
+    tr_coord_members(c, &view, c->now);
 }
 
 /* The store was here, and is gone: somebody has emptied this Redis, or it has lost its disk. It is
@@ -181,11 +170,11 @@ static void beat_answered(struct tr_cluster *c, struct tr_call *call,
         return;
     }
     if (why != 0 || reply->event != TR_REDIS_LIST || reply->count == 0) {
-        tr_tenure_lost(&c->tenure);
-        c->beat_retry_us = c->now.boot_us + BEAT_AGAIN_US;
+        no_beat(c);
     } else if (same(reply->items[0], "OK") && reply->count >= MEMBER_FROM) {
-        tr_tenure_answered(&c->tenure);
+        c->beat_us = c->now.boot_us + c->config.lease_us * 3 / 10;
         if (!learn_uuid(c, reply->items[6])) {
+            no_beat(c);
             refuse(c, TR_CL_STORE, "this is another store than it was when the node was started");
             return;
         }
@@ -194,10 +183,11 @@ static void beat_answered(struct tr_cluster *c, struct tr_call *call,
         c->refused &= ~(unsigned)(TR_CL_LAYOUT | TR_CL_STORE);
         c->stage = TR_ENGINE_OPEN;
         c->emptied = false;
-        share_slots(c, reply);
+        if (c->coord.leases) {
+            tell_members(c, reply);
+        }
     } else {
-        tr_tenure_lost(&c->tenure);
-        c->beat_retry_us = c->now.boot_us + BEAT_AGAIN_US;
+        no_beat(c);
         if (same(reply->items[0], "DIFFERS") && reply->count >= 4) {
             differs(c, reply);
         } else if (c->uuid[0] != '\0') {
@@ -212,9 +202,27 @@ static void beat_answered(struct tr_cluster *c, struct tr_call *call,
 
 static tr_item_fn kept;
 
+/* ---- leases in Redis as the coordinator ---- */
+
+static void lease_beat(void *ctx)
+{
+    struct tr_cluster *c = ctx;
+
+    c->beat_asked = true;
+}
+
+static void lease_leave(void *ctx)
+{
+    (void)ctx; /* the last beat says so, whoever the coordinator is */
+}
+
 int tr_home_init(struct tr_cluster *c)
 {
-    tr_tenure_init(&c->tenure, c->config.lease_us);
+    struct tr_coord_port leases = {
+        .ctx = c, .kind = "redis", .beat = lease_beat, .leave = lease_leave};
+
+    c->coord.leases = c->config.coord == NULL;
+    tr_coord_init(c, c->coord.leases ? &leases : c->config.coord);
     for (unsigned s = 0; s < c->layout.slots; s++) {
         char key[TR_PLACE_KEY_MAX];
 
@@ -278,7 +286,11 @@ static void build_agenda(struct tr_cluster *c, struct tr_clane *lane)
 /* The topic of its keeper is to be tended: its settings, then the script. */
 static void tend(struct tr_cluster *c, struct tr_item *keeper)
 {
-    tr_lane_put(c, TR_CL_TEND, keeper);
+    if (tr_coord_may(c) && c->slots[keeper->slot].owned) {
+        tr_lane_put(c, TR_CL_TEND, keeper);
+    } else {
+        tr_item_finish(c, keeper, TARRY_OK);
+    }
 }
 
 /* The first entry of the agenda and its time. */
@@ -292,6 +304,11 @@ static void heard_agenda(struct tr_cluster *c, struct tr_clane *lane,
     struct tr_ctopic *t;
 
     slot->agenda_us = c->now.boot_us + (reply->count == 2 ? MINUTE_US : 5 * MINUTE_US);
+    if (!tr_coord_may(c) || !slot->owned) {
+        slot->agenda_us = c->now.boot_us; /* for when it is this node's again */
+        tr_item_finish(c, keeper, TARRY_OK);
+        return;
+    }
     if (due_us == 0 || due_us > now_us) {
         if (due_us != 0 && due_us - now_us < MINUTE_US) {
             slot->agenda_us = c->now.boot_us + (due_us - now_us);
@@ -330,8 +347,21 @@ static void build_tend(struct tr_cluster *c, struct tr_clane *lane)
 {
     const struct tr_ctopic *t = lane->topics[0];
 
-    tr_eval_tend(&lane->call.eval, TEND_MOST,
-                 t->version == 0 && !t->kept ? c->config.forget_us : 0);
+    tr_eval_tend(&lane->call.eval, TEND_MOST, t->version == 0 && !t->kept ? c->config.forget_us : 0,
+                 c->slots[lane->slot].epoch);
+}
+
+/* OUSTED, epoch, owner: somebody else is entered. */
+static void refused_tend(struct tr_cluster *c, struct tr_clane *lane,
+                         const struct tr_redis_reply *reply)
+{
+    if (reply->count >= 2 && same(reply->items[0], "OUSTED")) {
+        struct tr_item *keeper = tr_lane_next(lane);
+
+        c->slots[lane->slot].epoch = (uint32_t)number(reply->items[1]);
+        tr_coord_ousted(c, lane->slot);
+        tr_item_finish(c, keeper, TARRY_OK);
+    }
 }
 
 /* There may be another topic behind it. */
@@ -353,32 +383,29 @@ const struct tr_cl_way tr_tend_way = {.script = TR_SCRIPT_TEND,
                                       .most = 1,
                                       .jobs = true,
                                       .build = build_tend,
-                                      .answered = answered_tend};
+                                      .answered = answered_tend,
+                                      .heard = refused_tend};
 
-/* KEYS: meta. ARGV: uuid, run, node, epoch. The run is that of the connection. */
+/* KEYS: meta. ARGV: uuid, node, epoch. */
 static void build_own(struct tr_cluster *c, struct tr_clane *lane)
 {
     struct tr_eval *e = &lane->call.eval;
     char key[TR_PLACE_KEY_MAX];
-    int server = tr_shards_find(&c->shards, c->slots[lane->slot].hash);
-    const char *run = server >= 0 ? c->links[server].run : "";
 
     tr_eval_meta(e, TR_SCRIPT_OWN, 1);
     tr_eval_add(e, key, tr_place_key(key, &c->layout, lane->slot, 0, NULL));
     tr_eval_add(e, c->uuid, strlen(c->uuid));
-    tr_eval_add(e, run, strlen(run));
     tr_eval_add(e, c->node, TR_PLACE_NODE_DIGITS);
     tr_eval_add_number(e, c->slots[lane->slot].epoch);
 }
 
-/* OK, epoch; STALE, epoch, owner: once more with that. CHECK: any call of jobs will do that. */
+/* OK, epoch; STALE, epoch, owner: once more with that. NOSLOT: `tend` makes it. */
 static void heard_own(struct tr_cluster *c, struct tr_clane *lane,
                       const struct tr_redis_reply *reply)
 {
     struct tr_item *keeper = tr_lane_next(lane);
     struct tr_cl_slot *slot = &c->slots[lane->slot];
 
-    /* CHECK: another server, which `tend` finds out, too. */
     slot->sworn = reply->count < 2 || !same(reply->items[0], "STALE");
     if (reply->count >= 2) {
         slot->epoch = (uint32_t)number(reply->items[1]);
@@ -465,17 +492,21 @@ static void keep_house(struct tr_cluster *c)
     c->agenda_at += LOOKS_AT_ONCE;
 }
 
+/* Is there somebody to tell it to? */
+static bool can_beat(const struct tr_cluster *c)
+{
+    return c->beat.state == TR_CALL_IDLE && tr_shards_find(&c->shards, c->meta_hash) >= 0;
+}
+
 void tr_home_turn(struct tr_cluster *c)
 {
-    bool holds = tr_tenure_holds(&c->tenure, c->now.boot_us);
+    bool due = c->coord.leases ? c->beat_asked : c->beat_us <= c->now.boot_us;
 
-    c->owns = holds && c->stage == TR_ENGINE_OPEN;
     if (c->leaving) {
         return;
     }
-    if (c->beat.state == TR_CALL_IDLE && c->beat_retry_us <= c->now.boot_us &&
-        tr_shards_find(&c->shards, c->meta_hash) >= 0 &&
-        tr_tenure_beat(&c->tenure, c->now.boot_us)) {
+    if (due && c->beat_retry_us <= c->now.boot_us && can_beat(c)) {
+        c->beat_asked = false;
         send_beat(c, c->config.lease_us);
     }
     if (c->owns && c->house_us <= c->now.boot_us) {
@@ -485,12 +516,12 @@ void tr_home_turn(struct tr_cluster *c)
 
 uint64_t tr_home_next(const struct tr_cluster *c)
 {
-    uint64_t next_us = tr_tenure_next(&c->tenure);
+    uint64_t next_us = c->coord.leases && !c->beat_asked ? TR_CL_NEVER : c->beat_us;
 
     if (c->leaving) {
         return TR_CL_NEVER;
     }
-    if (c->tenure.sent_us != 0 || tr_shards_find(&c->shards, c->meta_hash) < 0) {
+    if (!can_beat(c)) {
         next_us = TR_CL_NEVER; /* the answer, or the map, comes by itself */
     } else if (next_us < c->beat_retry_us) {
         next_us = c->beat_retry_us;
@@ -504,6 +535,7 @@ uint64_t tr_home_next(const struct tr_cluster *c)
 void tr_home_leave(struct tr_cluster *c)
 {
     c->leaving = true;
+    c->coord.port.leave(c->coord.port.ctx);
     if (c->beat.state == TR_CALL_IDLE && c->stage == TR_ENGINE_OPEN) {
         send_beat(c, 0);
     }

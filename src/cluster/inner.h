@@ -14,7 +14,8 @@
  *     gauge.c                                      what is told of them
  *     roam.c, bulk.c                               requests of whole topics
  *     wait.c, take.c, hold.c                       hand-outs
- *     wake.c, home.c, mourn.c, sweep.c, forget.c   other nodes, housekeeping
+ *     wake.c, coord.c, home.c, mourn.c             other nodes, housekeeping,
+ *     sweep.c, forget.c                            and what is left of them
  *     picture.c                                    how all of it is
  *     plan.c, roster.c, schedule.c, recur.c        schedules: kept, named, asked for, at work
  *     loss.c                                       data that a server has lost
@@ -37,6 +38,7 @@
 #include "cluster/shards.h"
 #include "cluster/vigil.h"
 #include "cluster/walk.h"
+#include "port/coord.h"
 #include "port/picture.h"
 #include "rules/atlas.h"
 #include "rules/figures.h"
@@ -320,7 +322,8 @@ struct tr_cl_way {
     bool schedules; /* the slot's schedules are its last key */
     /* Arguments for the items in `flying`, behind those that all have in common. */
     void (*build)(struct tr_cluster *c, struct tr_clane *lane);
-    /* What was said: of jobs, as an answer; else as it came. Ends all in `flying`. */
+    /* What was said: of jobs, as an answer; else, and what is no answer, as it came. Ends all in
+     * `flying`. */
     void (*answered)(struct tr_cluster *c, struct tr_clane *lane, const struct tr_answer *a);
     void (*heard)(struct tr_cluster *c, struct tr_clane *lane, const struct tr_redis_reply *reply);
 };
@@ -689,6 +692,28 @@ void tr_recur_due(struct tr_cluster *c, struct tr_item *keeper, struct tr_span e
 void tr_schedules_turn(struct tr_cluster *c);
 bool tr_schedules_busy(const struct tr_cluster *c);
 
+/* Who lives, and what follows from that: coord.c */
+struct tr_coord_state {
+    struct tr_coord_port port;
+    bool leases; /* it is Redis itself */
+    bool again;  /* others came or went: a beat is wanted */
+    uint64_t retry_us;
+    char why[TR_CL_WHY]; /* it does not answer; "": it does */
+    char told[2 * TR_CL_WHY];
+};
+void tr_coord_init(struct tr_cluster *c, const struct tr_coord_port *port);
+void tr_coord_turn(struct tr_cluster *c);
+uint64_t tr_coord_next(const struct tr_cluster *c);
+void tr_coord_members(void *ctx, const struct tr_coord_view *view, struct tr_now now);
+void tr_coord_failed(void *ctx, const char *why, struct tr_now now);
+void tr_coord_changed(void *ctx, struct tr_now now);
+/* May it look after its slots, at this moment? To be asked before each step. */
+bool tr_coord_may(struct tr_cluster *c);
+/* A slot's script said that another one is its owner. */
+void tr_coord_ousted(struct tr_cluster *c, unsigned slot);
+/* What is wrong with it, for /readyz. */
+bool tr_coord_trouble(struct tr_cluster *c, struct tr_reason *reason);
+
 enum { TR_MOURN_TOPICS = 200, TR_MOURN_KNOWN = 256 };
 
 /* A dead node's jobs: mourn.c */
@@ -898,10 +923,13 @@ struct tr_cluster {
     size_t wake_key_len;
     unsigned wake_hash;
 
+    struct tr_coord_state coord;
     struct tr_tenure tenure;
     struct tr_members members;
     uint8_t owner[TR_SLOTS_MAX];
     struct tr_call beat;
+    bool beat_asked;  /* by the coordinator that leases in Redis are */
+    uint64_t beat_us; /* the next one, if they are not */
     uint64_t beat_retry_us;
     bool leaving;
     bool owns;         /* may do housekeeping, as far as it knew last */

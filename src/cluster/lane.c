@@ -358,9 +358,7 @@ static void answered(struct tr_cluster *c, struct tr_clane *lane,
     const struct tr_cl_way *way = tr_lane_way(lane->kind);
     struct tr_answer a;
 
-    if (!way->jobs) {
-        way->heard(c, lane, reply);
-    } else if (tr_answer_read(reply, &a) == TARRY_OK) {
+    if (way->jobs && tr_answer_read(reply, &a) == TARRY_OK) {
         way->answered(c, lane, &a);
         if (lane->kind == TR_CL_PUSH) {
             look_for_new(c, lane, &a);
@@ -370,8 +368,10 @@ static void answered(struct tr_cluster *c, struct tr_clane *lane,
                                               .topics = lane->topics,
                                               .count = lane->topic_count,
                                               .soonest_us = lane->soonest_us});
-    } else if (tr_lane_spread(reply) != 0) {
+    } else if (way->jobs && tr_lane_spread(reply) != 0) {
         respread(c, lane, reply);
+    } else if (way->heard != NULL) {
+        way->heard(c, lane, reply);
     }
     tr_lane_fail(c, lane, TARRY_EDAMAGED); /* if any is left, that was no answer of ours */
 }

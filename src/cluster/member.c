@@ -103,10 +103,15 @@ void tr_tenure_lost(struct tr_tenure *t)
     t->sent_us = 0;
 }
 
+bool tr_tenure_believes(const struct tr_tenure *t, uint64_t now_us)
+{
+    return t->since_us != 0 && now_us < t->since_us + believed(t);
+}
+
 bool tr_tenure_holds(struct tr_tenure *t, uint64_t now_us)
 {
     uint64_t gap_us = t->turn_us != 0 ? now_us - t->turn_us : 0;
 
     t->turn_us = now_us;
-    return t->since_us != 0 && now_us < t->since_us + believed(t) && gap_us < believed(t);
+    return tr_tenure_believes(t, now_us) && gap_us < believed(t);
 }

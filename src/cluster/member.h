@@ -45,9 +45,12 @@ uint64_t tr_tenure_next(const struct tr_tenure *t);
 void tr_tenure_answered(struct tr_tenure *t);
 void tr_tenure_lost(struct tr_tenure *t);
 
+/* Is the last beat that was answered recent enough? */
+bool tr_tenure_believes(const struct tr_tenure *t, uint64_t now_us);
+
 /*
- * May it do housekeeping now? Not when the last beat is older than two thirds of the lease, nor in
- * the first look after it stood still for as long.
+ * The same at the beginning of a turn: may it do housekeeping now? Not when the last beat is older
+ * than two thirds of the lease, nor in the first look after it stood still for as long.
  */
 bool tr_tenure_holds(struct tr_tenure *t, uint64_t now_us);
 

@@ -60,6 +60,10 @@ static bool is_known(const struct tr_mourn *m, uint64_t node)
 /* The next slot of ours; behind the last one that node is done with. */
 static void next_slot(struct tr_cluster *c, struct tr_mourn *m)
 {
+    if (!tr_coord_may(c)) {
+        rest(c, m);
+        return;
+    }
     while (m->slot < c->layout.slots && !c->slots[m->slot].owned) {
         m->slot++;
     }
@@ -75,7 +79,11 @@ static void next_slot(struct tr_cluster *c, struct tr_mourn *m)
 
 static void ask_orphans(struct tr_cluster *c, struct tr_item *item)
 {
-    tr_lane_put(c, TR_CL_ORPHANS, item);
+    if (tr_coord_may(c)) {
+        tr_lane_put(c, TR_CL_ORPHANS, item);
+    } else {
+        rest(c, mourn_of(item));
+    }
 }
 
 static void next_topic(struct tr_cluster *c, struct tr_mourn *m)
@@ -212,7 +220,7 @@ static void answered_orphans(struct tr_cluster *c, struct tr_clane *lane, const 
     }
     c->stat.orphans += count;
     if (m->walk.set != '\0') {
-        tr_lane_put(c, TR_CL_ORPHANS, item);
+        ask_orphans(c, item);
         return;
     }
     tr_ctopic_unpin(c, item->topic);

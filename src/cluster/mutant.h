@@ -19,6 +19,7 @@
     X(ONE_ROUND, "who came while others were asked for is not asked for")                          \
     X(CLOSE_KEEPS, "jobs of a closed connection stay out until their lease ends")                  \
     X(SURPLUS_KEPT, "a job that came for nobody is not given back")                                \
+    X(NO_SELF_STOP, "a node looks after its slots although nobody has said that it lives")         \
     X(TAKE_FORGOTTEN, "what a take that was given up has handed out stays out")                    \
     X(REST_FORGOTTEN, "who got nothing since the answer was full is told that there is nothing")   \
     X(WAKES_LOST, "more wake-ups than there is room for are thrown away")                          \

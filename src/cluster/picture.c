@@ -106,8 +106,9 @@ static void know_servers(struct tr_cluster *c, struct tr_canvas *r)
 static void know_coordinator(const struct tr_cluster *c, struct tr_picture_coordinator *is)
 {
     *is = (struct tr_picture_coordinator){
-        .kind = "redis",
-        .session_us = c->config.lease_us,
+        .kind = c->coord.port.kind,
+        .why = c->coord.why[0] != '\0' ? c->coord.why : NULL,
+        .session_us = c->tenure.lease_us,
         .heard_us = c->tenure.since_us != 0 ? c->now.boot_us - c->tenure.since_us : UINT64_MAX,
         .holds = c->owns};
 }
@@ -530,7 +531,7 @@ void tr_picture_ask(struct tr_cluster *c, struct tr_item *item)
         return;
     }
     r->is = (struct tr_picture){.node = c->config.node,
-                                .now_us = tr_cluster_server_now(c),
+                                .now_us = tr_cluster_meta_now(c),
                                 .nodes = r->nodes,
                                 .slots = r->slots,
                                 .servers = r->servers};

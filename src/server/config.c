@@ -272,6 +272,8 @@ static void derive(struct tr_config *c)
     c->sql_user = text_of(c, TR_KEY_SQL_USER);
     c->sql_password = text_of(c, TR_KEY_SQL_PASSWORD);
     c->redis_prefix = c->settings[TR_KEY_REDIS_PREFIX].text;
+    c->zookeeper_servers = text_of(c, TR_KEY_ZOOKEEPER_SERVERS);
+    c->zookeeper_root = c->settings[TR_KEY_ZOOKEEPER_ROOT].text;
     c->listen_beanstalk = c->settings[TR_KEY_LISTEN_BEANSTALK].text;
     c->listen_http = c->settings[TR_KEY_LISTEN_HTTP].text;
     c->http_hosts = c->settings[TR_KEY_HTTP_HOSTS].text;

@@ -60,6 +60,9 @@ enum tr_key {
     TR_KEY_SQL_BATCH,
     TR_KEY_CLUSTER_SLOTS,
     TR_KEY_CLUSTER_LEASE,
+    TR_KEY_ZOOKEEPER_SERVERS,
+    TR_KEY_ZOOKEEPER_ROOT,
+    TR_KEY_ZOOKEEPER_SESSION,
     TR_KEY_CLOCK_TEST,
     TR_KEY_CLOCK_START,
     TR_KEY_HTTP_HOSTS,
@@ -135,6 +138,9 @@ struct tr_config {
     uint32_t sql_batch;
     uint32_t cluster_slots;
     uint64_t cluster_lease_us;
+    const char *zookeeper_servers; /* as redis_servers; NULL: leases in Redis say who lives */
+    const char *zookeeper_root;
+    uint64_t zookeeper_session_us;
     uint64_t history_us;    /* what happened to jobs is told for so long, */
     uint32_t history_bytes; /* from memory of at most so many */
     bool test_clock;

@@ -56,6 +56,7 @@ enum {
     RATE_MAX = 1 << 30,
     SQL_CONNECTIONS_MAX = 64,
     SQL_BATCH_MAX = 1024,
+    ROOT_MAX = 200,
     MEMORY_AUTO = 75 /* percent */
 };
 
@@ -66,6 +67,8 @@ enum {
 #define TIME_MIN_US UINT64_C(10000)
 #define LEASE_LEAST_US UINT64_C(3000000)
 #define REPLICAS_MOST 16
+#define SESSION_LEAST_US UINT64_C(2000000)
+#define SESSION_MOST_US UINT64_C(600000000)
 #define TIME_MAX_US (UINT64_C(86400) * 1000000)
 
 static int apply_path(struct tr_config *c, const char *value, const char **why)
@@ -376,6 +379,38 @@ static int apply_lease(struct tr_config *c, const char *value, const char **why)
     return err;
 }
 
+static int apply_session(struct tr_config *c, const char *value, const char **why)
+{
+    int err = read_time(value, &c->zookeeper_session_us);
+
+    if (err == TARRY_OK &&
+        (c->zookeeper_session_us < SESSION_LEAST_US || c->zookeeper_session_us > SESSION_MOST_US)) {
+        *why = "is no session of use: 2s to 10m";
+        err = TARRY_EINVAL;
+    }
+    return err;
+}
+
+/* A path of ZooKeeper: /a/b, without a slash at the end. */
+static int apply_root(struct tr_config *c, const char *value, const char **why)
+{
+    size_t len = strlen(value);
+    char last = '\0';
+
+    (void)c; /* tr_config_finish takes the text */
+    (void)why;
+    for (size_t i = 0; i < len; i++) {
+        bool plain = (value[i] >= 'a' && value[i] <= 'z') || (value[i] >= 'A' && value[i] <= 'Z') ||
+                     (value[i] >= '0' && value[i] <= '9') || strchr("-_.", value[i]) != NULL;
+
+        if (!(plain && i > 0) && !(value[i] == '/' && last != '/')) {
+            return TARRY_EINVAL;
+        }
+        last = value[i];
+    }
+    return len > 1 && len <= ROOT_MAX && last != '/' ? TARRY_OK : TARRY_EINVAL;
+}
+
 static int apply_connections(struct tr_config *c, const char *value, const char **why)
 {
     (void)why;
@@ -555,6 +590,14 @@ const struct tr_key_row tr_key_rows[TR_KEY_COUNT] = {
                               .allowed = "a power of two from 1 to 1024", .apply = apply_slots},
     [TR_KEY_CLUSTER_LEASE] = {NAME("cluster", "lease"), .fixed = OPEN_STORE, .fallback = "10s",
                               .allowed = TIME, .apply = apply_lease},
+    [TR_KEY_ZOOKEEPER_SERVERS] = {NAME("zookeeper", "servers"), .fixed = OPEN_STORE,
+                                  .fallback = "none",
+                                  .allowed = "HOST:PORT, several with commas between them",
+                                  .apply = apply_servers},
+    [TR_KEY_ZOOKEEPER_ROOT] = {NAME("zookeeper", "root"), .fixed = OPEN_STORE, .fallback = "/tarry",
+                               .allowed = "a path such as /tarry", .apply = apply_root},
+    [TR_KEY_ZOOKEEPER_SESSION] = {NAME("zookeeper", "session"), .fixed = OPEN_STORE,
+                                  .fallback = "6s", .allowed = TIME, .apply = apply_session},
     [TR_KEY_CLOCK_TEST] = {NAME("clock", "test"), .fixed = OPEN_STORE, .flag = "--test-clock",
                            .is_switch = true, .fallback = "off", .allowed = "on or off",
                            .apply = apply_test_clock},

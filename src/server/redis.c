@@ -76,7 +76,7 @@ static int open_remote(struct tr_on_redis *o)
 }
 
 /* "host:port version": where clients reach this node. */
-static void find_address(const struct tr_on_redis *o, char *out, size_t size)
+static void find_address(struct tr_on_redis *o)
 {
     struct tr_process_names host = tr_process_names();
     const char *listens = o->parts.calls.address(o->parts.calls.ctx);
@@ -84,17 +84,75 @@ static void find_address(const struct tr_on_redis *o, char *out, size_t size)
     bool all = strncmp(listens, "0.0.0.0:", 8) == 0 || strncmp(listens, "[::]:", 5) == 0;
 
     if (port == NULL || all) {
-        tr_text(out, size, "%s%s %s", host.host, port != NULL ? port : "", TARRY_VERSION);
+        tr_text(o->address, sizeof o->address, "%s%s %s", host.host, port != NULL ? port : "",
+                TARRY_VERSION);
     } else {
-        tr_text(out, size, "%s %s", listens, TARRY_VERSION);
+        tr_text(o->address, sizeof o->address, "%s %s", listens, TARRY_VERSION);
     }
 }
+
+#ifdef TR_ZOOKEEPER
+
+static int open_zoo(struct tr_on_redis *o, uint64_t node)
+{
+    const struct tr_config *c = o->parts.config;
+
+    return tr_zoo_open(&o->zoo, &(struct tr_zoo_setup){.poller = tr_poller_linux(o->parts.loop),
+                                                       .now = tr_clock_linux_now,
+                                                       .servers = c->zookeeper_servers,
+                                                       .root = c->zookeeper_root,
+                                                       .session_us = c->zookeeper_session_us,
+                                                       .node = node,
+                                                       .address = o->address});
+}
+
+static struct tr_coord_port zoo_port(const struct tr_on_redis *o)
+{
+    return tr_zoo_port(o->zoo);
+}
+
+static void zoo_listen(const struct tr_on_redis *o)
+{
+    tr_zoo_listen(o->zoo, tr_cluster_coord_ear(o->cluster));
+}
+
+static void close_zoo(struct tr_on_redis *o)
+{
+    tr_zoo_close(o->zoo);
+}
+
+#else /* then o->zoo is NULL */
+
+static int open_zoo(struct tr_on_redis *o, uint64_t node)
+{
+    (void)o;
+    (void)node;
+    return TARRY_EUNSUPPORTED;
+}
+
+static struct tr_coord_port zoo_port(const struct tr_on_redis *o)
+{
+    (void)o;
+    return (struct tr_coord_port){0};
+}
+
+static void zoo_listen(const struct tr_on_redis *o)
+{
+    (void)o;
+}
+
+static void close_zoo(struct tr_on_redis *o)
+{
+    (void)o;
+}
+
+#endif
 
 static int open_cluster(struct tr_on_redis *o, const struct servers *servers, uint64_t node)
 {
     const struct tr_config *c = o->parts.config;
     struct tr_cluster_config config;
-    char address[128];
+    struct tr_coord_port coord;
     char uuid[TR_CLUSTER_UUID + 1];
     uint8_t bytes[TR_CLUSTER_UUID / 2];
     int err = tr_random_linux_fill(bytes, sizeof bytes);
@@ -112,8 +170,7 @@ static int open_cluster(struct tr_on_redis *o, const struct servers *servers, ui
     config.servers = servers->names;
     config.server_count = servers->count;
     config.node = node;
-    find_address(o, address, sizeof address);
-    config.address = address;
+    config.address = o->address;
     config.uuid = uuid;
     config.timeout_us = c->redis_timeout_us;
     config.patience_us = PATIENCE_TIMES * c->redis_timeout_us;
@@ -125,9 +182,17 @@ static int open_cluster(struct tr_on_redis *o, const struct servers *servers, ui
     config.ctx = o->parts.calls.ctx;
     config.notice = o->parts.calls.notice;
     config.outlet = o->parts.calls.outlet;
+    if (o->zoo != NULL) {
+        coord = zoo_port(o);
+        config.coord = &coord;
+        config.session_us = c->zookeeper_session_us;
+    }
     err = tr_cluster_new(&config, tr_clock_linux_now(), &o->cluster);
     if (err == TARRY_OK) {
         tr_redis_listen(o->remote, tr_cluster_ear(o->cluster));
+    }
+    if (err == TARRY_OK && o->zoo != NULL) {
+        zoo_listen(o);
     }
     return err;
 }
@@ -146,7 +211,15 @@ static int prepare(void *ctx)
     if (err == TARRY_OK) {
         tr_text(o->name, sizeof o->name, "tarry-%016" PRIx64, node);
         tr_greet_redis(c);
+        find_address(o);
         err = open_remote(o);
+    }
+    if (err == TARRY_OK && c->zookeeper_servers != NULL) {
+        err = open_zoo(o, node);
+        if (err != TARRY_OK) {
+            free(servers);
+            return (int)tr_trouble_zookeeper(c->zookeeper_servers, err);
+        }
     }
     if (err == TARRY_OK) {
         err = open_cluster(o, servers, node);
@@ -172,6 +245,7 @@ static void free_all(void *ctx)
     if (o->cluster != NULL) {
         tr_cluster_free(o->cluster);
     }
+    close_zoo(o);
     tr_redis_close(o->remote);
     free(o);
 }

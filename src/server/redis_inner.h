@@ -5,6 +5,7 @@
 
 #include "cluster/engine.h"
 #include "remote/redis.h"
+#include "remote/zoo.h"
 #include "server/engines.h"
 
 enum { TR_ON_REDIS_TEXT = 512 };
@@ -12,8 +13,10 @@ enum { TR_ON_REDIS_TEXT = 512 };
 struct tr_on_redis {
     struct tr_engine_parts parts;
     struct tr_redis *remote;    /* the connections */
+    struct tr_zoo *zoo;         /* the coordinator; NULL: leases in Redis are */
     struct tr_cluster *cluster; /* NULL: not there yet */
     char name[32];              /* of this node, as Redis shows it */
+    char address[128];          /* of its HTTP port, and its version */
     struct tr_req count;        /* asks how many jobs there are, once: */
     bool counting;              /* it was asked, */
     bool counted;               /* and answered, or that failed */

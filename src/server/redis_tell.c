@@ -133,6 +133,8 @@ static void tell_calls(struct tr_json *j, const struct tr_cluster_stat *s)
     tr_json_member(j, "given_back", s->given_back);
     tr_json_member(j, "tended", s->tended);
     tr_json_member(j, "swept", s->swept);
+    tr_json_member(j, "ousted", s->ousted);
+    tr_json_member(j, "self_stops", s->self_stops);
     tr_json_member(j, "maps", s->maps);
     tr_json_member(j, "jumps", s->jumps);
     tr_json_member(j, "slots_lost", s->slots_lost);

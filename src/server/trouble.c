@@ -50,6 +50,13 @@ static const struct trouble redis_troubles[] = {
      "Raise the limits of the user that runs tarry (ulimit -n, ulimit -u)."},
 };
 
+static const struct trouble zookeeper_troubles[] = {
+    {TARRY_EUNSUPPORTED, TR_EXIT_USAGE, "this tarry was built without ZooKeeper (libzookeeper_mt)",
+     "Use another build, or leave zookeeper.servers out: leases in Redis do the same."},
+    {TARRY_EFULL, TR_EXIT_FAILED, "the system gives no more files, threads or memory",
+     "Raise the limits of the user that runs tarry (ulimit -n, ulimit -u)."},
+};
+
 static const struct trouble listen_troubles[] = {
     {TARRY_ELOCKED, TR_EXIT_FAILED,
      "another program listens there already, or a file is in the way",
@@ -89,6 +96,12 @@ enum tr_exit tr_trouble_store(const char *path, int err)
 enum tr_exit tr_trouble_redis(const char *servers, int err)
 {
     return tell(redis_troubles, sizeof redis_troubles / sizeof redis_troubles[0], servers, err);
+}
+
+enum tr_exit tr_trouble_zookeeper(const char *servers, int err)
+{
+    return tell(zookeeper_troubles, sizeof zookeeper_troubles / sizeof zookeeper_troubles[0],
+                servers, err);
 }
 
 enum tr_exit tr_trouble_listen(const char *address, int err)

@@ -10,6 +10,7 @@ enum tr_exit tr_trouble_store(const char *path, int err);
 
 /* The engine on Redis cannot even begin. */
 enum tr_exit tr_trouble_redis(const char *servers, int err);
+enum tr_exit tr_trouble_zookeeper(const char *servers, int err);
 
 /* The address cannot be listened on. */
 enum tr_exit tr_trouble_listen(const char *address, int err);

@@ -2,6 +2,7 @@
 nodes come and go."""
 import contextlib
 import json
+import signal
 import time
 
 import pytest
@@ -12,6 +13,7 @@ from redis_cluster import until
 from test_http import is_error
 from test_redis_cluster import Node
 from web import Web, web_port, web_server
+from zookeeper import ZooKeeper
 
 LEASE_S = 3
 SLOTS = 256
@@ -23,19 +25,30 @@ def redis():
         yield made
 
 
+@pytest.fixture(scope="module")
+def zookeeper():
+    with ZooKeeper() as made:
+        yield made
+
+
 class Nodes:
     """Nodes of one store, which come and go."""
 
-    def __init__(self, redis, folder, stack):
+    def __init__(self, redis, folder, stack, zookeeper=None):
         self.redis, self.folder, self.stack = redis, folder, stack
         self.prefix = redis.tarry()[-1].partition("=")[2]
         self.made = 0
+        self.flags = ["--set", f"redis.prefix={self.prefix}", "--set", f"cluster.lease={LEASE_S}s",
+                      "--set", "redis.timeout=3s"]  # a busy machine is no fault
+        if zookeeper is not None:
+            self.root = f"/test/{self.prefix.strip(':')}"
+            self.flags += ["--set", f"zookeeper.servers={zookeeper.address}", "--set",
+                           f"zookeeper.session={LEASE_S}s", "--set", f"zookeeper.root={self.root}"]
 
-    def start(self, *flags):
+    def start(self):
         self.made += 1
-        node = self.stack.enter_context(
-            Node(self.folder / f"node-{self.made}", f"127.0.0.1:{self.redis.port}", "--set",
-                 f"redis.prefix={self.prefix}", "--set", f"cluster.lease={LEASE_S}s", *flags))
+        node = self.stack.enter_context(Node(self.folder / f"node-{self.made}",
+                                             f"127.0.0.1:{self.redis.port}", *self.flags))
         until(node.is_ready)
         node.web = Web(node.web_port())
         self.stack.callback(node.web.close)
@@ -46,6 +59,22 @@ class Nodes:
 def nodes(redis, tmp_path):
     with contextlib.ExitStack() as stack:
         yield Nodes(redis, tmp_path, stack)
+
+
+@pytest.fixture(params=["redis", "zookeeper"])
+def both(request, redis, tmp_path):
+    """The same with either coordinator."""
+    with contextlib.ExitStack() as stack:
+        made = Nodes(redis, tmp_path, stack,
+                     request.getfixturevalue("zookeeper") if request.param == "zookeeper" else None)
+        made.kind = request.param
+        yield made
+
+
+@pytest.fixture
+def zoo_nodes(redis, zookeeper, tmp_path):
+    with contextlib.ExitStack() as stack:
+        yield Nodes(redis, tmp_path, stack, zookeeper)
 
 
 def cluster(node):
@@ -90,15 +119,15 @@ def test_how_it_is_told(nodes):
     assert first.web.get("/v1/cluster", x=1).status == 400
 
 
-def test_a_node_that_dies_is_succeeded_and_epochs_rise(nodes):
-    first = nodes.start()
-    assert shares(first) == [SLOTS]
+def test_a_node_that_dies_is_succeeded_and_epochs_rise(both):
+    first = both.start()
+    until(lambda: shares(first) == [SLOTS])
     # It looks at each slot once, and then not for minutes, as there is nothing.
     until(lambda: first.web.get("/v1/stats").json["redis"]["items"] >= SLOTS)
     topics = [f"t{i}" for i in range(40)]
     for topic in topics:  # what time does to them is left to housekeeping
         first.web.push(topic, b"x", ttl="10ms")
-    second = nodes.start()  # looks at its slots at once
+    second = both.start()  # looks at its slots at once
     name = cluster(second)["node"]
 
     def sworn(node, who):
@@ -122,15 +151,17 @@ def test_a_node_that_dies_is_succeeded_and_epochs_rise(nodes):
     own = cluster(first)["node"]
     until(lambda: all(s["owner"] == own and s["epoch"] == moved[s["slot"]] + 1
                       for s in cluster(first)["slots"] if s["slot"] in moved))
-    dead = {n["node"]: n for n in cluster(first)["nodes"]}[name]
-    assert not dead["alive"] and dead["slots"] == 0
+    assert cluster(first)["coordinator"]["kind"] == both.kind
+    dead = until(lambda: next((n for n in cluster(first)["nodes"]
+                               if n["node"] == name and not n["alive"]), None))
+    assert dead["slots"] == 0
 
 
-def test_few_slots_move(nodes):
-    made = [nodes.start() for _ in range(3)]
+def test_few_slots_move(both):
+    made = [both.start() for _ in range(3)]
     until(lambda: even(made))
     before = keepers(made[0])
-    made.append(nodes.start())
+    made.append(both.start())
     until(lambda: even(made))
     after = keepers(made[0])
     moved = sum(a != b for a, b in zip(before, after))
@@ -138,6 +169,69 @@ def test_few_slots_move(nodes):
     assert made.pop().stop() == 0  # it says that it leaves: nobody waits for its lease
     until(lambda: even(made))
     assert keepers(made[0]) == keepers(made[1]) == before
+
+
+def test_a_node_that_stood_still_stops_by_itself(both):
+    first, second = both.start(), both.start()
+    until(lambda: even([first, second]))
+    name, other = cluster(first)["node"], cluster(second)["node"]
+    until(lambda: all(n.web.get("/v1/stats").json["redis"]["items"] >= SLOTS // 2 for n in (first, second)))
+    topics = [f"t{i}" for i in range(40)]
+    first.process.send_signal(signal.SIGSTOP)
+    for topic in topics:
+        second.web.push(topic, b"x", ttl="10ms")
+    until(lambda: shares(second) == [SLOTS])
+    taken = until(lambda: {s["slot"]: s["epoch"] for s in cluster(second)["slots"]
+                           if s["topics"] and s["owner"] == other and not s["late_ms"]})
+    for topic in topics:  # which the second one will not look at for a minute
+        second.web.push(topic, b"y", ttl="10ms")
+    first.process.send_signal(signal.SIGCONT)
+    until(lambda: even([first, second]))
+    until(lambda: cluster(first)["coordinator"]["keeps_house"])
+    assert first.web.get("/v1/stats").json["redis"]["self_stops"] >= 1
+    until(lambda: any(s["owner"] == name and s["epoch"] > taken.get(s["slot"], SLOTS)
+                      for s in cluster(first)["slots"]))
+    assert all(s["epoch"] > taken[s["slot"]] or s["owner"] == other
+               for s in cluster(first)["slots"] if s["slot"] in taken)
+
+
+def test_an_owner_with_an_old_epoch_is_refused(nodes):
+    node = nodes.start()
+    node.web.push("fenced", b"x", ttl="10ms")
+    node.web.push("fenced", b"y", ttl="6s")
+    assert node.stop() == 0
+    node = nodes.start()  # has all slots at once, looks, is entered, and knows when it must look again
+    name = cluster(node)["node"]
+    slot = until(lambda: next((s for s in cluster(node)["slots"] if s["owner"] == name), None))
+    with contextlib.closing(nodes.redis.client()) as wire:  # another one, behind its back
+        key = f"{nodes.prefix}{{{slot['slot']}}}:m"
+        wire("HSET", key, "owner", "0123456789abcdef", "epoch", slot["epoch"] + 1)
+        until(lambda: wire("HMGET", key, "owner", "epoch")
+              == [name.encode(), str(slot["epoch"] + 2).encode()])
+    assert node.web.get("/v1/stats").json["redis"]["ousted"] == 1
+
+
+def test_zookeeper_goes_and_comes_back(zoo_nodes, zookeeper):
+    node = zoo_nodes.start()
+    until(lambda: cluster(node)["coordinator"]["keeps_house"])
+    (path,) = [p for p in zookeeper.ephemerals() if p.startswith(zoo_nodes.root + "/")]
+    assert path.startswith(f"{zoo_nodes.root}/nodes/{cluster(node)['node']}-1-")
+    assert cluster(node)["coordinator"]["session_ms"] == LEASE_S * 1000
+    zookeeper.stop()
+    try:
+        told = until(lambda: (lambda a: a.status == 503 and a.json)(node.web.get("/readyz")))
+        assert told["reasons"][0]["code"] == "coordinator_away"
+        assert "zookeeper" in told["reasons"][0]["message"].lower()
+        until(lambda: not cluster(node)["coordinator"]["keeps_house"])
+        assert cluster(node)["coordinator"]["message"]
+        node.web.push("on", b"x")  # jobs go on
+        (job,) = node.web.reserve("on", wait="10s")
+        assert node.web.post(f"/v1/jobs/{job['id']}/ack", lease=job["lease"]).status in (200, 204)
+    finally:
+        zookeeper.start()
+    until(lambda: node.is_ready() and cluster(node)["coordinator"]["keeps_house"])
+    assert node.stop() == 0
+    assert not [p for p in zookeeper.ephemerals() if p.startswith(zoo_nodes.root + "/")]
 
 
 def test_a_picture_without_redis(tmp_path):

@@ -1039,13 +1039,26 @@ def test_a_million_hands(server, slot):
 
 def test_ownership(slot):
     def own(node, epoch):
-        return slot.redis("EVAL", SCRIPTS["own"], 1, slot.key("m"), UUID, RUN, node, epoch)
+        return slot.redis("EVAL", SCRIPTS["own"], 1, slot.key("m"), UUID, node, epoch)
     assert own(NODE, 0) == [b"OK", b"1"]
     assert own(NODE, 0) == [b"OK", b"1"]
     assert own(OTHER, 0) == [b"STALE", b"1", NODE.encode()]
     assert own(OTHER, 1) == [b"OK", b"2"]
     assert own(NODE, 1) == [b"STALE", b"2", OTHER.encode()]
     assert slot.check()[2:4] == [b"2", OTHER.encode()]
+
+
+def test_only_the_owner_tends(slot):
+    slot.put(ttl=SECOND)
+    slot.now += 2 * SECOND
+    assert slot.call("tend", 64, 0, 1)[:3] == [b"OUSTED", b"0", b""]
+    own = [1, slot.key("m"), UUID]
+    assert slot.redis("EVAL", SCRIPTS["own"], *own, NODE, 0) == [b"OK", b"1"]
+    assert slot.redis("EVAL", SCRIPTS["own"], *own, OTHER, 1) == [b"OK", b"2"]
+    for epoch in (1, 2):  # late, and with the epoch of another one
+        assert slot.call("tend", 64, 0, epoch) == [b"OUSTED", b"2", OTHER.encode()]
+    assert slot.redis("EVAL", SCRIPTS["own"], *own, NODE, 2) == [b"OK", b"3"]
+    assert slot.call("tend", 64, 0, 3)[7] == b"1"  # one expired
 
 
 def test_members_and_layout(slot):

@@ -65,7 +65,7 @@ static void test_eval_common(void **state)
     (void)state;
     start(&f);
     tr_eval_begin(&f.call, TR_SCRIPT_TEND, &f.about);
-    tr_eval_tend(&f.call, 64, 0);
+    tr_eval_tend(&f.call, 64, 0, 7);
     assert_int_equal(tr_eval_end(&f.call), TARRY_OK);
     tr_eval_aim(&f.call, "run", 123);
     assert_true(is(c, 0, "EVALSHA"));
@@ -86,7 +86,8 @@ static void test_eval_common(void **state)
     assert_true(is(c, COMMON + 8, "due"));
     assert_true(is(c, OWN, "64"));
     assert_true(is(c, OWN + 1, "0"));
-    assert_int_equal(c->count, OWN + 2);
+    assert_true(is(c, OWN + 2, "7"));
+    assert_int_equal(c->count, OWN + 3);
     tr_eval_aim(&f.call, "another", 9999999); /* a repeat, to another server */
     assert_true(is(c, COMMON + 1, "another"));
     assert_true(is(c, COMMON + 3, "00000000000011"));

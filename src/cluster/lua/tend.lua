@@ -1,6 +1,8 @@
 -- What time does to the jobs of one topic: leases that ran out, jobs that expired, dead ones that
 -- were kept long enough. At most so many of each as ARGV[REST] says. ARGV[REST + 1]: a topic that has no
 -- jobs, settings and waiters for so long (us) may be forgotten; 0: not this one.
+-- Only the slot's owner does this, under the epoch in ARGV[REST + 2] (none: whoever it is); else OUSTED, epoch,
+-- owner, and nothing is done: an equal epoch of another owner is no better, as a failover can undo a change.
 --
 -- OK, now, versions, waiters, next (when it must be looked at again, or empty), more (1: at once), how
 -- many ran out, expired, were dropped, may be forgotten (1). It can be repeated without harm, so it keeps no reply.
@@ -10,6 +12,12 @@ local KIND = 'h'
 
 if clock_is_off() then
     return {'CLOCK', hex(now)}
+end
+if ARGV[REST + 2] then
+    local is = call('HMGET', META, 'epoch', 'owner')
+    if is[2] ~= NODE or is[1] ~= ARGV[REST + 2] then
+        return {'OUSTED', is[1] or '0', is[2] or ''}
+    end
 end
 local list, why = topics('retries', 'backoff', 'in_flight', 'dead_keep', 'dead_max', 'idle', 'hold')
 if not list then
