@@ -518,25 +518,44 @@ static void gather(struct tr_cluster *c, struct tr_ctopic *t)
     t->gathered = true;
 }
 
-/* Settings, then counts are on their way for each topic that may have jobs. */
-static void gather_all(struct tr_cluster *c)
+/* What was asked for could not even be sent: it is not waited for. */
+static void ungather(struct tr_cluster *c, struct tr_ctopic *t)
 {
-    for (struct tr_list *n = c->topics.next; n != &c->topics; n = n->next) {
-        struct tr_ctopic *t = TR_CONTAINER_OF(n, struct tr_ctopic, all);
+    c->gather_left -= t->gathered;
+    t->gathered = false;
+}
 
-        if (!t->loaded && c->gather == TR_GATHER_LOADS) {
-            gather(c, t);
-            ask_load(c, t);
-        } else if (t->loaded && c->gather == TR_GATHER_COUNTS &&
-                   (t->known || tr_ctopic_held(t) || tr_ctopic_has_jobs(t))) {
-            /* One that is gone, too, until its jobs are known to be. */
-            gather(c, t);
-            if (!tr_count_start(c, t, c->naming_us)) {
-                t->gathered = false;
-                c->gather_left--;
-            }
+static void gather_one(struct tr_cluster *c, struct tr_ctopic *t)
+{
+    if (!t->loaded && c->gather == TR_GATHER_LOADS) {
+        gather(c, t);
+        ask_load(c, t);
+    } else if (t->loaded && c->gather == TR_GATHER_COUNTS &&
+               (t->known || tr_ctopic_held(t) || tr_ctopic_has_jobs(t))) {
+        /* One that is gone, too, until its jobs are known to be. */
+        gather(c, t);
+        if (!tr_count_start(c, t, c->naming_us)) {
+            ungather(c, t);
         }
     }
+}
+
+/* Settings, then counts are on their way for each topic that may have jobs. It waits for itself,
+ * too: what is refused at once is not to be the last one. */
+static void gather_all(struct tr_cluster *c)
+{
+    struct tr_list *next;
+
+    c->gather_left++;
+    for (struct tr_list *n = c->topics.next; n != &c->topics; n = next) {
+        struct tr_ctopic *t = TR_CONTAINER_OF(n, struct tr_ctopic, all);
+
+        tr_ctopic_pin(t);
+        gather_one(c, t);
+        next = n->next;
+        tr_ctopic_unpin(c, t);
+    }
+    c->gather_left--;
 }
 
 static void end_gathering(struct tr_cluster *c, int status)
@@ -575,8 +594,7 @@ static void gathered(struct tr_cluster *c)
 void tr_ctopics_gathered(struct tr_cluster *c, struct tr_ctopic *t)
 {
     if (t->gathered) {
-        t->gathered = false;
-        c->gather_left--;
+        ungather(c, t);
         gathered(c);
     }
 }
