@@ -114,8 +114,7 @@ static unsigned hear_push(struct rig *g, bool waits)
 
     for (unsigned i = 0; i < topics; i++) {
         if (waits) {
-            (void)snprintf(waiters + 18 * (size_t)i, 19, "%02xb2b2b2b200000002",
-                           (i + 1) & 0xff);
+            (void)snprintf(waiters + 18 * (size_t)i, 19, "%02xb2b2b2b200000002", (i + 1) & 0xff);
         }
         items[4 + i] = (struct tr_span)SPAN("N0000000000140106651728e2a000");
     }
