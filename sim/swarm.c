@@ -95,6 +95,9 @@ static void draw_ops(struct sim_params *p, struct tr_rng *rng)
     };
 
     for (unsigned i = 0; i < TR_OP_COUNT; i++) {
+        if (i == TR_OP_PICTURE) {
+            continue; /* this engine has none; without dice for it seeds are what they were */
+        }
         p->op_weight[i] = common[i] * (unsigned)sim_between(rng, 1, 4);
         if (sim_dice(rng, 10)) {
             p->op_weight[i] = 0;
