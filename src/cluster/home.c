@@ -303,7 +303,7 @@ static void heard_agenda(struct tr_cluster *c, struct tr_clane *lane,
     uint64_t due_us = reply->count == 2 ? number(reply->items[1]) : 0;
     struct tr_ctopic *t;
 
-    slot->agenda_us = c->now.boot_us + (reply->count == 2 ? MINUTE_US : 5 * MINUTE_US);
+    slot->agenda_us = c->now.boot_us + MINUTE_US / 3;
     if (!tr_coord_may(c) || !slot->owned) {
         slot->agenda_us = c->now.boot_us; /* for when it is this node's again */
         tr_item_finish(c, keeper, TARRY_OK);
