@@ -21,6 +21,8 @@
 #include "judge.h"
 
 #include "base/err.h"
+#include "cluster/header.h"
+#include "cluster/hex.h"
 #include "many.h"
 #include "rules/schedule.h"
 #include "whole.h"
@@ -408,6 +410,29 @@ void judge_claimed(struct judge *j, unsigned serial, uint64_t lease)
     j->jobs[serial].claimed = lease;
 }
 
+/* Is it handed out, by that lease? Somebody may have ended it of whom the judge knows only that he
+ * might: a purge, while its push was not answered yet. */
+static bool is_out(struct judge *j, const struct sim_job *job)
+{
+    unsigned server = (unsigned)j->world->owner[job->slot];
+    char key[TR_PLACE_KEY_MAX], id[TR_HEX_ID + 1];
+    struct tr_span args[] = {{"HGET", 4},
+                             {key, tr_place_key(key, &j->world->layout, job->slot, 1, NULL)},
+                             {id, TR_HEX_ID}};
+    struct world_call call = {.server = server, .args = args, .count = 3};
+    struct fake_reply *r;
+    struct tr_header h;
+    bool out;
+
+    (void)snprintf(id, sizeof id, "%014llx", (unsigned long long)job->id);
+    r = world_exec(j->world, &call);
+    out = r->is.event == TR_REDIS_LIST && r->is.count == 1 && r->is.items[0].at != NULL &&
+          tr_header_read(r->is.items[0].at, r->is.items[0].len, &h) == TARRY_OK && h.set == 'p' &&
+          h.lease == job->lease;
+    fake_reply_free(r);
+    return out;
+}
+
 void judge_calm(struct judge *j, const uint32_t *nodes, unsigned count)
 {
     for (unsigned i = 0; i < j->count; i++) {
@@ -416,7 +441,7 @@ void judge_calm(struct judge *j, const uint32_t *nodes, unsigned count)
         for (unsigned k = 0; k < count; k++) {
             if (job->held && !job->loose && !job->gone && !job->ended &&
                 job->lease >> 32 == nodes[k] && job->claimed != job->lease &&
-                job->lease_until_us > j->world->now_us) {
+                job->lease_until_us > j->world->now_us && is_out(j, job)) {
                 judge_wrong(j, "D30: a node has taken it, and told nobody", i);
             }
         }

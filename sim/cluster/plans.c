@@ -15,6 +15,7 @@
 
 #define PERIOD_US UINT64_C(500000)
 #define DEATH_US UINT64_C(25000000) /* a member's lease, and what is late by then */
+#define YOUNG_US UINT64_C(6000000)  /* the same, when nothing is lost; before the guard looks */
 
 static uint64_t dice(struct cluster *c, uint64_t below)
 {
@@ -139,8 +140,36 @@ static void check_ticks(struct cluster *c)
     }
 }
 
+/* Nodes die and come, and do not all know of it at the same moment: a schedule that is set
+ * meanwhile ticks all the same, as soon as its slot has an owner. Nothing is lost, so no guard is
+ * needed. */
+static void check_young(struct cluster *c)
+{
+    for (unsigned i = 0; i < 3 && c->judge.wrong[0] == '\0'; i++) {
+        struct ask *a;
+        uint64_t before;
+
+        cluster_kill(c, &c->nodes[dice(c, NODES)]);
+        cluster_run(c, c->world.now_us + dice(c, 4000000));
+        a = set(c, &c->nodes[dice(c, NODES)], (unsigned)dice(c, PLANS), PERIOD_US);
+        cluster_run(c, c->world.now_us + 100000);
+        if (a == NULL || a->busy || a->r.out.status != TARRY_OK) {
+            judge_wrong(&c->judge, "a schedule could not be set while nodes come and go", i);
+            return;
+        }
+        before = c->judge.ticks;
+        cluster_run(c, c->world.now_us + YOUNG_US);
+        expect(c, before, 2, "C10: a new schedule stands still");
+        for (unsigned k = 0; k < PLANS; k++) {
+            (void)drop_one(c, k);
+        }
+    }
+}
+
 void plans_check(struct cluster *c)
 {
     check_ticks(c);
+    plans_drop(c);
+    check_young(c);
     plans_drop(c);
 }

@@ -28,24 +28,37 @@ void tr_coord_init(struct tr_cluster *c, const struct tr_coord_port *port)
     tr_tenure_init(&c->tenure, c->coord.leases ? c->config.lease_us : c->config.session_us);
 }
 
+/* Not all of them at once; a look that is under way may have read what is old. */
+static void look_anew(struct tr_cluster *c, unsigned s)
+{
+    c->slots[s].agenda_us = c->now.boot_us + s * UINT64_C(1000);
+    c->slots[s].nudged = c->slots[s].looking;
+}
+
 static void share_slots(struct tr_cluster *c)
 {
+    uint8_t owner[TR_SLOTS_MAX];
     unsigned owned = 0;
 
-    tr_members_share(&c->members, c->layout.slots, c->owner);
+    tr_members_share(&c->members, c->layout.slots, owner);
     for (unsigned s = 0; s < c->layout.slots; s++) {
         struct tr_cl_slot *slot = &c->slots[s];
-        bool mine = c->members.nodes[c->owner[s]] == c->config.node;
+        uint64_t node = c->members.nodes[owner[s]];
+        bool mine = node == c->config.node;
 
         if (mine && !slot->owned) {
             tr_mourn_again(c); /* whoever died before may have left something there */
             slot->sworn = false;
-            slot->agenda_us = c->now.boot_us + s * UINT64_C(1000); /* not all at once */
+            look_anew(c, s);
             slot->since_us = tr_cluster_slot_now(c, s);
         }
         c->shares += mine != slot->owned;
         slot->owned = mine;
         owned += mine;
+        if (node != slot->keeper_node) {
+            slot->keeper_node = node;
+            tr_home_retell(c, s);
+        }
     }
     c->stat.slots_owned = owned;
     c->house_us = 0;
@@ -73,6 +86,7 @@ void tr_coord_members(void *ctx, const struct tr_coord_view *view, struct tr_now
     }
     c->coord.why[0] = '\0';
     share_slots(c);
+    c->viewed_us = c->now.boot_us;
 }
 
 void tr_coord_failed(void *ctx, const char *why, struct tr_now now)
@@ -142,7 +156,7 @@ static void begin_anew(struct tr_cluster *c)
 {
     for (unsigned s = 0; s < c->layout.slots; s++) {
         c->slots[s].sworn = false;
-        c->slots[s].agenda_us = c->now.boot_us + s * UINT64_C(1000);
+        look_anew(c, s);
     }
     c->house_us = 0;
 }

@@ -224,11 +224,7 @@ void tr_delivers_changed(struct tr_cluster *c, const struct tr_ctopic *t)
     if (d != NULL) {
         tell(c, d); /* before who changed it hears that it is so */
     }
-    if (c->slots[slot].owned) {
-        tr_delivers_look(c);
-    } else {
-        tr_home_tell(c, slot, TR_HOME_OUTLETS);
-    }
+    tr_home_tell(c, slot, TR_HOME_OUTLETS);
 }
 
 /* Slots have other owners, or this node does no housekeeping any more. */

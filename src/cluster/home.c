@@ -3,7 +3,8 @@
  * the layout, and the housekeeping of the slots that are its own (member.c).
  *
  * An owned slot's agenda is looked at when its first entry is due, or when somebody says that it
- * has changed; but once a minute at least, for that may get lost; one that is empty every five. A
+ * has changed (a schedule, a new topic); but once a minute at least, for that may get lost, and not
+ * all that changes it is told; one that is empty every five. A
  * topic on it is tended, a schedule moved on (recur.c). Before the first is, the node is entered as
  * the owner (script `own`), which costs no safety.
  *
@@ -15,6 +16,7 @@
 #include "base/text.h"
 #include "cluster/hex.h"
 #include "cluster/inner.h"
+#include "cluster/mutant.h"
 
 #include <string.h>
 
@@ -303,7 +305,7 @@ static void heard_agenda(struct tr_cluster *c, struct tr_clane *lane,
     uint64_t due_us = reply->count == 2 ? number(reply->items[1]) : 0;
     struct tr_ctopic *t;
 
-    slot->agenda_us = c->now.boot_us + MINUTE_US / 3;
+    slot->agenda_us = c->now.boot_us + (due_us != 0 ? MINUTE_US : 5 * MINUTE_US);
     if (!tr_coord_may(c) || !slot->owned) {
         slot->agenda_us = c->now.boot_us; /* for when it is this node's again */
         tr_item_finish(c, keeper, TARRY_OK);
@@ -419,11 +421,13 @@ const struct tr_cl_way tr_own_way = {
 
 /* ---- who looks when ---- */
 
-void tr_home_look(struct tr_cluster *c, unsigned s)
+static void look_soon(struct tr_cluster *c, unsigned s, uint64_t at_us)
 {
-    if (s < c->layout.slots && c->slots[s].owned) {
-        c->slots[s].nudged = c->slots[s].looking; /* what it reads may be older */
-        c->slots[s].agenda_us = c->now.boot_us;
+    struct tr_cl_slot *slot = &c->slots[s];
+
+    if (slot->owned) {
+        slot->nudged = slot->looking; /* what it reads may be older */
+        slot->agenda_us = slot->agenda_us > at_us ? at_us : slot->agenda_us;
         c->house_us = 0;
     }
 }
@@ -431,40 +435,61 @@ void tr_home_look(struct tr_cluster *c, unsigned s)
 void tr_home_look_all(struct tr_cluster *c)
 {
     for (unsigned s = 0; s < c->layout.slots; s++) {
-        uint64_t at_us = c->now.boot_us + s * UINT64_C(1000);
-
-        if (c->slots[s].owned && c->slots[s].agenda_us > at_us) {
-            c->slots[s].agenda_us = at_us;
-            c->house_us = 0;
-        }
+        look_soon(c, s, c->now.boot_us + s * UINT64_C(1000));
     }
+    tr_delivers_look(c);
 }
 
-void tr_home_tell(struct tr_cluster *c, unsigned s, enum tr_home_word word)
+/* ---- what its owner is told ---- */
+
+static void send_word(struct tr_cluster *c, unsigned s, enum tr_home_word word)
 {
     char node[TR_PLACE_NODE_DIGITS];
 
-    if (c->members.count > 0) {
-        tr_hex_put(node, TR_PLACE_NODE_DIGITS, c->members.nodes[c->owner[s]]);
+    if (c->slots[s].keeper_node != 0) {
+        tr_hex_put(node, TR_PLACE_NODE_DIGITS, c->slots[s].keeper_node);
         tr_wake_node(c, node, s, NULL, word);
     }
 }
 
 void tr_home_heard(struct tr_cluster *c, unsigned s, uint64_t word)
 {
+    if (s >= c->layout.slots || word >= TR_HOME_WORDS) {
+        return;
+    }
+    c->slots[s].told_us[word] = c->now.boot_us;
     if (word == TR_HOME_OUTLETS) {
         tr_delivers_look(c);
     } else {
-        tr_home_look(c, s);
+        look_soon(c, s, c->now.boot_us);
     }
 }
 
-void tr_home_nudge(struct tr_cluster *c, unsigned s)
+void tr_home_tell(struct tr_cluster *c, unsigned s, enum tr_home_word word)
 {
     if (c->slots[s].owned) {
-        tr_home_look(c, s);
+        tr_home_heard(c, s, word);
     } else {
-        tr_home_tell(c, s, TR_HOME_AGENDA);
+        c->slots[s].told_us[word] = c->now.boot_us;
+        send_word(c, s, word);
+    }
+}
+
+/*
+ * Nodes hear who lives one after the other. The new owner of a slot has looked at it when he heard
+ * that it is his; but others may still have told the old one after that. So what was told since the
+ * last view, or as long before as a view may be old, is told again. The old owner does so, too, of
+ * what he was told: he may have outlived whoever told him.
+ */
+void tr_home_retell(struct tr_cluster *c, unsigned s)
+{
+    const struct tr_cl_slot *slot = &c->slots[s];
+
+    for (unsigned word = 0; word < TR_HOME_WORDS && !slot->owned; word++) {
+        if (slot->told_us[word] != 0 && slot->told_us[word] + c->tenure.lease_us >= c->viewed_us &&
+            !TR_CL_MUTANT(TOLD_ONCE)) {
+            send_word(c, s, (enum tr_home_word)word);
+        }
     }
 }
 

@@ -657,14 +657,13 @@ void tr_home_fini(struct tr_cluster *c);
 void tr_home_turn(struct tr_cluster *c);
 uint64_t tr_home_next(const struct tr_cluster *c);
 void tr_home_leave(struct tr_cluster *c);
-/* The agenda of this slot may have changed: if it is ours it is looked at soon; */
-void tr_home_look(struct tr_cluster *c, unsigned slot);
+/* Wake-ups may have got lost: all that is ours is looked at soon. */
 void tr_home_look_all(struct tr_cluster *c);
-/* or its owner is told. */
-void tr_home_nudge(struct tr_cluster *c, unsigned slot);
-/* What nodes tell the owner of a slot, by wake-ups. */
-enum tr_home_word { TR_HOME_AGENDA, TR_HOME_OUTLETS };
+/* What may have changed, of which the owner of the slot is told: this node, or by a wake-up. */
+enum tr_home_word { TR_HOME_AGENDA, TR_HOME_OUTLETS, TR_HOME_WORDS };
 void tr_home_tell(struct tr_cluster *c, unsigned slot, enum tr_home_word word);
+/* It has another owner than this node believed: he is told what the last one was. */
+void tr_home_retell(struct tr_cluster *c, unsigned slot);
 void tr_home_heard(struct tr_cluster *c, unsigned slot, uint64_t word);
 
 /* ---- topics that deliver ---- */
@@ -821,11 +820,13 @@ struct tr_cl_slot {
     uint64_t server_at_us; /* at this boot time; 0: not known */
     uint64_t seen;         /* the highest sequence number that this node knows of */
     uint64_t agenda_us;    /* boot time: its housekeeping is to be looked at; */
-    bool owned;            /* if it is this node's, */
+    uint64_t keeper_node;  /* by this node, as the last view has it; 0: there was none yet */
+    bool owned;            /* if it is this one, */
     bool sworn;            /* and Redis knows */
     bool looking;
-    bool nudged;       /* meanwhile it changed */
-    uint64_t since_us; /* by Redis: ours since then; ticks before were missed */
+    bool nudged;                     /* meanwhile it changed */
+    uint64_t told_us[TR_HOME_WORDS]; /* boot time: its owner was told, or this node was; 0: never */
+    uint64_t since_us;               /* by Redis: ours since then; ticks before were missed */
     uint32_t epoch;
     struct tr_item keeper;
 };
@@ -926,7 +927,7 @@ struct tr_cluster {
     struct tr_coord_state coord;
     struct tr_tenure tenure;
     struct tr_members members;
-    uint8_t owner[TR_SLOTS_MAX];
+    uint64_t viewed_us; /* boot time: who lives was heard last */
     struct tr_call beat;
     bool beat_asked;  /* by the coordinator that leases in Redis are */
     uint64_t beat_us; /* the next one, if they are not */

@@ -294,7 +294,7 @@ void tr_lane_common(struct tr_cluster *c, const struct tr_answer *a, const struc
         }
     }
     if (tr_answer_ended(a)) {
-        tr_home_nudge(c, of->slot);
+        tr_home_tell(c, of->slot, TR_HOME_AGENDA);
     }
 }
 
@@ -348,6 +348,7 @@ static void look_for_new(struct tr_cluster *c, const struct tr_clane *lane,
     for (unsigned i = 0; i < lane->topic_count; i++) {
         if (tr_answer_version(a, i) == UINT32_MAX) {
             tr_ctopic_made(c, lane->topics[i]);
+            tr_home_tell(c, lane->slot, TR_HOME_AGENDA); /* which may have been empty */
         }
     }
 }

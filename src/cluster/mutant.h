@@ -29,6 +29,7 @@
     X(BULK_ANY_ID, "a bulk is about jobs that came later, too")                                    \
     X(SWEEP_LIVING, "answers that living nodes may need again are thrown away")                    \
     X(OUTLET_LEFT, "the outlets of a dead node are nobody's")                                      \
+    X(TOLD_ONCE, "who becomes the owner of a slot is not told what the last one was told")         \
     X(NOT_CONFIRMED, "what replicas were asked about is answered before they say so")
 
 enum tr_cl_mutant {

@@ -120,8 +120,8 @@ static void know_slots(const struct tr_cluster *c, struct tr_canvas *r)
         int server = tr_shards_find(&c->shards, c->slots[s].hash);
 
         r->slots[s] = (struct tr_picture_slot){.server = server < SERVERS_MOST ? server : -1};
-        if (c->members.count > 0) {
-            r->slots[s].keeper = c->members.nodes[c->owner[s]];
+        if (c->slots[s].keeper_node != 0) {
+            r->slots[s].keeper = c->slots[s].keeper_node;
         }
         if (r->slots[s].server >= 0) {
             r->servers[server].slots++;

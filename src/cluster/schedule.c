@@ -88,7 +88,7 @@ static void paused(struct tr_cluster *c, struct tr_item *item)
         }
         return;
     }
-    tr_home_nudge(c, item->slot);
+    tr_home_tell(c, item->slot, TR_HOME_AGENDA);
     adopt(item->plan);
     tell(c, item);
 }
@@ -189,7 +189,7 @@ static void unlisted(struct tr_cluster *c, struct tr_item *item)
 
 static void dropped(struct tr_cluster *c, struct tr_item *item)
 {
-    tr_home_nudge(c, item->slot);
+    tr_home_tell(c, item->slot, TR_HOME_AGENDA);
     tr_roster_say(c, item, 'd', unlisted);
 }
 
@@ -234,7 +234,7 @@ static void set(struct tr_cluster *c, struct tr_item *item)
         }
         return;
     }
-    tr_home_nudge(c, item->slot);
+    tr_home_tell(c, item->slot, TR_HOME_AGENDA);
     if (!tr_plan_take(c, p, (const char *)p->def, p->def_len)) {
         item->partly = "the schedule is set, but there is no memory to tell more";
         tr_item_finish(c, item, TARRY_ENOMEM);
@@ -285,7 +285,7 @@ static void read_new(struct tr_cluster *c, struct tr_item *item)
 
 static void moved(struct tr_cluster *c, struct tr_item *item)
 {
-    tr_home_nudge(c, item->slot);
+    tr_home_tell(c, item->slot, TR_HOME_AGENDA);
     item->plan->any = false;
     read_new(c, item);
 }

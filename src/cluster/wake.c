@@ -19,7 +19,7 @@
 #define POP_S "20" /* how long BLPOP waits: a dead connection is noticed by then */
 #define POP_US UINT64_C(25000000)
 #define RETRY_FIRST_US UINT64_C(50000)
-#define AGENDA "@" /* instead of a topic: the agenda of the slot, which the node owns */
+#define WORD "@" /* instead of a topic: a word for the owner of the slot, instead of a time */
 #define NO_MEMORY_AGAIN_US UINT64_C(50000)
 #define UNUSED_US UINT64_C(300000000)
 #define KEPT_S "120" /* a list that nobody takes from goes by itself */
@@ -45,9 +45,9 @@ struct tr_waker {
     bool every; /* more than there is room for */
     unsigned count;
     struct {
-        uint32_t topic; /* its number, 0: the agenda of the slot, */
+        uint32_t topic; /* its number, 0: a word for the owner of the slot, */
         unsigned slot;
-        uint64_t due_us;
+        uint64_t due_us;                  /* which is this */
         char name[TR_TOPIC_NAME_MAX + 1]; /* and its name, as it may be gone */
     } wakes[WAKES_MOST];
 };
@@ -116,7 +116,8 @@ void tr_wake_node(struct tr_cluster *c, const char *node, unsigned slot, const s
     uint32_t number = t != NULL ? t->number : 0;
 
     for (unsigned i = 0; w != NULL && i < w->count; i++) {
-        if (w->wakes[i].topic == number && w->wakes[i].slot == slot) {
+        if (w->wakes[i].topic == number && w->wakes[i].slot == slot &&
+            (number != 0 || w->wakes[i].due_us == due_us)) {
             if (due_us < w->wakes[i].due_us) {
                 w->wakes[i].due_us = due_us;
             }
@@ -128,7 +129,7 @@ void tr_wake_node(struct tr_cluster *c, const char *node, unsigned slot, const s
         w->wakes[w->count].slot = slot;
         w->wakes[w->count].due_us = due_us;
         tr_text(w->wakes[w->count].name, sizeof w->wakes[w->count].name, "%s",
-                t != NULL ? t->name : AGENDA);
+                t != NULL ? t->name : WORD);
         w->count++;
         c->stat.wakes_sent++;
     } else if (w != NULL) {
@@ -255,7 +256,7 @@ static void woken(struct tr_cluster *c, struct tr_span text)
     for (const char *at = due != NULL ? due + 1 : ""; *at >= '0' && *at <= '9'; at++) {
         due_us = due_us * 10 + (uint64_t)(*at - '0');
     }
-    if (due != NULL && memcmp(topic + 1, AGENDA, 1) == 0) {
+    if (due != NULL && memcmp(topic + 1, WORD, 1) == 0) {
         tr_home_heard(c, slot, due_us);
         return;
     }

@@ -171,16 +171,16 @@ static const char good_info[] = "redis_version:7.0.15\r\nrun_id:aa\r\nmaster_rep
                                 "role:master\r\nmaxmemory_policy:noeviction\r\n"
                                 "cluster_enabled:0\r\n";
 
-/* Answers come in order: what was asked before for the map and for housekeeping. */
-static inline void answer_before(struct rig *g, const struct sent *s)
+/* What was asked on this connection for the map and for housekeeping, of the first so many. */
+static inline void answer_first(struct rig *g, unsigned conn, unsigned count)
 {
     struct tr_span info = {good_info, sizeof good_info - 1};
     struct tr_redis_reply nothing = {.event = TR_REDIS_LIST};
     struct tr_redis_reply known = {.event = TR_REDIS_LIST, .items = &info, .count = 1};
     struct tr_redis_reply alone = {.event = TR_REDIS_ERROR, .error = {"ERR disabled", 12}};
 
-    for (struct sent *other = g->sent; other < s; other++) {
-        if (!other->answered && other->conn == s->conn && other->tag != 0) {
+    for (struct sent *other = g->sent; other < g->sent + count; other++) {
+        if (!other->answered && other->conn == conn && other->tag != 0) {
             const char *name = other->args[0];
 
             other->answered = true;
@@ -198,7 +198,7 @@ static inline void answer_before(struct rig *g, const struct sent *s)
 static inline void answer(struct rig *g, struct sent *s, const struct tr_redis_reply *reply)
 {
     assert_non_null(s);
-    answer_before(g, s);
+    answer_first(g, s->conn, (unsigned)(s - g->sent)); /* answers come in order */
     s->answered = true;
     g->ear.heard(g->ear.ctx, s->conn, s->tag, reply, g->now);
     (void)turn(g);

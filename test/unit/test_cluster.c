@@ -416,6 +416,7 @@ static void test_cluster_waits(void **state)
     reserve(g, &a, &topic, 30 * SECOND);
     say_job(g, find(g, NULL, TR_SCRIPT_TAKE), 0);
     assert_int_equal(a.done, 0);
+    answer_first(g, 0, g->sent_count); /* agendas, once more: who knows what was not heard */
     pass(g, SECOND);
     assert_null(find(g, NULL, TR_SCRIPT_TAKE)); /* nobody polls */
     for (unsigned slot = 0; slot < 4 && find(g, NULL, TR_SCRIPT_TAKE) == NULL; slot++) {

@@ -119,7 +119,7 @@ static unsigned hear_push(struct rig *g, bool waits)
         items[4 + i] = (struct tr_span)SPAN("N0000000000140106651728e2a000");
     }
     items[3].len = strlen(waiters);
-    answer_before(g, s);
+    answer_first(g, s->conn, (unsigned)(s - g->sent));
     s->answered = true;
     g->ear.heard(
         g->ear.ctx, s->conn, s->tag,
