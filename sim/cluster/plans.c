@@ -15,6 +15,7 @@
 
 #define PERIOD_US UINT64_C(500000)
 #define DEATH_US UINT64_C(25000000) /* a member's lease, and what is late by then */
+#define HALF_US UINT64_C(4000000)   /* longer than anybody's patience */
 #define YOUNG_US UINT64_C(6000000)  /* the same, when nothing is lost; before the guard looks */
 
 static uint64_t dice(struct cluster *c, uint64_t below)
@@ -166,9 +167,54 @@ static void check_young(struct cluster *c)
     }
 }
 
+/* It is to move to another topic, and the server that has it takes no changes: it is told where it
+ * is, and ends when somebody ends it. */
+static void check_half_moved(struct cluster *c)
+{
+    struct node *n = &c->nodes[dice(c, NODES)];
+    unsigned plan = (unsigned)dice(c, PLANS);
+    struct server *s = &c->world.servers[c->world.owner[c->judge.slot_of[plan]]];
+    struct ask *a = set(c, n, plan, PERIOD_US);
+    struct tr_schedule is = a != NULL ? a->schedule : (struct tr_schedule){0};
+    uint64_t before;
+
+    cluster_run(c, c->world.now_us + 100000);
+    s->full_until_us = c->world.now_us + HALF_US;
+    a = a != NULL && !a->busy && a->r.out.status == TARRY_OK ? ask(n, TR_OP_SCHEDULE, plan) : NULL;
+    if (a == NULL) {
+        judge_wrong(&c->judge, "a schedule could not be set", plan);
+        return;
+    }
+    is.topic.at = cluster_topic(plan + 4);
+    a->schedule = is;
+    a->r.schedule = &a->schedule;
+    node_submit(n, a);
+    cluster_run(c, c->world.now_us + HALF_US);
+    if (a->busy || a->r.out.status == TARRY_OK) {
+        judge_wrong(&c->judge, "a full server changed a schedule", plan);
+        return;
+    }
+    a = ask(n, TR_OP_SCHEDULE_GET, plan);
+    node_submit(n, a);
+    cluster_run(c, c->world.now_us + 100000);
+    if (a->busy || a->r.out.status != TARRY_OK) {
+        judge_wrong(&c->judge, "C10: a schedule that lives is not found", plan);
+    }
+    a = ask(n, TR_OP_SCHEDULE_DROP, plan);
+    node_submit(n, a);
+    cluster_run(c, c->world.now_us + 1000000);
+    before = c->judge.ticks;
+    cluster_run(c, c->world.now_us + 4 * PERIOD_US);
+    if (a->busy || a->r.out.status != TARRY_OK || c->judge.ticks != before) {
+        judge_wrong(&c->judge, "C10: a schedule goes on behind its end", plan);
+    }
+}
+
 void plans_check(struct cluster *c)
 {
     check_ticks(c);
+    plans_drop(c);
+    check_half_moved(c);
     plans_drop(c);
     check_young(c);
     plans_drop(c);

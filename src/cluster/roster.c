@@ -49,7 +49,9 @@ static void heard_where(struct tr_cluster *c, struct tr_clane *lane,
         struct tr_plan *p = item->plan;
 
         p->number = 0;
-        if (text.at != NULL && (text.len != TR_PLAN_ROSTER || !number_ok(c, text.at, &p->number))) {
+        p->before = 0;
+        if (text.at != NULL && (text.len != TR_PLAN_ROSTER || !number_ok(c, text.at, &p->number) ||
+                                !number_ok(c, text.at + TR_HEX_ID + TR_PLAN_STAMP, &p->before))) {
             tr_item_finish(c, item, TARRY_EDAMAGED);
             continue;
         }

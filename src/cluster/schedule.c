@@ -459,29 +459,43 @@ static void next_named(struct tr_cluster *c, struct tr_item *item)
     }
 }
 
-static void found(struct tr_cluster *c, struct tr_item *item)
+/* One that was to move, and could not: it is still where it was. */
+static void found_read(struct tr_cluster *c, struct tr_item *item)
 {
-    if (item->plan->number == 0) {
-        tr_item_finish(c, item, TARRY_ENOTFOUND);
+    struct tr_plan *p = item->plan;
+
+    if (!p->there && p->before != 0) {
+        item->slot = tr_place_slot_of(p->before);
+        p->before = 0;
+        tr_plan_read(c, item, found_read);
         return;
     }
     switch (item->op) {
     case TR_OP_SCHEDULE_TIMES:
-        tr_plan_read(c, item, foretell);
+        foretell(c, item);
         break;
     case TR_OP_SCHEDULE_DROP:
-        tr_plan_read(c, item, drop);
+        drop(c, item);
         break;
     case TR_OP_SCHEDULE_PAUSE:
     case TR_OP_SCHEDULE_RESUME:
-        tr_plan_read(c, item, set_paused);
+        set_paused(c, item);
         break;
     case TR_OP_SCHEDULE_RUN:
-        tr_plan_read(c, item, run_read);
+        run_read(c, item);
         break;
     default:
-        tr_plan_read(c, item, got);
+        got(c, item);
         break;
+    }
+}
+
+static void found(struct tr_cluster *c, struct tr_item *item)
+{
+    if (item->plan->number == 0) {
+        tr_item_finish(c, item, TARRY_ENOTFOUND);
+    } else {
+        tr_plan_read(c, item, found_read);
     }
 }
 
