@@ -16,19 +16,17 @@
  *
  * One that ends at its limit, or because Redis went away, can be gone on with: what it knows stays
  * here for some minutes, under the name that its cursor has. Another node does not know it.
- *
- * One call is under way for one bulk, so it does not push others aside.
  */
 
 #include "base/err.h"
 #include "base/text.h"
 #include "cluster/hex.h"
-#include "cluster/inner.h"
 #include "cluster/mutant.h"
+#include "cluster/tour.h"
 
 #include <string.h>
 
-enum { CHANGES = 128, TOPICS_MAX = 1000, KEPT_MAX = 8, TAG_MAX = 64 };
+enum { CHANGES = 128, KEPT_MAX = 8, TAG_MAX = 64 };
 
 #define KEPT_US UINT64_C(600000000)
 
@@ -37,16 +35,13 @@ struct tr_cbulk {
     uint64_t mark;       /* its cursor: this, */
     uint64_t begun_us;   /* and when it was kept, boot time */
     bool marking;        /* up to which ids it goes is not known yet */
-    bool all;            /* topics, */
-    uint32_t number;     /* up to this one */
-    unsigned at;         /* which of the topic's slots, */
-    char set;            /* and which of its sets; 0: none yet */
+    struct tr_tour tour; /* where it is, */
+    char set;            /* and in which set of that slot; 0: none yet */
     struct tr_walk from; /* where the page began whose jobs are changed, */
     struct tr_walk next; /* and where the one behind it does */
     struct tr_map met;
     uint64_t done, passed, limit;
-    bool over;  /* one that matches was left for the limit's sake */
-    bool taken; /* it goes on where another one ended */
+    bool over; /* one that matches was left for the limit's sake */
     unsigned count;
     uint64_t ids[CHANGES];
     uint64_t last[TR_SLOTS_MAX]; /* up to which id, by slot; 0: nobody had a job there */
@@ -150,59 +145,6 @@ int tr_bulk_ends(struct tr_cluster *c, struct tr_item *item, int status)
     return TARRY_OK;
 }
 
-/* ---- from topic to topic, from slot to slot ---- */
-
-static void step(struct tr_cluster *c, struct tr_item *item);
-
-static void at_topic(struct tr_cluster *c, struct tr_item *item)
-{
-    if (item->bulk->taken) {
-        item->bulk->taken = false;
-    } else {
-        item->bulk->at = 0;
-        item->bulk->set = '\0';
-        item->bulk->next = tr_walk_at('\0');
-    }
-    step(c, item);
-}
-
-static void to_topic(struct tr_cluster *c, struct tr_item *item, struct tr_ctopic *t)
-{
-    if (item->topic != NULL) {
-        tr_ctopic_unpin(c, item->topic);
-        item->topic = NULL;
-    }
-    tr_item_pin(item, t);
-    item->bulk->number = t->number;
-    tr_ctopic_load(c, item, at_topic);
-}
-
-/* The next one, if all are meant. False: that was the last. */
-static bool next_topic(struct tr_cluster *c, struct tr_item *item)
-{
-    const struct tr_cbulk *b = item->bulk;
-
-    for (struct tr_list *n = c->topics.next; b->all && n != &c->topics; n = n->next) {
-        struct tr_ctopic *t = TR_CONTAINER_OF(n, struct tr_ctopic, all);
-
-        if (t->number > b->number || (b->taken && t->number == b->number)) {
-            to_topic(c, item, t);
-            return true;
-        }
-    }
-    return false;
-}
-
-static void first_topic(struct tr_cluster *c, struct tr_item *item)
-{
-    if (c->topic_count > TOPICS_MAX) {
-        tr_item_refuse(c, item, TARRY_EUNSUPPORTED,
-                       "there are more than 1000 topics: name one of them");
-    } else if (!next_topic(c, item)) {
-        tr_item_finish(c, item, TARRY_OK);
-    }
-}
-
 /* ---- sets ---- */
 
 static bool wants(const struct tr_req *r, char set)
@@ -227,12 +169,6 @@ static char set_after(const struct tr_req *r, char set)
     return *at;
 }
 
-static void to_lane(struct tr_cluster *c, struct tr_item *item, enum tr_cl_kind kind)
-{
-    item->slot = item->topic->spots[item->bulk->at].slot;
-    tr_lane_put(c, kind, item);
-}
-
 /* On to the next set, and behind the last one to the next slot. */
 static void next_set(const struct tr_item *item)
 {
@@ -240,7 +176,7 @@ static void next_set(const struct tr_item *item)
 
     b->set = set_after(item->req, b->set);
     if (b->set == '\0') {
-        b->at++;
+        b->tour.at++;
         b->set = set_after(item->req, '\0');
     }
     b->next = tr_walk_at(b->set);
@@ -258,10 +194,10 @@ static void walk_on(struct tr_cluster *c, struct tr_item *item)
     if (b->next.set == '\0') {
         next_set(item);
     }
-    if (b->at < item->topic->spread) {
+    if (tr_tour_here(item)) {
         b->from = b->next;
-        to_lane(c, item, TR_CL_SIFT);
-    } else if (!next_topic(c, item)) {
+        tr_tour_ask(c, item, TR_CL_SIFT);
+    } else if (!tr_tour_next(c, item)) {
         tr_item_finish(c, item, TARRY_OK);
     }
 }
@@ -274,12 +210,12 @@ static void marked(struct tr_cluster *c, struct tr_item *item)
     struct tr_cbulk *b = item->bulk;
 
     b->marking = false;
-    b->at = 0;
+    b->tour.at = 0;
     b->set = '\0';
     b->next = tr_walk_at('\0');
-    if (b->all) {
-        b->number = 0;
-        if (!next_topic(c, item)) {
+    if (b->tour.all) {
+        b->tour.number = 0;
+        if (!tr_tour_next(c, item)) {
             tr_item_finish(c, item, TARRY_OK);
         }
         return;
@@ -291,13 +227,13 @@ static void ask_mark(struct tr_cluster *c, struct tr_item *item)
 {
     struct tr_cbulk *b = item->bulk;
 
-    while (b->at < item->topic->spread && b->last[item->topic->spots[b->at].slot] != 0) {
-        b->at++;
+    while (tr_tour_here(item) && b->last[item->topic->spots[b->tour.at].slot] != 0) {
+        b->tour.at++;
     }
-    if (b->at < item->topic->spread) {
+    if (tr_tour_here(item)) {
         b->count = 0;
-        to_lane(c, item, TR_CL_BULK);
-    } else if (!next_topic(c, item)) {
+        tr_tour_ask(c, item, TR_CL_BULK);
+    } else if (!tr_tour_next(c, item)) {
         marked(c, item);
     }
 }
@@ -315,7 +251,7 @@ static void step(struct tr_cluster *c, struct tr_item *item)
 
 static void build_sift(struct tr_cluster *c, struct tr_clane *lane)
 {
-    const struct tr_item *item = TR_CONTAINER_OF(lane->flying.next, struct tr_item, link);
+    const struct tr_item *item = tr_tour_only(lane);
     const struct tr_cbulk *b = item->bulk;
     bool in_order = b->next.set == 's' || b->next.set == 'd';
     struct tr_filter none = {0};
@@ -368,22 +304,9 @@ static int sift(struct tr_item *item, const struct tr_listed_job *job, uint64_t 
     return err;
 }
 
-/* What a lane's one item asked for came. NULL: it is damaged or nobody wants it any more. */
-static struct tr_item *come(struct tr_cluster *c, struct tr_clane *lane, int err)
-{
-    struct tr_item *item = tr_lane_next(lane);
-
-    item->flying = false;
-    if (err != TARRY_OK || item->req == NULL) {
-        tr_item_finish(c, item, err);
-        return NULL;
-    }
-    return item;
-}
-
 static void answered_sift(struct tr_cluster *c, struct tr_clane *lane, const struct tr_answer *a)
 {
-    struct tr_item *item = TR_CONTAINER_OF(lane->flying.next, struct tr_item, link);
+    struct tr_item *item = tr_tour_only(lane);
     struct tr_cbulk *b = item->bulk;
     struct tr_listed_job job;
     size_t count = 0;
@@ -396,12 +319,12 @@ static void answered_sift(struct tr_cluster *c, struct tr_clane *lane, const str
         err = tr_answer_listed_job(a, i, &job);
         err = err == TARRY_OK ? sift(item, &job, a->now_us) : err;
     }
-    item = come(c, lane, err);
+    item = tr_tour_come(c, lane, err);
     if (item == NULL) {
         return;
     }
     if (b->count > 0) {
-        to_lane(c, item, TR_CL_BULK);
+        tr_lane_put(c, TR_CL_BULK, item);
     } else {
         step(c, item);
     }
@@ -427,7 +350,7 @@ static void build_bulk(struct tr_cluster *c, struct tr_clane *lane)
 {
     static const char *const what[] = {
         [TR_BULK_CANCEL] = "C", [TR_BULK_SHIFT] = "S", [TR_BULK_KICK] = "K"};
-    const struct tr_item *item = TR_CONTAINER_OF(lane->flying.next, struct tr_item, link);
+    const struct tr_item *item = tr_tour_only(lane);
     const struct tr_req none = {0};
     const struct tr_req *r = item->req != NULL ? item->req : &none;
     const struct tr_cbulk *b = item->bulk;
@@ -476,7 +399,7 @@ static int count_up(struct tr_cluster *c, struct tr_item *item, struct tr_span s
 
 static void answered_bulk(struct tr_cluster *c, struct tr_clane *lane, const struct tr_answer *a)
 {
-    struct tr_item *item = TR_CONTAINER_OF(lane->flying.next, struct tr_item, link);
+    struct tr_item *item = tr_tour_only(lane);
     struct tr_cbulk *b = item->bulk;
     uint64_t last = 0;
     int err = a->count == 2 && a->items[0].len == TR_HEX_ID &&
@@ -488,7 +411,7 @@ static void answered_bulk(struct tr_cluster *c, struct tr_clane *lane, const str
         err = count_up(c, item, a->items[1]);
     }
     tr_count_changed(c, item->topic, lane->slot);
-    item = come(c, lane, err);
+    item = tr_tour_come(c, lane, err);
     if (item == NULL) {
         return;
     }
@@ -524,7 +447,7 @@ static struct tr_cbulk *make(struct tr_cluster *c, const struct tr_req *r)
     if (r->cursor.at != 0) {
         b = take_kept(c, &r->cursor);
         if (b != NULL) {
-            b->taken = true;
+            b->tour.stays = true;
         }
         return b;
     }
@@ -533,7 +456,7 @@ static struct tr_cbulk *make(struct tr_cluster *c, const struct tr_req *r)
         tr_list_init(&b->link);
         tr_map_init(&b->met, c->mem);
         b->marking = true;
-        b->all = r->topic == 0;
+        b->tour.all = r->topic == 0;
     }
     return b;
 }
@@ -558,11 +481,9 @@ void tr_bulk_ask(struct tr_cluster *c, struct tr_item *item)
     b->passed = 0;
     b->over = false;
     b->limit = r->count != 0 && r->count < TR_BULK_MAX ? r->count : TR_BULK_MAX;
-    if (b->all != (r->topic == 0)) {
+    if (b->tour.all != (r->topic == 0)) {
         tr_item_finish(c, item, TARRY_ESTATE); /* its cursor is of another call */
-    } else if (b->all) {
-        tr_ctopics_all(c, item, first_topic);
     } else {
-        to_topic(c, item, t);
+        tr_tour_begin(c, item, &b->tour, step);
     }
 }

@@ -12,7 +12,7 @@
  *     topics.c  names, numbers and settings of topics
  *     push.c, edit.c, look.c, count.c, policy.c    requests
  *     gauge.c                                      what is told of them
- *     roam.c, bulk.c                               requests of whole topics
+ *     tour.c, roam.c, bulk.c                       requests of whole topics
  *     wait.c, take.c, hold.c                       hand-outs
  *     wake.c, coord.c, home.c, mourn.c             other nodes, housekeeping,
  *     sweep.c, forget.c                            and what is left of them
@@ -209,6 +209,7 @@ struct tr_ctopic;
 struct tr_holder;
 struct tr_holding;
 struct tr_roam;
+struct tr_tour;
 struct tr_plan;
 struct tr_cbulk;
 struct tr_item;
@@ -239,6 +240,7 @@ struct tr_item {
     tr_item_fn *after;          /* what comes behind `then` */
     const char *partly;         /* some of it was done: so if the rest fails, this is why */
     struct tr_roam *roam;       /* of a whole topic, or NULL */
+    struct tr_tour *tour;       /* where that is, or a bulk */
     struct tr_plan *plan;       /* of a schedule, or NULL */
     struct tr_cbulk *bulk;      /* of all that match, or NULL */
     struct tr_holding *holding; /* RESERVE_JOB: room for it, */

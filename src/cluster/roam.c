@@ -8,25 +8,20 @@
  * ready and prepared ones, of which all must be looked at, and of stored ones, which are in order;
  * if these do not fill it, dead ones follow. Only so many entries are looked at for one page: who
  * has more ready jobs is told so.
- *
- * One request has one call under way, so that it does not push others aside.
  */
 
 #include "base/err.h"
-#include "cluster/inner.h"
+#include "cluster/tour.h"
 #include "cluster/walk.h"
 
 #include <string.h>
 
-enum { PASSES_MAX = 8, LOOKED_MAX = 200000, TOPICS_MAX = 1000 };
+enum { PASSES_MAX = 8, LOOKED_MAX = 200000 };
 
 #define SECOND_US UINT64_C(1000000)
 
 struct tr_roam {
-    tr_item_fn
-        *step;       /* the next call for item->topic and item->at, or the next topic, or the end */
-    bool all;        /* topics, */
-    uint32_t number; /* up to this one */
+    struct tr_tour tour;
     struct tr_walk walk;
     /* PURGE */
     uint64_t last_id;
@@ -62,76 +57,6 @@ void tr_roam_free(struct tr_cluster *c, struct tr_item *item)
     item->roam = NULL;
 }
 
-/* ---- from topic to topic, from slot to slot ---- */
-
-static void at_topic(struct tr_cluster *c, struct tr_item *item)
-{
-    item->at = 0;
-    item->roam->step(c, item);
-}
-
-static void to_topic(struct tr_cluster *c, struct tr_item *item, struct tr_ctopic *t)
-{
-    if (item->topic != NULL) {
-        tr_ctopic_unpin(c, item->topic);
-        item->topic = NULL;
-    }
-    tr_item_pin(item, t);
-    item->roam->number = t->number;
-    tr_ctopic_load(c, item, at_topic);
-}
-
-/* There are jobs of it, or there may be. */
-static bool is_meant(const struct tr_ctopic *t)
-{
-    return t->known || t->noting || tr_ctopic_has_jobs(t);
-}
-
-/* The next one, if all are meant. False: that was the last. */
-static bool next_topic(struct tr_cluster *c, struct tr_item *item)
-{
-    for (struct tr_list *n = c->topics.next; item->roam->all && n != &c->topics; n = n->next) {
-        struct tr_ctopic *t = TR_CONTAINER_OF(n, struct tr_ctopic, all);
-
-        if (t->number > item->roam->number && is_meant(t)) {
-            to_topic(c, item, t);
-            return true;
-        }
-    }
-    return false;
-}
-
-static void first_topic(struct tr_cluster *c, struct tr_item *item)
-{
-    unsigned count = 0;
-
-    for (const struct tr_list *n = c->topics.next; n != &c->topics && count <= TOPICS_MAX;
-         n = n->next) {
-        count += is_meant(TR_CONTAINER_OF(n, struct tr_ctopic, all));
-    }
-    if (count > TOPICS_MAX) {
-        tr_item_refuse(c, item, TARRY_EUNSUPPORTED,
-                       "there are more than 1000 topics: name one of them");
-    } else if (!next_topic(c, item)) {
-        item->roam->step(c, item);
-    }
-}
-
-static void begin(struct tr_cluster *c, struct tr_item *item, tr_item_fn *step)
-{
-    struct tr_ctopic *t = tr_ctopic_by_number(c, item->req->topic);
-
-    item->roam->step = step;
-    if (item->req->topic == 0 && item->op != TR_OP_PURGE) {
-        item->roam->all = true;
-        tr_ctopics_all(c, item, first_topic);
-    } else if (t == NULL) {
-        tr_item_finish(c, item, TARRY_ENOTFOUND);
-    } else {
-        to_topic(c, item, t);
-    }
-}
-
 static bool make(struct tr_cluster *c, struct tr_item *item)
 {
     item->roam = tr_mem_alloc(c->mem, sizeof *item->roam);
@@ -142,40 +67,11 @@ static bool make(struct tr_cluster *c, struct tr_item *item)
     return true;
 }
 
-static bool more_slots(const struct tr_item *item)
-{
-    return item->topic != NULL && item->at < item->topic->spread;
-}
-
-static void to_lane(struct tr_cluster *c, struct tr_item *item, enum tr_cl_kind kind)
-{
-    item->slot = item->topic->spots[item->at].slot;
-    tr_lane_put(c, kind, item);
-}
-
-static struct tr_item *only(const struct tr_clane *lane)
-{
-    return TR_CONTAINER_OF(lane->flying.next, struct tr_item, link);
-}
-
-/* What the lane's one item asked for came. NULL: it is damaged or nobody wants it any more. */
-static struct tr_item *come(struct tr_cluster *c, struct tr_clane *lane, int err)
-{
-    struct tr_item *item = tr_lane_next(lane);
-
-    item->flying = false;
-    if (err != TARRY_OK || item->req == NULL) {
-        tr_item_finish(c, item, err);
-        return NULL;
-    }
-    return item;
-}
-
 /* ---- purge ---- */
 
 static void purge_step(struct tr_cluster *c, struct tr_item *item)
 {
-    if (!more_slots(item)) {
+    if (!tr_tour_here(item)) {
         item->req->out.number = item->number;
         tr_item_finish(c, item, TARRY_OK);
         return;
@@ -184,19 +80,19 @@ static void purge_step(struct tr_cluster *c, struct tr_item *item)
     item->roam->last_id = 0;
     item->roam->found = 0;
     item->roam->passes = 0;
-    to_lane(c, item, TR_CL_PURGE);
+    tr_tour_ask(c, item, TR_CL_PURGE);
 }
 
 void tr_purge_ask(struct tr_cluster *c, struct tr_item *item)
 {
     if (make(c, item)) {
-        begin(c, item, purge_step);
+        tr_tour_begin(c, item, &item->roam->tour, purge_step);
     }
 }
 
 static void build_purge(struct tr_cluster *c, struct tr_clane *lane)
 {
-    const struct tr_roam *m = only(lane)->roam;
+    const struct tr_roam *m = tr_tour_only(lane)->roam;
 
     (void)c;
     tr_eval_purge(&lane->call.eval, &m->walk, m->last_id, TR_WALK_LOOK);
@@ -204,9 +100,10 @@ static void build_purge(struct tr_cluster *c, struct tr_clane *lane)
 
 static void answered_purge(struct tr_cluster *c, struct tr_clane *lane, const struct tr_answer *a)
 {
-    struct tr_roam *m = only(lane)->roam;
+    struct tr_roam *m = tr_tour_only(lane)->roam;
     uint64_t count = 0;
-    struct tr_item *item = come(c, lane, tr_answer_purged(a, &m->walk, &m->last_id, &count));
+    struct tr_item *item =
+        tr_tour_come(c, lane, tr_answer_purged(a, &m->walk, &m->last_id, &count));
 
     if (item == NULL) {
         return;
@@ -223,10 +120,10 @@ static void answered_purge(struct tr_cluster *c, struct tr_clane *lane, const st
         m->walk = tr_walk_at('s');
     }
     if (m->walk.set != '\0') {
-        to_lane(c, item, TR_CL_PURGE);
+        tr_lane_put(c, TR_CL_PURGE, item);
         return;
     }
-    item->at++;
+    m->tour.at++;
     purge_step(c, item);
 }
 
@@ -310,29 +207,29 @@ static void ask_slot(struct tr_cluster *c, struct tr_item *item)
 
     m->walk = tr_walk_at(first_set(m));
     m->of_set = 0;
-    to_lane(c, item, TR_CL_LIST);
+    tr_tour_ask(c, item, TR_CL_LIST);
 }
 
 static void list_step(struct tr_cluster *c, struct tr_item *item)
 {
     struct tr_roam *m = item->roam;
 
-    if (more_slots(item)) {
+    if (tr_tour_here(item)) {
         ask_slot(c, item);
         return;
     }
-    if (next_topic(c, item)) {
+    if (tr_tour_next(c, item)) {
         return;
     }
     if (!m->dead && wants(item->req, true) && m->page.count < m->page.limit) {
         m->dead = true;
-        m->number = 0;
-        if (!m->all) {
-            item->at = 0;
+        m->tour.number = 0;
+        if (!m->tour.all) {
+            m->tour.at = 0;
             ask_slot(c, item);
             return;
         }
-        if (next_topic(c, item)) {
+        if (tr_tour_next(c, item)) {
             return;
         }
     }
@@ -363,12 +260,12 @@ void tr_page_ask(struct tr_cluster *c, struct tr_item *item)
         list_end(c, item);
         return;
     }
-    begin(c, item, list_step);
+    tr_tour_begin(c, item, &m->tour, list_step);
 }
 
 static void build_list(struct tr_cluster *c, struct tr_clane *lane)
 {
-    const struct tr_item *item = only(lane);
+    const struct tr_item *item = tr_tour_only(lane);
     struct tr_filter none = {0};
     struct tr_eval_list l = {.filter = item->req != NULL ? &item->req->filter : &none,
                              .look = TR_WALK_LOOK,
@@ -399,9 +296,9 @@ static int gather(struct tr_roam *m, const struct tr_answer *a)
 
 static void answered_list(struct tr_cluster *c, struct tr_clane *lane, const struct tr_answer *a)
 {
-    struct tr_roam *m = only(lane)->roam;
+    struct tr_roam *m = tr_tour_only(lane)->roam;
     char set = m->walk.set;
-    struct tr_item *item = come(c, lane, gather(m, a));
+    struct tr_item *item = tr_tour_come(c, lane, gather(m, a));
     bool in_order = set == 's' || set == 'd';
 
     if (item == NULL) {
@@ -422,10 +319,10 @@ static void answered_list(struct tr_cluster *c, struct tr_clane *lane, const str
         m->of_set = 0;
     }
     if (m->walk.set != '\0') {
-        to_lane(c, item, TR_CL_LIST);
+        tr_lane_put(c, TR_CL_LIST, item);
         return;
     }
-    item->at++;
+    m->tour.at++;
     list_step(c, item);
 }
 
@@ -441,9 +338,9 @@ static void forecast_step(struct tr_cluster *c, struct tr_item *item)
 {
     struct tr_roam *m = item->roam;
 
-    if (more_slots(item)) {
-        to_lane(c, item, TR_CL_FORECAST);
-    } else if (!next_topic(c, item)) {
+    if (tr_tour_here(item)) {
+        tr_tour_ask(c, item, TR_CL_FORECAST);
+    } else if (!tr_tour_next(c, item)) {
         m->view.counts = m->counts;
         item->req->out.forecast = m->view;
         tr_item_finish(c, item, TARRY_OK);
@@ -498,12 +395,12 @@ void tr_forecast_ask(struct tr_cluster *c, struct tr_item *item)
         return;
     }
     memset(m->counts, 0, TR_FORECAST_STEPS_MAX * sizeof *m->counts);
-    begin(c, item, forecast_step);
+    tr_tour_begin(c, item, &m->tour, forecast_step);
 }
 
 static void build_forecast(struct tr_cluster *c, struct tr_clane *lane)
 {
-    const struct tr_forecast_view *v = &only(lane)->roam->view;
+    const struct tr_forecast_view *v = &tr_tour_only(lane)->roam->view;
 
     (void)c;
     tr_eval_forecast(&lane->call.eval, v->first_us, v->step_us, v->count);
@@ -512,11 +409,11 @@ static void build_forecast(struct tr_cluster *c, struct tr_clane *lane)
 static void answered_forecast(struct tr_cluster *c, struct tr_clane *lane,
                               const struct tr_answer *a)
 {
-    struct tr_roam *m = only(lane)->roam;
-    struct tr_item *item = come(c, lane, tr_answer_forecast(a, m->counts, m->view.count));
+    struct tr_roam *m = tr_tour_only(lane)->roam;
+    struct tr_item *item = tr_tour_come(c, lane, tr_answer_forecast(a, m->counts, m->view.count));
 
     if (item != NULL) {
-        item->at++;
+        m->tour.at++;
         forecast_step(c, item);
     }
 }

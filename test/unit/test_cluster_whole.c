@@ -287,6 +287,35 @@ static void test_cluster_no_room(void **state)
     free(g);
 }
 
+/* Names that somebody once said are no topics: a bulk of all goes through those that there are. */
+static void test_cluster_bulk_of_many_names(void **state)
+{
+    struct rig *g = malloc(sizeof *g);
+    struct ask a = {.r = {.bulk = TR_BULK_CANCEL}};
+
+    (void)state;
+    assert_non_null(g);
+    open_engine(g);
+    for (unsigned i = 0; i < 1100; i++) {
+        struct ask drop = {.r = {.hold = TR_HOLD_USE}};
+        char name[16];
+
+        (void)snprintf(name, sizeof name, "name-%u", i);
+        drop.r.topic = hold(g, name);
+        submit(g, &drop, TR_OP_DROP_TOPIC);
+        assert_int_equal(drop.status, TARRY_OK);
+    }
+    submit(g, &a, TR_OP_BULK);
+    (void)turn(g);
+    say(g, find(g, "HKEYS", -1), NULL, 0);
+    say_topics(g);
+    assert_int_equal(a.done, 1);
+    assert_int_equal(a.status, TARRY_OK);
+    assert_int_equal(a.r.out.number, 0);
+    finish(g);
+    free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -296,6 +325,7 @@ int main(void)
         cmocka_unit_test(test_cluster_topic_that_went),
         cmocka_unit_test(test_cluster_flight),
         cmocka_unit_test(test_cluster_no_room),
+        cmocka_unit_test(test_cluster_bulk_of_many_names),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
