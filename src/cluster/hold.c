@@ -285,51 +285,54 @@ bool tr_hold_room(struct tr_cluster *c, struct tr_item *item)
     return item->req->holder == 0 || item->holder != NULL;
 }
 
-void tr_hold_reserved(struct tr_cluster *c, struct tr_item *item, const struct tr_header *h,
-                      uint64_t now_us)
+/* The job is out, or may be: unless somebody is told of it, it goes back. */
+static void fill(struct tr_item *item, uint64_t end_us)
 {
     struct tr_holding *g = item->holding;
 
-    item->holding = NULL;
     tr_item_pin(&g->item, item->topic);
     g->item.id = item->id;
     g->item.lease = item->lease;
-    g->end_us = tr_cluster_boot_of(c, h->at_us, now_us);
+    g->end_us = end_us;
+}
+
+void tr_hold_reserved(struct tr_cluster *c, struct tr_item *item, const struct tr_header *h,
+                      uint64_t now_us)
+{
+    fill(item, tr_cluster_boot_of(c, h->at_us, now_us));
     if (item->req == NULL) {
-        tr_hold_return(c, g, false);
         tr_item_finish(c, item, TARRY_OK);
         return;
     }
     item->flying = false;
-    if (item->holder != NULL) {
-        tr_hold_add(c, item->holder, g);
-    } else {
-        tr_hold_free(c, g);
-    }
     tr_look_at(c, item); /* for its body */
 }
 
-void tr_hold_unsure(struct tr_cluster *c, struct tr_item *item)
+void tr_hold_settle(struct tr_cluster *c, struct tr_item *item, int status)
 {
     struct tr_holding *g = item->holding;
 
-    if (g == NULL || item->topic == NULL) {
-        return;
+    if (g != NULL && g->item.topic == NULL && status == TARRY_EUNSURE && item->topic != NULL) {
+        fill(item, c->now.boot_us + UNSURE_US);
     }
-    item->holding = NULL;
-    tr_item_pin(&g->item, item->topic);
-    g->item.id = item->id;
-    g->item.lease = item->lease;
-    g->end_us = c->now.boot_us + UNSURE_US;
-    tr_hold_return(c, g, false);
+    if (g != NULL && g->item.topic != NULL && status == TARRY_OK && item->req != NULL) {
+        item->holding = NULL;
+        if (item->holder != NULL) {
+            tr_hold_add(c, item->holder, g);
+        } else {
+            tr_hold_free(c, g);
+        }
+    }
 }
 
 void tr_hold_let_go(struct tr_cluster *c, struct tr_item *item)
 {
-    if (item->holding != NULL) {
+    if (item->holding != NULL && item->holding->item.topic != NULL) {
+        tr_hold_return(c, item->holding, false);
+    } else if (item->holding != NULL) {
         tr_hold_free(c, item->holding);
-        item->holding = NULL;
     }
+    item->holding = NULL;
     if (item->holder != NULL) {
         tr_hold_put(c, item->holder);
         item->holder = NULL;

@@ -591,7 +591,7 @@ void tr_wait_finish(struct tr_cluster *c, struct tr_wait *w, int status);
 void tr_wait_on(struct tr_cluster *c, struct tr_wait *w);
 /* There was more than came: it is to be asked for there again. */
 void tr_wait_unsee(struct tr_cluster *c, struct tr_wait *w, const struct tr_spot *spot);
-/* A lease of its holder's is another one now. */
+/* Those whose patience is over, or whose holder is to be warned. */
 void tr_wait_timers(struct tr_cluster *c);
 uint64_t tr_wait_next(const struct tr_cluster *c);
 /* The topic's slots become others: who waits leaves, and comes back. Not while one of them is
@@ -635,13 +635,13 @@ void tr_hold_close(struct tr_cluster *c, struct tr_req *r);
 /* When the first lease of a holder ends; TR_CL_NEVER. */
 uint64_t tr_hold_first_end(const struct tr_cluster *c, const struct tr_holder *h);
 void tr_holds_free(struct tr_cluster *c);
-/* RESERVE_JOB: before it is asked, when it was done, and at the end. */
+/* RESERVE_JOB: before it is asked, when it was done, before who asked is told, and at the end: what
+ * nobody was told of goes back. */
 TR_MUST_USE bool tr_hold_room(struct tr_cluster *c, struct tr_item *item);
 void tr_hold_reserved(struct tr_cluster *c, struct tr_item *item, const struct tr_header *h,
                       uint64_t now_us);
+void tr_hold_settle(struct tr_cluster *c, struct tr_item *item, int status);
 void tr_hold_let_go(struct tr_cluster *c, struct tr_item *item);
-/* It is not known whether it was done: then it goes back. */
-void tr_hold_unsure(struct tr_cluster *c, struct tr_item *item);
 
 /* ---- other nodes ---- */
 

@@ -87,9 +87,7 @@ void tr_item_finish(struct tr_cluster *c, struct tr_item *item, int status)
                              "live jobs have a history";
         status = TARRY_EUNSUPPORTED;
     }
-    if (status == TARRY_EUNSURE) {
-        tr_hold_unsure(c, item);
-    }
+    tr_hold_settle(c, item, status);
     if (item->req != NULL) {
         tr_req_finish(item->req, status);
     }

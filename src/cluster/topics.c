@@ -212,10 +212,13 @@ int64_t tr_ctopic_retries(const struct tr_ctopic *t, bool beanstalk)
 static bool make_spots(struct tr_cluster *c, struct tr_ctopic *t, unsigned spread)
 {
     struct tr_spot *spots = spread == 1 ? &t->one : tr_mem_alloc(c->mem, spread * sizeof *spots);
+    struct tr_list waits;
 
     if (spots == NULL) {
-        return false;
+        return false; /* what there was stays */
     }
+    tr_wait_unline(c, t, &waits);
+    drop_spots(c, t);
     for (unsigned i = 0; i < spread; i++) {
         spots[i] = (struct tr_spot){
             .topic = t, .index = i, .slot = tr_place_slot(&c->layout, t->name, t->name_len, i)};
@@ -225,6 +228,7 @@ static bool make_spots(struct tr_cluster *c, struct tr_ctopic *t, unsigned sprea
     }
     t->spots = spots;
     t->spread = spread;
+    tr_wait_reline(c, &waits);
     return true;
 }
 
@@ -244,24 +248,13 @@ static bool is_still(const struct tr_ctopic *t)
 /* If it is in the way of something, the next answer says so again. */
 bool tr_ctopic_set_spread(struct tr_cluster *c, struct tr_ctopic *t, unsigned spread)
 {
-    struct tr_list waits;
-
     if (spread == 0 || spread > c->layout.slots || (spread & (spread - 1)) != 0) {
         return false;
     }
-    if (t->spots == NULL) {
-        return make_spots(c, t, spread);
-    }
-    if (t->spread == spread || !is_still(t)) {
+    if (t->spots != NULL && (t->spread == spread || !is_still(t))) {
         return t->spread == spread;
     }
-    tr_wait_unline(c, t, &waits);
-    drop_spots(c, t);
-    if (!make_spots(c, t, spread)) {
-        t->loaded = false; /* then with its settings */
-    }
-    tr_wait_reline(c, &waits);
-    return t->spots != NULL;
+    return make_spots(c, t, spread);
 }
 
 struct tr_spot *tr_ctopic_spot(struct tr_ctopic *t, unsigned slot)

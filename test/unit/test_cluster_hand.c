@@ -279,12 +279,89 @@ static void test_cluster_owes(void **state)
     free(g);
 }
 
+/* A job that was reserved by its id, but could not be read: whoever asked hears that it failed, and
+ * does not have it. */
+static void test_cluster_reserved_unread(void **state)
+{
+    struct rig *g = malloc(sizeof *g);
+    struct ask a = {.r = {.id = 0x1401, .holder = 7}}, get = {0};
+    struct tr_header h = {.set = 'p',
+                          .due_us = NOW,
+                          .at_us = NOW + 60 * SECOND,
+                          .attempts = 1,
+                          .retries = TR_RETRIES_TOPIC,
+                          .topic = "orders",
+                          .topic_len = 6};
+    char text[1 + TR_HEADER_MAX] = "O";
+    struct tr_span items[] = {SPAN("OK"), SPAN("06651728e2a000"), SPAN("00000000"), SPAN(""),
+                              SPAN("")};
+    uint32_t topic;
+
+    (void)state;
+    assert_non_null(g);
+    open_engine(g);
+    topic = hold(g, "orders");
+    reserve(g, &get, &topic, 0);
+    say_job(g, find(g, NULL, TR_SCRIPT_TAKE), 0x1401); /* so its topic is known */
+    submit(g, &a, TR_OP_RESERVE_JOB);
+    (void)turn(g);
+    assert_non_null(find(g, NULL, TR_SCRIPT_EDIT));
+    items[4] = (struct tr_span){text, 1 + tr_header_write(text + 1, &h)};
+    say(g, find(g, NULL, TR_SCRIPT_EDIT), items, 5);
+    assert_non_null(find(g, NULL, TR_SCRIPT_LOOK));
+    say_error(g, find(g, NULL, TR_SCRIPT_LOOK), "ERR no");
+    assert_int_equal(a.done, 1);
+    assert_int_not_equal(a.status, TARRY_OK);
+    assert_non_null(find(g, NULL, TR_SCRIPT_EDIT)); /* it goes back */
+    assert_int_equal(last_of(g, TR_SCRIPT_EDIT)[0], 'G');
+    finish(g);
+    free(g);
+}
+
+/* A slot says that its topic has more of them, and there is no memory for that: who waits stays. */
+static void test_cluster_spread_without_memory(void **state)
+{
+    struct rig *g = malloc(sizeof *g);
+    struct ask a = {0};
+    struct tr_span items[] = {SPAN("SPREAD"), SPAN("orders"), SPAN("4")};
+    uint32_t topic;
+
+    (void)state;
+    assert_non_null(g);
+    open_engine(g);
+    topic = hold(g, "orders");
+    reserve(g, &a, &topic, 30 * SECOND);
+    g->mem.fail_at = g->mem.calls + 1;
+    say(g, find(g, NULL, TR_SCRIPT_TAKE), items, 3);
+    assert_int_equal(a.done, 0);
+    for (unsigned i = 0; i < 8 && find(g, NULL, TR_SCRIPT_TAKE) == NULL; i++) {
+        say_agendas(g);
+        pass(g, SECOND / 10);
+    }
+    say(g, find(g, NULL, TR_SCRIPT_TAKE), items, 3);
+    for (unsigned i = 0; i < 8 && find(g, NULL, TR_SCRIPT_TAKE) == NULL; i++) {
+        say_agendas(g);
+        pass(g, SECOND / 10);
+    }
+    for (unsigned i = 0; i < 4; i++) { /* each of its slots is asked */
+        assert_non_null(find(g, NULL, TR_SCRIPT_TAKE));
+        say_job(g, find(g, NULL, TR_SCRIPT_TAKE), 0);
+    }
+    assert_int_equal(a.done, 0);
+    finish(g);
+    free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cluster_is_woken),   cmocka_unit_test(test_cluster_all_are_woken),
-        cmocka_unit_test(test_cluster_many_wakes), cmocka_unit_test(test_cluster_take_is_undone),
+        cmocka_unit_test(test_cluster_is_woken),
+        cmocka_unit_test(test_cluster_all_are_woken),
+        cmocka_unit_test(test_cluster_many_wakes),
+        cmocka_unit_test(test_cluster_take_is_undone),
         cmocka_unit_test(test_cluster_owes),
+        cmocka_unit_test(test_cluster_reserved_unread),
+        cmocka_unit_test(test_cluster_spread_without_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
