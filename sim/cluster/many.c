@@ -34,21 +34,24 @@ static struct sim_many *find(struct judge *j, struct tr_span node)
 
 /* ---- scripts ---- */
 
+/* m: NULL, whoever asked is dead. */
 static void changed(struct judge *j, struct sim_many *m, uint64_t id, char what)
 {
     struct sim_job *job = judge_find(j, id);
 
-    if (id > m->last[tr_place_slot_of(id)] && !m->loose) {
+    if (m != NULL && id > m->last[tr_place_slot_of(id)] && !m->loose) {
         judge_wrong(j, "a bulk changed a job that came later", (unsigned)(id >> 10));
     }
-    m->done++;
+    if (m != NULL) {
+        m->done++;
+    }
     if (job == NULL) {
         return;
     }
-    if (job->many == m->number && !m->loose && !job->loose) {
+    if (m != NULL && job->many == m->number && !m->loose && !job->loose) {
         judge_wrong(j, "a bulk changed a job twice", (unsigned)(job - j->jobs));
     }
-    job->many = m->number;
+    job->many = m != NULL ? m->number : 0;
     job->touched_us = j->world->now_us;
     job->held = false;
     if (what == 'C') {
@@ -69,12 +72,12 @@ void many_ran(struct judge *j, const struct world_call *call, const struct tr_an
 
     TR_CHECK(a->count == 2 && slot < SLOTS && tr_hex_get(a->items[0].at, TR_HEX_ID, &last));
     TR_CHECK(tr_hex_get(call->args[argv + 3].at, TR_HEX_ID, &op));
-    if (m == NULL || m->op[slot] >= op) {
-        return; /* of one that is dead; or a repeat */
+    if (m != NULL && m->op[slot] >= op) {
+        return; /* a repeat */
     }
-    m->op[slot] = op;
-    if (ids.len == 0) {
-        m->last[slot] = last;
+    if (m != NULL) {
+        m->op[slot] = op;
+        m->last[slot] = ids.len == 0 ? last : m->last[slot];
     }
     for (size_t i = 0; i < ids.len / TR_HEX_ID; i++) {
         uint64_t id = 0;
