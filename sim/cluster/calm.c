@@ -4,6 +4,7 @@
  */
 
 #include "base/err.h"
+#include "limits.h"
 #include "node.h"
 #include "outs.h"
 #include "plans.h"
@@ -376,7 +377,7 @@ static void check_rarely(struct cluster *c)
         check_death(c);
         drain_all(c);
     }
-    if (cluster_dice(c, 8) == 0) {
+    if (cluster_dice(c, 40) == 0) { /* hours */
         check_sweep(c);
         drain_all(c);
     }
@@ -402,6 +403,7 @@ void cluster_drain(struct cluster *c)
         names[i] = (uint32_t)(strtoull(c->nodes[i].name, NULL, 16) >> 32);
     }
     judge_calm(&c->judge, names, NODES);
+    limits_off(c);
     cluster_run(c, c->world.now_us + 30000000); /* leases, moves, dead connections end */
     for (unsigned i = 0; i < NODES; i++) {
         c->nodes[i].hand_count = 0;

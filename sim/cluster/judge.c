@@ -10,6 +10,7 @@
  *     C6  no id twice, and no job twice for one push; ids have 53 bits
  *     C9  when all is over no entry is left behind
  *     C10 a schedule makes its occurrences one by one: no number twice, none left out
+ *     C11 pauses and limits hold: limits.c
  *     D4  an answer is not longer than it may be
  *     D30 no living node has taken a job of which nobody was told
  *
@@ -23,6 +24,7 @@
 #include "base/err.h"
 #include "cluster/header.h"
 #include "cluster/hex.h"
+#include "limits.h"
 #include "many.h"
 #include "rules/schedule.h"
 #include "whole.h"
@@ -117,7 +119,8 @@ static void replaced(struct judge *j, unsigned serial, uint64_t id)
     j->jobs[serial].loose = j->jobs[serial].loose || old->loose;
 }
 
-static void handed(struct judge *j, unsigned server, const struct tr_taken_job *got)
+/* False: it was answered before. */
+static bool handed(struct judge *j, unsigned server, const struct tr_taken_job *got)
 {
     unsigned serial = judge_of(j, got->id, got->body);
     struct sim_job *job = &j->jobs[serial];
@@ -150,6 +153,7 @@ static void handed(struct judge *j, unsigned server, const struct tr_taken_job *
     job->lease_until_us = got->header.at_us;
     job->touched_us = j->world->now_us;
     job->handed++;
+    return !again;
 }
 
 /* What nobody was told of goes back: the script knows the lease, we know the node. */
@@ -177,13 +181,15 @@ static void ran_take(struct judge *j, const struct world_call *call, const struc
     struct tr_taken t;
     struct tr_taken_job job;
     size_t bytes = 0;
+    unsigned new = 0;
 
     TR_CHECK(tr_answer_taken(a, &t) == TARRY_OK);
     for (size_t i = 0; i < t.jobs; i++) {
         TR_CHECK(tr_answer_taken_job(a, i, &job) == TARRY_OK);
-        handed(j, call->server, &job);
+        new += handed(j, call->server, &job);
         bytes += job.body.len;
     }
+    limits_took(j, call, new);
     if (t.jobs > 1 && bytes > j->take_bytes) {
         judge_wrong(j, "D4: an answer is too long", judge_serial(job.body));
     }
@@ -192,9 +198,11 @@ static void ran_take(struct judge *j, const struct world_call *call, const struc
     }
 }
 
-static void ran_push(struct judge *j, const struct tr_answer *a, const struct tr_span *args,
-                     size_t count)
+static void ran_push(struct judge *j, const struct tr_answer *a, const struct world_call *call)
 {
+    const struct tr_span *args = call->args;
+    size_t count = call->count;
+
     for (size_t i = 0; i < a->count; i++) {
         unsigned serial = judge_serial(args[count - 1 - 2 * (a->count - 1 - i)]);
         struct tr_pushed p;
@@ -206,6 +214,7 @@ static void ran_push(struct judge *j, const struct tr_answer *a, const struct tr
             }
             see_id(j, serial, p.id);
             j->jobs[serial].touched_us = j->world->now_us;
+            j->jobs[serial].slot = world_slot(call);
         }
     }
 }
@@ -370,7 +379,7 @@ void judge_ran(struct judge *j, const struct world_call *call, const struct fake
     } else if (script == TR_SCRIPT_BULK) {
         many_ran(j, call, &a);
     } else if (script == TR_SCRIPT_PUSH) {
-        ran_push(j, &a, call->args, call->count);
+        ran_push(j, &a, call);
     } else {
         ran_edit(j, &a, call->args, call->count);
     }
@@ -493,6 +502,7 @@ void judge_undone(struct judge *j, unsigned server)
     const struct world *w = j->world;
 
     many_undone(j);
+    limits_undone(j, server);
     for (unsigned i = 0; i < j->count; i++) {
         struct sim_job *job = &j->jobs[i];
 
@@ -510,10 +520,11 @@ void judge_undone(struct judge *j, unsigned server)
         }
     }
     for (unsigned t = 0; t < TOPICS; t++) {
-        unsigned slot = j->slot_of[t];
-
-        if (w->owner[slot] == (int)server || w->moving_to[slot] == (int)server) {
-            j->paused_us[t] = 0; /* that may be undone, too */
+        for (unsigned s = 0; s < SLOTS; s++) {
+            if (limits_in(j, t, s) &&
+                (w->owner[s] == (int)server || w->moving_to[s] == (int)server)) {
+                j->paused_us[t] = 0; /* that may be undone, too */
+            }
         }
     }
 }

@@ -65,12 +65,26 @@ struct sim_plan {
     uint64_t touched_us;
 };
 
+/* What a topic may do in each of its slots: limits.c */
+struct sim_limit {
+    unsigned spread;     /* 0: one */
+    unsigned in_flight;  /* 0: no limit */
+    uint64_t rate_milli; /* 0: no limit */
+    unsigned burst;
+    struct sim_bucket {
+        double level;
+        uint64_t at_us; /* by the server's clock */
+    } buckets[SLOTS];
+};
+
 struct judge {
     struct world *world;
     struct sim_job jobs[JOBS_MAX];
     unsigned count;
-    unsigned slot_of[TOPICS];
-    bool waits; /* nodes wait for replicas before they answer */
+    unsigned slot_of[TOPICS]; /* the first one */
+    struct sim_limit limits[TOPICS];
+    bool limited; /* they hold */
+    bool waits;   /* nodes wait for replicas before they answer */
     struct sim_many many[NODES];
     uint64_t manys;
     uint64_t paused_us[TOPICS]; /* by the server's clock: until then nothing is handed out */

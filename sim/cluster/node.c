@@ -10,6 +10,7 @@
 #include "node.h"
 
 #include "base/err.h"
+#include "limits.h"
 #include "many.h"
 #include "outs.h"
 #include "plans.h"
@@ -182,6 +183,7 @@ void cluster_init(struct cluster *c, uint64_t seed, struct fake_lua *lua)
     /* The store is made before anything goes wrong: else there may be two of them. */
     c->net.calm = true;
     cluster_run(c, c->world.now_us + 50000);
+    limits_set(c);
     for (unsigned s = 0; s < SERVERS; s++) {
         world_sync(&c->world, s);
     }

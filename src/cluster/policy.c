@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "cluster/inner.h"
+#include "cluster/mutant.h"
 #include "rules/bucket.h"
 
 #include <string.h>
@@ -87,7 +88,8 @@ static void build_conf(struct tr_cluster *c, struct tr_clane *lane)
     put(e, "ttl", p->ttl_us != 0, p->ttl_us);
     put(e, "out", pause_of(p, TR_PAUSED_OUT) != 0, pause_of(p, TR_PAUSED_OUT));
     put(e, "in", pause_of(p, TR_PAUSED_IN) != 0, pause_of(p, TR_PAUSED_IN));
-    put(e, "in_flight", p->in_flight != UINT64_MAX, tr_place_share(p->in_flight, t->spread));
+    put(e, "in_flight", p->in_flight != UINT64_MAX,
+        tr_place_share(p->in_flight, TR_CL_MUTANT(LIMIT_WHOLE) ? 1 : t->spread));
     put(e, "max_jobs", p->max_jobs != UINT64_MAX, tr_place_share(p->max_jobs, t->spread));
     put(e, "max_bytes", p->max_bytes != UINT64_MAX, tr_place_share(p->max_bytes, t->spread));
     put(e, "rate", p->rate_milli != 0, tr_place_share(p->rate_milli, t->spread));
