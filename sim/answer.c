@@ -211,8 +211,12 @@ void sim_answer_fields(struct sim_oracle *o, const struct sim_ask *a, struct sim
 {
     const struct tr_job_view *v = &a->req.out.job;
     const char *what = NULL;
+    bool taken; /* back when its lease ran out, and with another client, who is not told yet */
 
     adopt_kick(o, a, j);
+    taken = v->state == TR_RESERVED &&
+            (sim_answer_is_being_reserved(o, j) ||
+             (v->timeouts == j->timeouts + 1 && sim_oracle_limbo(o, j->topic)));
     sim_fate_adopt(&o->model, j, v);
     if (j->kick_call == o->model.call && v->kicks + 1 == j->kicks) {
         return; /* it was seen before a kick of the same call took it */
@@ -227,14 +231,13 @@ void sim_answer_fields(struct sim_oracle *o, const struct sim_ask *a, struct sim
         what = "topic";
     } else if (v->priority != j->priority) {
         what = "priority";
-    } else if (v->due_us != j->due_us &&
-               !(v->state == TR_RESERVED && sim_answer_is_being_reserved(o, j))) {
+    } else if (v->due_us != j->due_us && !taken) {
         what = "due";
     } else if (v->ttr_us != sim_job_ttr(&o->model, j)) {
         what = "ttr";
     } else if (!sim_extra_same(&a->job_extra, &j->extra)) {
         what = "tag, ttl, retries, backoff or port";
-    } else if (v->delay_us != j->delay_us) {
+    } else if (v->delay_us != j->delay_us && !taken) {
         what = "delay";
     } else if (v->created_us != j->created_us) {
         what = "created";
@@ -820,7 +823,8 @@ void sim_answer_topic_gone(struct sim_oracle *o, unsigned topic)
         }
     }
     t->number = 0;
-    t->pause_until_us = 0;
+    t->pause_unsure = sim_topic_jobs(&o->model, topic) != 0; /* all of them may be gone, or none */
+    t->pause_until_us = t->pause_unsure ? t->pause_until_us : 0;
 }
 
 static void answer_topic(struct sim_oracle *o, struct sim_ask *a)
@@ -872,6 +876,7 @@ static void answer_pause(struct sim_oracle *o, struct sim_ask *a)
     struct sim_topic *t = &o->model.topics[a->topic];
 
     t->pause_until_us = a->req.wait_us == 0 ? 0 : o->model.span_us + a->req.wait_us;
+    t->pause_unsure = false;
     t->pause_call = o->model.call;
     t->resume_call = o->model.call;
 }

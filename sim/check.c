@@ -473,7 +473,7 @@ void sim_check_settled(struct sim_oracle *o)
             m->topics[i].stop_over = true;
             m->topics[i].resume_call = m->call;
         }
-        if (m->topics[i].pause_until_us != 0 && !sim_topic_is_paused(m, i)) {
+        if (m->topics[i].pause_until_us != 0 && m->span_us >= m->topics[i].pause_until_us) {
             m->topics[i].pause_until_us = 0;
             m->topics[i].resume_call = m->call;
         }

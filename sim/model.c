@@ -272,7 +272,7 @@ bool sim_job_due_before(const struct sim_job *a, const struct sim_job *b)
 
 bool sim_topic_is_paused(const struct sim_model *m, unsigned topic)
 {
-    return m->span_us < m->topics[topic].pause_until_us;
+    return m->span_us < m->topics[topic].pause_until_us && !m->topics[topic].pause_unsure;
 }
 
 bool sim_topic_may_be_paused(const struct sim_model *m, unsigned topic)

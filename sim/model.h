@@ -123,6 +123,7 @@ struct sim_topic {
     uint32_t number;         /* 0: not known */
     uint64_t holds[TR_HOLD_COUNT];
     uint64_t pause_until_us; /* span; 0: surely not paused */
+    bool pause_unsure;       /* perhaps the topic was gone meanwhile, and the pause with it */
     uint64_t pause_call;     /* when the last change of pause was asked */
     uint64_t resume_call;    /* surely not paused since */
     uint64_t gate;           /* batch of the last gated change of any of its jobs, */
