@@ -25,9 +25,9 @@
 #include "lib/inner.h"
 #include "os/clock_linux.h"
 #include "os/random_linux.h"
+#include "os/thread_linux.h"
 #include "os/zones_linux.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -290,25 +290,6 @@ static int open_engine(struct tarry *t, const struct tarry_options *o)
     return err;
 }
 
-static int start_thread(struct tarry *t)
-{
-    sigset_t all;
-    sigset_t before;
-    int err;
-    int made;
-
-    sigfillset(&all);
-    err = pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's signals are not for us */
-    TR_CHECK(err == 0);
-    made = pthread_create(&t->thread, NULL, work, t);
-    err = pthread_sigmask(SIG_SETMASK, &before, NULL);
-    TR_CHECK(err == 0);
-    if (made == 0) {
-        (void)pthread_setname_np(t->thread, "tarry");
-    }
-    return made == 0 ? TARRY_OK : TARRY_ENOMEM;
-}
-
 static bool options_ok(const struct tarry_options *o)
 {
     return (unsigned)o->sync <= TARRY_SYNC_NEVER && o->body_max <= BODY_MAX;
@@ -376,7 +357,7 @@ int tarry_open(struct tarry **out, const char *dir, const struct tarry_options *
         err = open_engine(t, &o);
     }
     if (err == TARRY_OK) {
-        err = start_thread(t);
+        err = tr_thread_start(&t->thread, "tarry", work, t) ? TARRY_OK : TARRY_ENOMEM;
     }
     if (err != TARRY_OK) {
         drop(t);

@@ -43,9 +43,9 @@
 #include "base/err.h"
 #include "os/clock_linux.h"
 #include "os/files_linux.h"
+#include "os/thread_linux.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -335,28 +335,18 @@ static bool start_workers(struct tr_disk_linux *d)
     static const enum tr_lane lanes[WORKERS] = {TR_LANE_LOG, TR_LANE_BACK, TR_LANE_READ,
                                                 TR_LANE_READ};
     static const char *const names[TR_LANE_COUNT] = {"tarry-log", "tarry-read", "tarry-back"};
-    sigset_t all;
-    sigset_t before;
-    bool ok = true;
-    int err;
 
-    sigfillset(&all);
-    err = pthread_sigmask(SIG_SETMASK, &all, &before); /* threads inherit it */
-    TR_CHECK(err == 0);
-    for (unsigned i = 0; i < WORKERS && ok; i++) {
+    for (unsigned i = 0; i < WORKERS; i++) {
         struct worker *w = &d->workers[i];
 
         w->disk = d;
         w->lane = &d->lanes[lanes[i]];
-        ok = pthread_create(&w->thread, NULL, work, w) == 0;
-        if (ok) {
-            (void)pthread_setname_np(w->thread, names[lanes[i]]);
-            d->worker_count++;
+        if (!tr_thread_start(&w->thread, names[lanes[i]], work, w)) {
+            return false;
         }
+        d->worker_count++;
     }
-    err = pthread_sigmask(SIG_SETMASK, &before, NULL);
-    TR_CHECK(err == 0);
-    return ok;
+    return true;
 }
 
 static void init_locks(struct tr_disk_linux *d)

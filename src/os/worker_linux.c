@@ -15,9 +15,9 @@
 #include "os/worker_linux.h"
 
 #include "base/err.h"
+#include "os/thread_linux.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -91,25 +91,6 @@ static void *work(void *arg)
     return NULL;
 }
 
-static bool start(struct tr_worker_linux *w, const char *name)
-{
-    sigset_t all;
-    sigset_t before;
-    bool ok;
-    int err;
-
-    sigfillset(&all); /* signals are for the main thread */
-    err = pthread_sigmask(SIG_SETMASK, &all, &before);
-    TR_CHECK(err == 0);
-    ok = pthread_create(&w->thread, NULL, work, w) == 0;
-    if (ok) {
-        (void)pthread_setname_np(w->thread, name);
-    }
-    err = pthread_sigmask(SIG_SETMASK, &before, NULL);
-    TR_CHECK(err == 0);
-    return ok;
-}
-
 int tr_worker_linux_open(struct tr_worker_linux **out, const char *name, void (*wake)(void *ctx),
                          void *ctx)
 {
@@ -126,7 +107,7 @@ int tr_worker_linux_open(struct tr_worker_linux **out, const char *name, void (*
     TR_CHECK(err == 0);
     err = pthread_cond_init(&w->more, NULL);
     TR_CHECK(err == 0);
-    if (!start(w, name)) {
+    if (!tr_thread_start(&w->thread, name, work, w)) {
         free(w);
         return TARRY_EFULL;
     }

@@ -20,10 +20,10 @@
 #include "outlet/post.h"
 
 #include "base/err.h"
+#include "os/thread_linux.h"
 
 #include <limits.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -31,7 +31,6 @@
 #include <unistd.h>
 
 enum {
-    STACK_BYTES = 512 * 1024,
     HELD_UP_MS = 200, /* in a call of the library: then it is not just busy */
 };
 
@@ -97,31 +96,6 @@ static void *work(void *arg)
     return NULL;
 }
 
-static bool start(struct tr_post *p, const char *name)
-{
-    pthread_attr_t attr;
-    sigset_t all;
-    sigset_t before;
-    bool ok;
-    int err;
-
-    if (pthread_attr_init(&attr) != 0) {
-        return false;
-    }
-    (void)pthread_attr_setstacksize(&attr, STACK_BYTES);
-    sigfillset(&all); /* signals are for the main thread */
-    err = pthread_sigmask(SIG_SETMASK, &all, &before);
-    TR_CHECK(err == 0);
-    ok = pthread_create(&p->thread, &attr, work, p) == 0;
-    if (ok) {
-        (void)pthread_setname_np(p->thread, name);
-    }
-    err = pthread_sigmask(SIG_SETMASK, &before, NULL);
-    TR_CHECK(err == 0);
-    (void)pthread_attr_destroy(&attr);
-    return ok;
-}
-
 int tr_post_open(struct tr_post *p, const struct tr_sender_host *host, const struct tr_deliver *d,
                  const char *name, void (*run)(struct tr_post *post))
 {
@@ -141,7 +115,7 @@ int tr_post_open(struct tr_post *p, const struct tr_sender_host *host, const str
     }
     err = pthread_mutex_init(&p->lock, NULL);
     TR_CHECK(err == 0);
-    if (!start(p, name)) {
+    if (!tr_thread_start(&p->thread, name, work, p)) {
         pthread_mutex_destroy(&p->lock);
         (void)close(p->wake_fd);
         free(p);

@@ -22,9 +22,9 @@
 
 #include "base/err.h"
 #include "base/text.h"
+#include "os/thread_linux.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { KEPT_S = 30, THREADS_MOST = 4, STACK_BYTES = 512 * 1024, HOST = 256, PORT = 8 };
+enum { KEPT_S = 30, THREADS_MOST = 4, HOST = 256, PORT = 8 };
 
 struct tr_lookup {
     struct tr_lookup *next;
@@ -143,22 +143,8 @@ static void *work(void *arg)
 /* Under the lock. */
 static bool start_thread(struct tr_resolver *r)
 {
-    pthread_attr_t how;
-    pthread_t thread;
-    sigset_t all;
-    sigset_t before;
-    bool ok;
+    bool ok = tr_thread_start(NULL, "resolver", work, r);
 
-    if (pthread_attr_init(&how) != 0) {
-        return false;
-    }
-    (void)pthread_attr_setdetachstate(&how, PTHREAD_CREATE_DETACHED);
-    (void)pthread_attr_setstacksize(&how, STACK_BYTES);
-    sigfillset(&all); /* signals are for the main thread */
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    ok = pthread_create(&thread, &how, work, r) == 0;
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    (void)pthread_attr_destroy(&how);
     r->threads += ok;
     return ok;
 }

@@ -15,15 +15,15 @@
 #include "remote/sql.h"
 
 #include "base/err.h"
+#include "os/thread_linux.h"
 #include "remote/sql_inner.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
-enum { STACK_BYTES = 512 * 1024, TEXT = 1024 };
+enum { TEXT = 1024 };
 
 struct list {
     struct tr_sql_ask *first;
@@ -129,30 +129,6 @@ static void *work(void *arg)
     return NULL;
 }
 
-static bool start(struct worker *w)
-{
-    pthread_attr_t attr;
-    sigset_t all;
-    sigset_t before;
-    int err;
-
-    if (pthread_attr_init(&attr) != 0) {
-        return false;
-    }
-    (void)pthread_attr_setstacksize(&attr, STACK_BYTES);
-    sigfillset(&all); /* signals are for the main thread */
-    err = pthread_sigmask(SIG_SETMASK, &all, &before);
-    TR_CHECK(err == 0);
-    w->started = pthread_create(&w->thread, &attr, work, w) == 0;
-    if (w->started) {
-        (void)pthread_setname_np(w->thread, "sql");
-    }
-    err = pthread_sigmask(SIG_SETMASK, &before, NULL);
-    TR_CHECK(err == 0);
-    (void)pthread_attr_destroy(&attr);
-    return w->started;
-}
-
 /* ---- the loop's ---- */
 
 static bool copy(char *out, const char *text, const char **kept)
@@ -198,7 +174,8 @@ static int init(struct tr_sql *s, const struct tr_sql_setup *setup)
         err = pthread_cond_init(&w->more, NULL);
         TR_CHECK(err == 0);
         s->count++;
-        if (!start(w)) {
+        w->started = tr_thread_start(&w->thread, "sql", work, w);
+        if (!w->started) {
             return TARRY_EFULL;
         }
     }

@@ -27,10 +27,10 @@
 
 #include "base/err.h"
 #include "base/text.h"
+#include "os/thread_linux.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +45,6 @@ enum {
     NAME = 48,
     WHY = 160,
     NODE_DIGITS = 16,
-    STACK_BYTES = 512 * 1024,
     GOODBYE_S = 1,
 };
 
@@ -295,28 +294,6 @@ static void *work(void *arg)
     return NULL;
 }
 
-static bool start_thread(struct tr_zoo *z)
-{
-    pthread_attr_t how;
-    pthread_t thread;
-    sigset_t all;
-    sigset_t before;
-    bool ok;
-
-    if (pthread_attr_init(&how) != 0) {
-        return false;
-    }
-    (void)pthread_attr_setdetachstate(&how, PTHREAD_CREATE_DETACHED);
-    (void)pthread_attr_setstacksize(&how, STACK_BYTES);
-    sigfillset(
-        &all); /* signals are for the main thread; ZooKeeper's threads are made by this one */
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    ok = pthread_create(&thread, &how, work, z) == 0;
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    (void)pthread_attr_destroy(&how);
-    return ok;
-}
-
 /* ---- the loop's side ---- */
 
 static void tell(void *ctx, int fd, unsigned events)
@@ -376,7 +353,7 @@ int tr_zoo_open(struct tr_zoo **out, const struct tr_zoo_setup *setup)
         destroy(z);
         return TARRY_EFULL;
     }
-    if (!start_thread(z)) {
+    if (!tr_thread_start(NULL, "zookeeper", work, z)) {
         z->poller.close(z->poll);
         destroy(z);
         return TARRY_EFULL;
