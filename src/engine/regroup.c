@@ -567,7 +567,7 @@ static int read_members_block(struct tr_engine *e, struct tr_group *g, unsigned 
 }
 
 /* All of section R; if a page of it cannot be read, all blocks: the sidecar is only an index. What
- * is in a block that cannot be read either is believed to be where it is met. */
+ * is in a block that is damaged, too, is believed to be where it is met. */
 static int read_members(struct tr_engine *e, struct tr_group *g)
 {
     int err = TARRY_OK;
@@ -590,6 +590,9 @@ static int read_members(struct tr_engine *e, struct tr_group *g)
             if (is_damage(err)) {
                 tr_fetch_report(e, g, (enum tr_group_file)run,
                                 tr_run_footer_block(&g->footers[run], i).off);
+                if (err == TARRY_EIO && !e->config.salvage) {
+                    return err; /* the next start may read it */
+                }
                 g->unsure = true;
                 err = TARRY_OK;
             }
