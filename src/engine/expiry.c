@@ -133,7 +133,7 @@ void tr_expiry_step(struct tr_engine *e)
         if (end_of(job) > e->clock.t_us) { /* its ttl is longer now */
             tr_expiry_arm(e, job);
         } else if (tr_expiry_settle(e, job) != TARRY_OK) {
-            stand(e, job, e->clock.t_us);
+            tr_expiry_arm(e, job); /* by its own end: the clock may be set back meanwhile */
             e->blocked = true;
             e->expiry_blocked = true;
             return;
