@@ -299,6 +299,59 @@ static void hkeys(struct command *c)
     }
 }
 
+/* Any number that is always the same for a name: the order in which HSCAN meets them. */
+static double turn_of(const struct entry *e)
+{
+    unsigned sum = 1;
+
+    for (size_t i = 0; i < e->name_len; i++) {
+        sum = sum * 31 + (unsigned char)e->name[i];
+    }
+    return 1 + sum % 1000003;
+}
+
+/* HSCAN key cursor COUNT n: those whose turn is behind the cursor, up to that of the n-th. */
+static void hscan(struct command *c)
+{
+    bool open;
+    double from = bound(c->args[2], &open), next = INFINITY;
+    double most = bound(c->args[4], &open);
+    size_t out = 0;
+    char text[32] = "0";
+
+    for (double met = 0; c->key != NULL && met < most; met++) {
+        double first = INFINITY;
+
+        for (size_t i = 0; i < c->key->count; i++) {
+            double turn = turn_of(&c->key->entries[i]);
+
+            first = turn > (met > 0 ? next : from) && turn < first ? turn : first;
+        }
+        next = first;
+        if (!isfinite(next)) {
+            break;
+        }
+    }
+    lua_newtable(c->lua);
+    lua_newtable(c->lua);
+    for (size_t i = 0; c->key != NULL && i < c->key->count; i++) {
+        const struct entry *e = &c->key->entries[i];
+
+        if (turn_of(e) > from && turn_of(e) <= next) {
+            lua_pushlstring(c->lua, e->name, e->name_len);
+            lua_rawseti(c->lua, -2, (int)++out);
+            lua_pushlstring(c->lua, e->value, e->value_len);
+            lua_rawseti(c->lua, -2, (int)++out);
+        }
+    }
+    lua_rawseti(c->lua, -2, 2);
+    if (isfinite(next)) {
+        (void)snprintf(text, sizeof text, "%.0f", next);
+    }
+    lua_pushstring(c->lua, text);
+    lua_rawseti(c->lua, -2, 1);
+}
+
 static void hset(struct command *c)
 {
     struct key *k = need(c, false);
@@ -377,6 +430,9 @@ static void zrange(struct command *c)
     }
     a = bound(c->args[2], &open_a);
     b = bound(c->args[3], &open_b);
+    if (!by_score && a < 0 && c->key != NULL) {
+        a += (double)c->key->count;
+    }
     lua_newtable(c->lua);
     for (size_t i = 0; c->key != NULL && i < c->key->count; i++) {
         const struct entry *e = &c->key->entries[i];
@@ -435,6 +491,8 @@ static bool run_command(struct command *c)
         hmget(c);
     } else if (is(name, "HKEYS")) {
         hkeys(c);
+    } else if (is(name, "HSCAN")) {
+        hscan(c);
     } else if (is(name, "HSET")) {
         hset(c);
     } else if (is(name, "SETBIT")) {

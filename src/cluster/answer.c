@@ -14,6 +14,9 @@ enum {
     WAITER = 2 + TR_PLACE_NODE_DIGITS,
     TAKEN = 2, /* next, more */
     PER_JOB = 3,
+    CLAIMED = 5, /* next, more, loaded, left, jobs */
+    CLAIM = 1 + TR_HEX_ID,
+    RAISED = 3,
 };
 
 int tr_answer_read(const struct tr_redis_reply *reply, struct tr_answer *a)
@@ -178,4 +181,83 @@ int tr_answer_counted(struct tr_span item, struct tr_counted *n)
         at += width;
     }
     return at == item.len ? TARRY_OK : TARRY_EDAMAGED;
+}
+
+static bool get_hex(struct tr_span text, uint64_t *v)
+{
+    return text.len == TR_HEX_ID && tr_hex_get(text.at, TR_HEX_ID, v);
+}
+
+int tr_answer_claimed(const struct tr_answer *a, struct tr_claimed *t)
+{
+    const struct tr_span *item = a->items;
+
+    *t = (struct tr_claimed){.next_us = UINT64_MAX};
+    if (a->count != CLAIMED || (item[0].len != 0 && !get_hex(item[0], &t->next_us)) ||
+        item[1].len != 1 || !get_hex(item[2], &t->loaded_us) || !get_hex(item[3], &t->left) ||
+        item[4].len % CLAIM != 0) {
+        return TARRY_EDAMAGED;
+    }
+    t->more = item[1].at[0] == '1';
+    t->jobs = item[4].len / CLAIM;
+    return TARRY_OK;
+}
+
+int tr_answer_claimed_job(const struct tr_answer *a, size_t i, char *what, uint64_t *id)
+{
+    const char *at = a->items[CLAIMED - 1].at + i * CLAIM;
+
+    TR_CHECK((i + 1) * CLAIM <= a->items[CLAIMED - 1].len);
+    *what = at[0];
+    return (*what == 'C' || *what == 'E') && tr_hex_get(at + 1, TR_HEX_ID, id) ? TARRY_OK
+                                                                               : TARRY_EDAMAGED;
+}
+
+int tr_answer_indexed(const struct tr_answer *a, unsigned topic, struct tr_indexed *x)
+{
+    const char *at;
+
+    if (a->count != 2 || a->items[0].len < (topic + 1) * (size_t)(2 * TR_HEX_ID)) {
+        return TARRY_EDAMAGED;
+    }
+    at = a->items[0].at + topic * (size_t)(2 * TR_HEX_ID);
+    return tr_hex_get(at, TR_HEX_ID, &x->loaded_us) &&
+                   tr_hex_get(at + TR_HEX_ID, TR_HEX_ID, &x->left)
+               ? TARRY_OK
+               : TARRY_EDAMAGED;
+}
+
+char tr_answer_indexed_job(const struct tr_answer *a, size_t i)
+{
+    if (a->count != 2 || i >= a->items[1].len) {
+        return '\0';
+    }
+    return a->items[1].at[i];
+}
+
+int tr_answer_raised(const struct tr_answer *a, struct tr_raised *r)
+{
+    return a->count == RAISED && get_hex(a->items[0], &r->was_us) &&
+                   get_hex(a->items[1], &r->is_us) && get_hex(a->items[2], &r->left)
+               ? TARRY_OK
+               : TARRY_EDAMAGED;
+}
+
+int tr_answer_scanned(const struct tr_answer *a, struct tr_span *cursor, size_t *entries)
+{
+    if (a->count % 2 != 1 || a->items[0].len == 0) {
+        return TARRY_EDAMAGED;
+    }
+    *cursor = a->items[0];
+    *entries = a->count / 2;
+    return TARRY_OK;
+}
+
+int tr_answer_scanned_entry(const struct tr_answer *a, size_t i, uint64_t *id,
+                            struct tr_header *header)
+{
+    const struct tr_span *item = a->items + 1 + 2 * i;
+
+    TR_CHECK(2 + 2 * i < a->count);
+    return get_hex(item[0], id) ? tr_header_read(item[1].at, item[1].len, header) : TARRY_EDAMAGED;
 }

@@ -89,4 +89,41 @@ struct tr_counted {
 };
 TR_MUST_USE int tr_answer_counted(struct tr_span item, struct tr_counted *n);
 
+/* CLAIM: which rows are to be asked for. */
+struct tr_claimed {
+    uint64_t next_us; /* when there may be more; UINT64_MAX: not known */
+    bool more;        /* there is more, now */
+    uint64_t loaded_us;
+    uint64_t left; /* that wait in this slot */
+    size_t jobs;
+};
+TR_MUST_USE int tr_answer_claimed(const struct tr_answer *a, struct tr_claimed *t);
+/* C: it is claimed. E: time has changed its row, TR_TRUTH_TEND. */
+TR_MUST_USE int tr_answer_claimed_job(const struct tr_answer *a, size_t i, char *what,
+                                      uint64_t *id);
+
+/* INDEX: of the topics of the call, and its images. */
+struct tr_indexed {
+    uint64_t loaded_us;
+    uint64_t left;
+};
+TR_MUST_USE int tr_answer_indexed(const struct tr_answer *a, unsigned topic, struct tr_indexed *x);
+/* O: it is there, T: it is due too late for that, G: gone, V: a newer one is there, N: it was not
+ * claimed. 0: there is none. */
+char tr_answer_indexed_job(const struct tr_answer *a, size_t i);
+
+/* RAISE. */
+struct tr_raised {
+    uint64_t was_us; /* up to then rows were there before, */
+    uint64_t is_us;  /* and these are to be, now */
+    uint64_t left;
+};
+TR_MUST_USE int tr_answer_raised(const struct tr_answer *a, struct tr_raised *r);
+
+/* SCAN: where to go on (0 as text: nowhere), and entries. */
+TR_MUST_USE int tr_answer_scanned(const struct tr_answer *a, struct tr_span *cursor,
+                                  size_t *entries);
+TR_MUST_USE int tr_answer_scanned_entry(const struct tr_answer *a, size_t i, uint64_t *id,
+                                        struct tr_header *header);
+
 #endif

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cluster/header.h"
 #include "cluster/hex.h"
+#include "cluster/truth.h"
 
 #include <string.h>
 
@@ -427,6 +428,84 @@ void tr_eval_look_at(struct tr_eval *c, unsigned topic, uint64_t id)
     put_hex(&l, 2, topic + 1);
     put_hex(&l, TR_HEX_ID, id);
     add_copy(c, l.text, l.len);
+}
+
+void tr_eval_claim(struct tr_eval *c, const struct tr_eval_claim *t)
+{
+    add_number(c, t->now_us);
+    add_number(c, t->count);
+    add_copy(c, t->tag, t->tag_len);
+    add_number(c, t->wait_until_us);
+    add_number(c, t->most);
+    add_number(c, t->version);
+}
+
+void tr_eval_index_from(struct tr_eval *c, uint64_t now_us, uint64_t hot_max)
+{
+    add_number(c, now_us);
+    add_number(c, hot_max);
+}
+
+static struct line image(char how, unsigned topic, uint64_t id)
+{
+    struct line l = {.len = 0};
+
+    put_char(&l, how);
+    put_bytes(&l, 1, topic + 1);
+    put_hex(&l, TR_HEX_ID, id);
+    return l;
+}
+
+void tr_eval_index(struct tr_eval *c, unsigned topic, enum tr_index_how how,
+                   const struct tr_sql_job *row, uint64_t now_us)
+{
+    char text[LINE + TR_HEADER_MAX];
+    struct line l = image((char)how, topic, row->id);
+    struct tr_header h;
+
+    if (row->state == TR_SQL_DEAD) {
+        tr_eval_index_gone(c, topic, row->id, how == TR_INDEX_FORCE ? TR_INDEX_ANY : row->ver);
+        return;
+    }
+    tr_truth_header(row, (struct tr_span){c->topics[topic], strlen(c->topics[topic])}, now_us, &h);
+    h.key_len = 0; /* an entry says when, and who is first: the rest is in the row */
+    h.backoff_len = 0;
+    h.body_len = 0;
+    memcpy(text, l.text, l.len);
+    add_copy(c, text, l.len + tr_header_write(text + l.len, &h));
+}
+
+void tr_eval_index_gone(struct tr_eval *c, unsigned topic, uint64_t id, uint32_t ver)
+{
+    struct line l = image('G', topic, id);
+
+    put_bytes(&l, 4, ver);
+    add_copy(c, l.text, l.len);
+}
+
+void tr_eval_index_back(struct tr_eval *c, unsigned topic, uint64_t id)
+{
+    struct line l = image('U', topic, id);
+
+    add_copy(c, l.text, l.len);
+}
+
+void tr_eval_raise(struct tr_eval *c, uint64_t now_us, uint64_t upto_us, uint64_t epoch)
+{
+    add_number(c, now_us);
+    add_number(c, upto_us);
+    if (epoch != 0) {
+        add_number(c, epoch);
+    } else {
+        add_lent(c, "", 0);
+    }
+}
+
+void tr_eval_scan(struct tr_eval *c, uint64_t now_us, struct tr_span cursor, unsigned count)
+{
+    add_number(c, now_us);
+    add_copy(c, cursor.len > 0 ? cursor.at : "0", cursor.len > 0 ? cursor.len : 1);
+    add_number(c, count);
 }
 
 bool tr_eval_is_full(const struct tr_eval *c, unsigned jobs)

@@ -16,6 +16,7 @@
 #include "cluster/script.h"
 #include "port/redis.h"
 #include "port/request.h"
+#include "port/sql.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -106,6 +107,47 @@ void tr_eval_kick(struct tr_eval *c, unsigned most, bool beanstalk, char only);
 void tr_eval_pause(struct tr_eval *c, uint64_t us);
 void tr_eval_look(struct tr_eval *c, bool bodies);
 void tr_eval_look_at(struct tr_eval *c, unsigned topic, uint64_t id);
+
+/*
+ * Where a database has the truth: see lua/claim.lua, index.lua, raise.lua, scan.lua. All times are
+ * those of the database.
+ */
+/* So long a claim holds; and so far ahead rows are in Redis, at most. */
+#define TR_CLAIM_US UINT64_C(3000000)
+#define TR_HOT_WINDOW_MAX_US UINT64_C(3600000000)
+enum { TR_CLAIM_MOST = 16 };
+
+struct tr_eval_claim {
+    unsigned count; /* 0: only what time has changed */
+    uint64_t now_us;
+    const char *tag;
+    size_t tag_len;
+    uint64_t wait_until_us; /* 0: does not wait */
+    unsigned most;          /* of those that time has changed */
+    uint32_t version;       /* of the settings that are known: older ones hand out nothing */
+};
+void tr_eval_claim(struct tr_eval *c, const struct tr_eval_claim *t);
+
+enum tr_index_how {
+    TR_INDEX_IS = 'I',    /* the row is so; a newer entry stays */
+    TR_INDEX_MEND = 'M',  /* the same, but an entry that is as new is only put in its place */
+    TR_INDEX_FORCE = 'F', /* whatever is there */
+};
+#define TR_INDEX_ANY UINT32_MAX /* there is no row: an entry of any version goes */
+
+/* Before the first image. hot_max: so many jobs of a topic may wait in a slot. */
+void tr_eval_index_from(struct tr_eval *c, uint64_t now_us, uint64_t hot_max);
+/* The row as it was committed; that of a dead job has no entry. */
+void tr_eval_index(struct tr_eval *c, unsigned topic, enum tr_index_how how,
+                   const struct tr_sql_job *row, uint64_t now_us);
+/* It was deleted, as it was at this version. */
+void tr_eval_index_gone(struct tr_eval *c, unsigned topic, uint64_t id, uint32_t ver);
+/* It was claimed in vain: the database will not be asked. */
+void tr_eval_index_back(struct tr_eval *c, unsigned topic, uint64_t id);
+
+/* epoch: under which this node is the slot's owner; 0: the topic is about to be made. */
+void tr_eval_raise(struct tr_eval *c, uint64_t now_us, uint64_t upto_us, uint64_t epoch);
+void tr_eval_scan(struct tr_eval *c, uint64_t now_us, struct tr_span cursor, unsigned count);
 
 /* Has it all that one call may have? */
 bool tr_eval_is_full(const struct tr_eval *c, unsigned jobs);

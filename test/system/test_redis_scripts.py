@@ -1235,7 +1235,7 @@ def test_scripts_keep_to_the_rules():
         assert not re.search(r"'[^'\n]*--[^'\n]*'", text), "make-lua would take that for a comment"
         for command, rest in re.findall(r"call\('(\w+)',? ?([^\n]*)", text):
             assert command in {"TIME", "HGET", "HMGET", "HSET", "HDEL", "ZADD", "ZREM", "ZRANGE", "ZCARD",
-                               "ZCOUNT", "DEL", "HKEYS", "INFO", "RPUSH", "LTRIM", "EXPIRE"}, command
+                               "ZCOUNT", "DEL", "HKEYS", "HSCAN", "INFO", "RPUSH", "LTRIM", "EXPIRE"}, command
             first = re.split(r"[,)]", rest)[0]
             names = r"[A-Z]+|KEYS\[\d+\]|t\.\w+|key|conf|store|ready|prep|from"
             assert command in ("TIME", "INFO") or re.fullmatch(names, first), (path.name, rest)

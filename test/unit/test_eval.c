@@ -396,9 +396,158 @@ static void test_answer_kick_and_count(void **state)
     assert_int_equal(tr_answer_counted((struct tr_span){text, len}, &n), TARRY_EDAMAGED);
 }
 
+static void test_eval_index(void **state)
+{
+    struct fixture f;
+    struct tr_sql_job row = {.id = 0x11,
+                             .ver = 3,
+                             .due_us = 9,
+                             .next_us = 9,
+                             .priority = 4,
+                             .retries = TR_RETRIES_TOPIC,
+                             .body_len = 5,
+                             .key = {"key", 3},
+                             .tag = {"red", 3}};
+
+    (void)state;
+    start(&f);
+    tr_eval_begin(&f.call, TR_SCRIPT_INDEX, &f.about);
+    tr_eval_index_from(&f.call, 8, 500);
+    tr_eval_index(&f.call, 0, TR_INDEX_IS, &row, 8);
+    tr_eval_index(&f.call, 0, TR_INDEX_MEND, &row, 9);
+    row.state = TR_SQL_DEAD;
+    tr_eval_index(&f.call, 0, TR_INDEX_IS, &row, 9);
+    tr_eval_index(&f.call, 0, TR_INDEX_FORCE, &row, 9);
+    tr_eval_index_back(&f.call, 0, 0x12);
+    assert_int_equal(tr_eval_end(&f.call), TARRY_OK);
+    assert_true(is(&f.call, OWN, "8"));
+    assert_true(is(&f.call, OWN + 1, "500"));
+    assert_true(holds(&f.call, OWN + 2,
+                      BYTES("I\1"
+                            "00000000000011"
+                            "s\40\0\0\0\3\0\0\0\4\0\0\0\0\0\0\11\0\0\0\0"
+                            "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
+                            "\6orders\3\0\0\0red")));
+    assert_memory_equal(f.call.args[OWN + 3].at + 16, "r", 1);
+    assert_true(holds(&f.call, OWN + 4,
+                      BYTES("G\1"
+                            "00000000000011\0\0\0\3")));
+    assert_true(holds(&f.call, OWN + 5,
+                      BYTES("G\1"
+                            "00000000000011\377\377\377\377")));
+    assert_true(holds(&f.call, OWN + 6,
+                      BYTES("U\1"
+                            "00000000000012")));
+    end(&f);
+}
+
+static void test_eval_claim_raise_scan(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    start(&f);
+    tr_eval_begin(&f.call, TR_SCRIPT_CLAIM, &f.about);
+    tr_eval_claim(&f.call, &(struct tr_eval_claim){.count = 3,
+                                                   .now_us = 8,
+                                                   .tag = "red",
+                                                   .tag_len = 3,
+                                                   .wait_until_us = 77,
+                                                   .most = TR_CLAIM_MOST,
+                                                   .version = 6});
+    assert_int_equal(tr_eval_end(&f.call), TARRY_OK);
+    assert_true(is(&f.call, OWN, "8") && is(&f.call, OWN + 1, "3") && is(&f.call, OWN + 2, "red"));
+    assert_true(is(&f.call, OWN + 3, "77") && is(&f.call, OWN + 4, "16"));
+    assert_true(is(&f.call, OWN + 5, "6"));
+    tr_eval_begin(&f.call, TR_SCRIPT_RAISE, &f.about);
+    tr_eval_raise(&f.call, 8, 99, 0);
+    tr_eval_raise(&f.call, 8, 99, 7);
+    tr_eval_scan(&f.call, 8, (struct tr_span){NULL, 0}, 100);
+    tr_eval_scan(&f.call, 8, (struct tr_span){"17", 2}, 100);
+    assert_int_equal(tr_eval_end(&f.call), TARRY_OK);
+    assert_true(is(&f.call, OWN + 1, "99") && is(&f.call, OWN + 2, "") &&
+                is(&f.call, OWN + 5, "7"));
+    assert_true(is(&f.call, OWN + 7, "0") && is(&f.call, OWN + 8, "100"));
+    assert_true(is(&f.call, OWN + 10, "17"));
+    end(&f);
+}
+
+#define T(text)                                                                                    \
+    {                                                                                              \
+        text, sizeof(text) - 1                                                                     \
+    }
+
+static void test_answer_claim_and_index(void **state)
+{
+    struct tr_span claim[] = {T("0000000000000a"), T("1"), T("0000000000000b"), T("0000000000000c"),
+                              T("C00000000000011E00000000000012")};
+    struct tr_span index[] = {T("0000000000000a0000000000000b0000000000000c0000000000000d"),
+                              T("OTG")};
+    struct tr_answer a = {.items = claim, .count = 5};
+    struct tr_claimed c;
+    struct tr_indexed x;
+    uint64_t id;
+    char what;
+
+    (void)state;
+    assert_int_equal(tr_answer_claimed(&a, &c), TARRY_OK);
+    assert_true(c.next_us == 10 && c.more && c.loaded_us == 11 && c.left == 12 && c.jobs == 2);
+    assert_int_equal(tr_answer_claimed_job(&a, 1, &what, &id), TARRY_OK);
+    assert_true(what == 'E' && id == 0x12);
+    claim[4].len--;
+    assert_int_equal(tr_answer_claimed(&a, &c), TARRY_EDAMAGED);
+    claim[4].len = 15;
+    claim[0].len = 0;
+    assert_int_equal(tr_answer_claimed(&a, &c), TARRY_OK);
+    assert_true(c.next_us == UINT64_MAX && c.jobs == 1);
+    claim[4].at = "X00000000000011";
+    assert_int_equal(tr_answer_claimed_job(&a, 0, &what, &id), TARRY_EDAMAGED);
+    a.count = 4;
+    assert_int_equal(tr_answer_claimed(&a, &c), TARRY_EDAMAGED);
+    a = (struct tr_answer){.items = index, .count = 2};
+    assert_int_equal(tr_answer_indexed(&a, 1, &x), TARRY_OK);
+    assert_true(x.loaded_us == 12 && x.left == 13);
+    assert_int_equal(tr_answer_indexed(&a, 2, &x), TARRY_EDAMAGED);
+    assert_int_equal(tr_answer_indexed_job(&a, 1), 'T');
+    assert_int_equal(tr_answer_indexed_job(&a, 3), '\0');
+}
+
+static void test_answer_raise_and_scan(void **state)
+{
+    static const char header[] = "r\0\0\0\0\3\0\0\0\4\0\0\0\0\0\0\11\0\0\0\0"
+                                 "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\1t";
+    struct tr_span raised[] = {T("0000000000000a"), T("0000000000000b"), T("0000000000000c")};
+    struct tr_span scanned[] = {T("17"), T("00000000000011"), {header, sizeof header - 1}};
+    struct tr_answer a = {.items = raised, .count = 3};
+    struct tr_raised r;
+    struct tr_header h;
+    struct tr_span cursor;
+    size_t entries;
+    uint64_t id;
+
+    (void)state;
+    assert_int_equal(tr_answer_raised(&a, &r), TARRY_OK);
+    assert_true(r.was_us == 10 && r.is_us == 11 && r.left == 12);
+    a.count = 2;
+    assert_int_equal(tr_answer_raised(&a, &r), TARRY_EDAMAGED);
+    a = (struct tr_answer){.items = scanned, .count = 3};
+    assert_int_equal(tr_answer_scanned(&a, &cursor, &entries), TARRY_OK);
+    assert_true(entries == 1 && cursor.len == 2);
+    assert_int_equal(tr_answer_scanned_entry(&a, 0, &id, &h), TARRY_OK);
+    assert_true(id == 0x11 && h.ver == 3 && h.set == 'r');
+    scanned[1].at = "x0000000000011";
+    assert_int_equal(tr_answer_scanned_entry(&a, 0, &id, &h), TARRY_EDAMAGED);
+    a.count = 2;
+    assert_int_equal(tr_answer_scanned(&a, &cursor, &entries), TARRY_EDAMAGED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_eval_index),
+        cmocka_unit_test(test_eval_claim_raise_scan),
+        cmocka_unit_test(test_answer_claim_and_index),
+        cmocka_unit_test(test_answer_raise_and_scan),
         cmocka_unit_test(test_eval_common),
         cmocka_unit_test(test_eval_push),
         cmocka_unit_test(test_eval_edit),

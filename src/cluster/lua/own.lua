@@ -1,4 +1,5 @@
--- Makes a node the owner of a slot's housekeeping. KEYS: meta. ARGV: uuid, node, the epoch that it knows.
+-- Makes a node the owner of a slot's housekeeping. KEYS: meta. ARGV: uuid, node, the epoch that it knows; and
+-- where a database has the truth, the epoch that it gave the node: an older one, or that of another, is stale.
 -- OK, epoch; STALE, epoch, owner: somebody was quicker. A repeat by the owner is answered OK.
 
 local META = KEYS[1]
@@ -8,8 +9,13 @@ if not got[1] then
 elseif got[1] ~= ARGV[1] then
     return {'OTHER', got[1]}
 end
-local epoch = tonumber(got[2]) or 0
-if got[3] == ARGV[2] then
+local epoch, given = tonumber(got[2]) or 0, tonumber(ARGV[4])
+if given then
+    if given < epoch or (given == epoch and got[3] ~= ARGV[2]) then
+        return {'STALE', string.format('%.0f', epoch), got[3] or ''}
+    end
+    epoch = given - 1
+elseif got[3] == ARGV[2] then
     return {'OK', string.format('%.0f', epoch)}
 elseif epoch ~= tonumber(ARGV[3]) then
     return {'STALE', string.format('%.0f', epoch), got[3] or ''}

@@ -1,0 +1,206 @@
+-- Claims jobs of one topic for a node, which then asks the database whether they are to be had: the row
+-- decides. ARGV[REST]: what time it is by the database, how many, tag, wait until (us; 0: does not wait), how
+-- many of those that time has changed, and the version of the topic's settings that the node knows. How many is
+-- 0: only what time has changed; so the slot's owner looks after a topic.
+--
+-- A claim ends after three seconds, if no image of the row (index.lua) comes before: then the entry is to be
+-- claimed again. It is a lease that is none: the version and all else of the header are as they were.
+--
+-- OK, now, versions, waiters, next (when to ask again, or empty), more (1: at once), loaded, how many wait;
+-- then all jobs in one text: C (claimed) or E (its lease has ended, or it has expired: time has changed the
+-- row) and id of each. What is kept of the answer: those.
+
+local KIND = 'q'
+local now, agrees = tonumber(ARGV[REST]), false
+--==
+
+local list, why = topics('out', 'hold', 'in_flight', 'rate', 'burst', 'level', 'level_at', 'loaded')
+if not list then
+    return why
+end
+local t, want, tag = list[1], tonumber(ARGV[REST + 1]), ARGV[REST + 2]
+local wait, most = tonumber(ARGV[REST + 3]), tonumber(ARGV[REST + 4])
+local loaded = hex(t.loaded or 0)
+local left = call('ZCARD', t.store) + call('ZCARD', t.ready)
+
+if kept then
+    -- What the call before, whose answer was lost, has claimed, as far as it still is.
+    local reply, rest = recall(kept)
+    local ids, out = {}, {}
+    for at = 1, #rest, 15 do
+        ids[#ids + 1] = sub(rest, at + 1, at + 14)
+    end
+    for i, h in ipairs(#ids > 0 and call('HMGET', HEAD, unpack(ids)) or {}) do
+        local j = h and load(t, ids[i], h)
+        if j and j.set == 'p' and j.lease == NO_LEASE then
+            out[#out + 1] = sub(rest, 15 * i - 14, 15 * i)
+        end
+    end
+    reply[5], reply[6], reply[7], reply[8], reply[9] = '', '1', loaded, hex(left), table.concat(out)
+    return reply
+end
+
+-- How many it may be, and when there may be more. A slot that has older settings than there are, as it was
+-- emptied, hands out nothing: they may say that the topic is paused.
+local allowed, later = want, nil
+if tonumber(t.pv) < tonumber(ARGV[REST + 5]) then
+    allowed, later = 0, now + 50000
+end
+local paused = max(t.out or 0, t.hold or 0)
+if paused > now then
+    allowed, later = 0, later or paused
+end
+if t.rate then
+    local level = t.level or t.burst
+    t.level_now = math.min(t.burst, level + max(now - (t.level_at or 0), 0) * t.rate / 1e9)
+    if t.level_now < allowed then
+        allowed = floor(t.level_now)
+        later = now + math.ceil((1 - (t.level_now - allowed)) * 1e9 / t.rate)
+    end
+end
+
+-- What can be claimed; what is not any more where it was; what time has changed.
+local all, moved, over, back = {}, {}, {}, 0
+
+local function read(key, set, members)
+    local ids, by_due = {}, set == 'r' and t.order == 'due'
+    if #members == 0 then
+        return
+    end
+    for i, member in ipairs(members) do
+        ids[i] = by_due and sub(member, 15) or member
+    end
+    for i, h in ipairs(call('HMGET', HEAD, unpack(ids))) do
+        local j = h and load(t, ids[i], h)
+        if not j or j.set ~= set or (by_due and num(members[i], 1, 14) ~= j.due) then
+            drop_entry(t, key, members[i]) -- left behind by half a script
+        elseif (set == 'p' and j.lease ~= NO_LEASE) or (j.was_expiry or now + 1) <= now then
+            if #over < most then
+                over[#over + 1] = j
+            end
+        elseif j.due > now then
+            if set ~= 's' then
+                j.set, j.at = 's', 0
+                moved[#moved + 1] = j
+            end
+        else
+            j.set, back = 'r', back + (set == 'p' and 1 or 0)
+            all[#all + 1] = j
+        end
+    end
+end
+
+local till, look = dec(now), tag ~= '' and 512 or want
+if want > 0 then
+    read(t.ready, 'r', call('ZRANGE', t.ready, 0, look - 1))
+    read(t.store, 's', call('ZRANGE', t.store, '-inf', till, 'BYSCORE', 'LIMIT', 0, want + 64))
+end
+read(t.prep, 'p', call('ZRANGE', t.prep, '-inf', till, 'BYSCORE', 'LIMIT', 0, most))
+if t.in_flight then
+    allowed = max(0, math.min(allowed, t.in_flight - (call('ZCARD', t.prep) - back)))
+end
+for i = 2, #all do
+    if not before(all[i - 1], all[i]) then
+        table.sort(all, before)
+        break
+    end
+end
+
+-- Those that have expired, and that nobody asks for.
+local ended = want == 0 and call('ZRANGE', t.expiry, '-inf', till, 'BYSCORE', 'LIMIT', 0, most) or {}
+for i, h in ipairs(#ended > 0 and call('HMGET', HEAD, unpack(ended)) or {}) do
+    local j = h and load(t, ended[i], h)
+    if not j or not j.was_expiry then
+        drop_entry(t, t.expiry, ended[i])
+    elseif #over < most then
+        over[#over + 1] = j
+    end
+end
+
+local out, claims, rest = {}, 0, 0
+
+local function waits(set)
+    return (set == 's' or set == 'r') and 1 or 0
+end
+
+local function put_back(j)
+    left = left + waits(j.set) - waits(j.was_set)
+    keep(j)
+end
+
+local function claim(j, letter)
+    j.set, j.lease, j.at = 'p', NO_LEASE, now + 3000000
+    out[#out + 1] = letter .. j.id
+    put_back(j)
+end
+
+for _, j in ipairs(over) do
+    claim(j, 'E')
+end
+for _, j in ipairs(all) do
+    if claims < allowed and (tag == '' or texts(j) == tag) then
+        claim(j, 'C')
+        claims = claims + 1
+    else
+        rest = rest + 1
+        if j.was_set ~= 'r' then
+            moved[#moved + 1] = j
+        end
+    end
+end
+for _, j in ipairs(moved) do
+    put_back(j)
+end
+if claims > 0 and t.rate then
+    t.level_new = t.level_now - claims
+end
+
+-- When there may be more: now, or when the first is due, or the first claim or lease ends.
+local more = claims == want and want > 0 and allowed == want and left > 0
+if more then
+    local head = rest == 0 and call('ZRANGE', t.ready, look, look)[1]
+    local first = call('ZRANGE', t.store, '-inf', till, 'BYSCORE', 'LIMIT', want + 64, 1)[1]
+    more = rest > 0 or head or first
+end
+more = more or #over == most
+local nxt = more and now or later
+local function sooner(when)
+    nxt = math.min(nxt or when, when)
+end
+local function first_of(key)
+    local ahead = call('ZRANGE', key, '(' .. till, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
+    if ahead[2] then
+        sooner(tonumber(ahead[2]))
+    end
+end
+if not more and want > 0 then
+    first_of(t.store)
+end
+if not more then
+    first_of(t.prep)
+end
+if want == 0 then
+    first_of(t.expiry)
+end
+if t.look then
+    sooner(t.look)
+end
+
+local nodes, told = waiters(list)
+if claims < want and wait > now then
+    call('ZADD', t.wait, dec(wait), NODE)
+    told = {} -- and it is told again when there is more
+end
+local vers = versions(list)
+if want == 0 then
+    t.look = nil
+    if nxt then
+        call('ZADD', AGENDA, dec(nxt), t.name)
+    end
+end
+commit(list, remember(vers, nodes, table.concat(out)), told)
+if want == 0 and not nxt then
+    call('ZREM', AGENDA, t.name)
+end
+return {'OK', hex(now), vers, nodes, nxt and hex(nxt) or '', more and '1' or '0', loaded, hex(left),
+        table.concat(out)}
