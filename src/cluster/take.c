@@ -40,7 +40,8 @@ struct tr_take {
     struct tr_list spots; /* to be asked */
     unsigned slot;
     uint64_t op;
-    struct tr_spot *spot; /* asked now */
+    struct tr_spot *spot; /* asked now, */
+    uint64_t round;       /* in this round of it: another one may begin before the answer */
     struct tr_list group; /* for whom */
     unsigned want;
     bool tagged;
@@ -358,6 +359,7 @@ static void ask(struct tr_cluster *c, struct tr_take *take)
         return;
     }
     take->spot = spot;
+    take->round = spot->round;
     spot->asked = true;
     take->want = 0;
     tr_ctopic_pin(spot->topic);
@@ -606,16 +608,17 @@ static void came(struct tr_cluster *c, struct tr_take *take, const struct tr_tak
     }
 }
 
-/* Nothing is there for anybody. */
-static void nothing(const struct tr_spot *spot)
+/* Nothing is there for anybody, in the round in which it was asked. */
+static void nothing(const struct tr_take *take)
 {
+    const struct tr_spot *spot = take->spot;
     const struct tr_list *line = &spot->topic->line;
 
     for (const struct tr_list *n = line->next; n != line; n = n->next) {
         struct tr_waiter *waiter = TR_CONTAINER_OF(n, struct tr_waiter, link);
 
-        if (waiter->seen[spot->index] != TR_CL_NEVER && !waiter->wait->idle) {
-            waiter->seen[spot->index] = spot->round;
+        if (waiter->seen[spot->index] < take->round && !waiter->wait->idle) {
+            waiter->seen[spot->index] = take->round;
         }
     }
 }
@@ -635,7 +638,7 @@ static void read_answer(struct tr_cluster *c, struct tr_take *take, const struct
     if (t->jobs > 0) {
         tr_count_changed(c, spot->topic, spot->slot);
     } else if (take->told && !take->tagged && !more) {
-        nothing(spot);
+        nothing(take);
     }
     for (size_t i = 0; i < t->jobs && take->room_count > 0; i++) {
         struct tr_taken_job job;

@@ -60,6 +60,54 @@ static void test_cluster_is_woken(void **state)
     free(g);
 }
 
+/* Who waits for two is asked for at one of them, then at the other. A wake-up for that one comes
+ * before its answer: it is asked once more. */
+static void test_cluster_is_woken_at_the_second(void **state)
+{
+    static const char *const names[] = {"orders", "a", "b", "c", "d", "e", "f"};
+    struct rig *g = malloc(sizeof *g);
+    struct ask a = {0};
+    struct tr_layout layout;
+    uint32_t topics[2];
+    unsigned other = 1, slot;
+    char text[24], zeros[219];
+    struct tr_span counts[] = {
+        SPAN("OK"), SPAN("06651728e2a000"), SPAN("00000000"), SPAN(""), {zeros, sizeof zeros - 1}};
+
+    (void)state;
+    assert_non_null(g);
+    assert_int_equal(tr_layout_init(&layout, "tarry:", 4), TARRY_OK);
+    while (tr_place_slot(&layout, names[other], 1, 0) == tr_place_slot(&layout, names[0], 6, 0)) {
+        other++;
+    }
+    memset(zeros, '0', sizeof zeros);
+    open_engine(g);
+    hear(g);
+    topics[0] = hold(g, names[0]);
+    topics[1] = hold(g, names[other]);
+    a.r.topics = topics;
+    a.r.topic_count = 2;
+    a.r.wait_us = 30 * SECOND;
+    submit(g, &a, TR_OP_RESERVE);
+    (void)turn(g);
+    say_topics(g);
+    say(g, find(g, NULL, TR_SCRIPT_COUNTS), counts, 5);
+    say(g, find(g, NULL, TR_SCRIPT_COUNTS), counts, 5);
+    slot = slot_of(find(g, NULL, TR_SCRIPT_TAKE));
+    say_job(g, find(g, NULL, TR_SCRIPT_TAKE), 0);
+    assert_non_null(find(g, NULL, TR_SCRIPT_TAKE));
+    assert_int_not_equal(slot_of(find(g, NULL, TR_SCRIPT_TAKE)), slot);
+    slot = slot_of(find(g, NULL, TR_SCRIPT_TAKE));
+    (void)snprintf(text, sizeof text, "%u %s 0", slot,
+                   slot == tr_place_slot(&layout, names[0], 6, 0) ? names[0] : names[other]);
+    say_wake(g, text);
+    say_job(g, find(g, NULL, TR_SCRIPT_TAKE), 0);
+    assert_non_null(find(g, NULL, TR_SCRIPT_TAKE));
+    assert_int_equal(slot_of(find(g, NULL, TR_SCRIPT_TAKE)), slot);
+    finish(g);
+    free(g);
+}
+
 /* One that tells of all: each topic that somebody waits for is asked. */
 static void test_cluster_all_are_woken(void **state)
 {
@@ -359,6 +407,7 @@ int main(void)
         cmocka_unit_test(test_cluster_all_are_woken),
         cmocka_unit_test(test_cluster_many_wakes),
         cmocka_unit_test(test_cluster_take_is_undone),
+        cmocka_unit_test(test_cluster_is_woken_at_the_second),
         cmocka_unit_test(test_cluster_owes),
         cmocka_unit_test(test_cluster_reserved_unread),
         cmocka_unit_test(test_cluster_spread_without_memory),
