@@ -64,6 +64,22 @@ static void share_slots(struct tr_cluster *c)
     c->house_us = 0;
 }
 
+/* Is one that lived not among them any more? */
+static bool anybody_gone(const struct tr_members *before, const struct tr_coord_view *view)
+{
+    for (unsigned i = 0; i < before->count; i++) {
+        unsigned k = 0;
+
+        while (k < view->count && view->nodes[k] != before->nodes[i]) {
+            k++;
+        }
+        if (k == view->count) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void tr_coord_members(void *ctx, const struct tr_coord_view *view, struct tr_now now)
 {
     struct tr_cluster *c = ctx;
@@ -76,6 +92,9 @@ void tr_coord_members(void *ctx, const struct tr_coord_view *view, struct tr_now
         tr_tenure_answered(&c->tenure);
     }
     c->tenure.lease_us = view->session_us;
+    if (anybody_gone(&c->members, view)) {
+        tr_mourn_alert(c);
+    }
     c->members.count = 0;
     for (unsigned i = 0; i < view->count && i < TR_MEMBERS_MAX; i++) {
         c->members.nodes[c->members.count++] = view->nodes[i];
@@ -87,6 +106,16 @@ void tr_coord_members(void *ctx, const struct tr_coord_view *view, struct tr_now
     c->coord.why[0] = '\0';
     share_slots(c);
     c->viewed_us = c->now.boot_us;
+}
+
+bool tr_coord_lives(const struct tr_cluster *c, uint64_t node)
+{
+    for (unsigned i = 0; i < c->members.count; i++) {
+        if (c->members.nodes[i] == node) {
+            return true;
+        }
+    }
+    return false;
 }
 
 void tr_coord_failed(void *ctx, const char *why, struct tr_now now)

@@ -710,6 +710,8 @@ void tr_coord_failed(void *ctx, const char *why, struct tr_now now);
 void tr_coord_changed(void *ctx, struct tr_now now);
 /* May it look after its slots, at this moment? To be asked before each step. */
 bool tr_coord_may(struct tr_cluster *c);
+/* Is it among those who live, as far as is known? */
+bool tr_coord_lives(const struct tr_cluster *c, uint64_t node);
 /* A slot's script said that another one is its owner. */
 void tr_coord_ousted(struct tr_cluster *c, unsigned slot);
 /* What is wrong with it, for /readyz. */
@@ -722,8 +724,9 @@ struct tr_mourn {
     struct tr_item item;
     bool busy;
     uint64_t next_us;
-    uint64_t node;                                       /* whose they are */
-    unsigned slot;                                       /* where it looks, */
+    uint64_t alert_us; /* boot time: until then somebody may be found to be dead */
+    uint64_t node;     /* whose they are */
+    unsigned slot;     /* where it looks, */
     char topics[TR_MOURN_TOPICS][TR_TOPIC_NAME_MAX + 1]; /* at which topics */
     unsigned topic_count, topic_at;
     struct tr_walk walk;
@@ -732,7 +735,8 @@ struct tr_mourn {
 };
 void tr_mourn_init(struct tr_cluster *c);
 void tr_mourn_turn(struct tr_cluster *c);
-/* A slot has become ours. */
+/* A node has gone; a slot has become ours. */
+void tr_mourn_alert(struct tr_cluster *c);
 void tr_mourn_again(struct tr_cluster *c);
 uint64_t tr_mourn_next(const struct tr_cluster *c);
 

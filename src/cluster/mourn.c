@@ -2,9 +2,12 @@
  * Jobs that connections of a dead node held: nobody will end them, and nobody else knows. The
  * owners of slots release them, as if the connections had been closed.
  *
- *     every 5 s: which nodes' time is over (P{meta}:nodes, kept for an hour)? ──► one of which this
- *     node has not heard yet ──► each slot of ours ──► each topic on its agenda, where all are that
- *     have a lease ──► script `orphans`, until it has seen all leases
+ *     which nodes' time is over (P{meta}:nodes, kept for an hour)? ──► one of which this node has
+ *     not heard yet ──► each slot of ours ──► each topic on its agenda, where all are that have a
+ *     lease ──► script `orphans`, until it has seen all leases
+ *
+ * That is asked every 5 s for a while when a node has left the view or a slot has become ours; and
+ * once a minute.
  *
  * One after the other, and if something fails all of it again, later; and all of it when a slot
  * becomes ours. A lease that was not found ends by itself.
@@ -18,7 +21,8 @@
 
 #include <string.h>
 
-#define EVERY_US UINT64_C(5000000)
+#define AGAIN_US UINT64_C(5000000)
+#define EVERY_US UINT64_C(60000000)
 
 static struct tr_mourn *mourn_of(struct tr_item *item)
 {
@@ -28,7 +32,7 @@ static struct tr_mourn *mourn_of(struct tr_item *item)
 static void rest(struct tr_cluster *c, struct tr_mourn *m)
 {
     m->busy = false;
-    m->next_us = c->now.boot_us + EVERY_US;
+    m->next_us = c->now.boot_us + (m->alert_us > c->now.boot_us ? AGAIN_US : EVERY_US);
     if (m->item.topic != NULL) {
         tr_ctopic_unpin(c, m->item.topic);
         m->item.topic = NULL;
@@ -39,6 +43,7 @@ static void rest(struct tr_cluster *c, struct tr_mourn *m)
 static void ended(struct tr_cluster *c, struct tr_item *item)
 {
     rest(c, mourn_of(item));
+    mourn_of(item)->next_us = c->now.boot_us + AGAIN_US;
 }
 
 void tr_mourn_init(struct tr_cluster *c)
@@ -236,9 +241,19 @@ const struct tr_cl_way tr_orphans_way = {.script = TR_SCRIPT_ORPHANS,
 
 /* ---- time ---- */
 
+/* Its time ends by Redis when the last beat is a lease old. */
+void tr_mourn_alert(struct tr_cluster *c)
+{
+    c->mourn.alert_us = c->now.boot_us + 3 * c->config.lease_us;
+    if (c->mourn.next_us > c->now.boot_us + AGAIN_US) {
+        c->mourn.next_us = c->now.boot_us;
+    }
+}
+
 void tr_mourn_again(struct tr_cluster *c)
 {
     memset(c->mourn.known, 0, sizeof c->mourn.known);
+    tr_mourn_alert(c);
 }
 
 void tr_mourn_turn(struct tr_cluster *c)

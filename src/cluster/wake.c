@@ -21,6 +21,7 @@
 #define RETRY_FIRST_US UINT64_C(50000)
 #define WORD "@" /* instead of a topic: a word for the owner of the slot, instead of a time */
 #define NO_MEMORY_AGAIN_US UINT64_C(50000)
+#define LOST_AGAIN_US UINT64_C(1000000)
 #define UNUSED_US UINT64_C(300000000)
 #define KEPT_S "120" /* a list that nobody takes from goes by itself */
 
@@ -42,7 +43,8 @@ struct tr_waker {
     uint64_t used_us; /* boot time */
     char key[TR_PLACE_KEY_MAX];
     size_t key_len;
-    bool every; /* more than there is room for */
+    bool every;        /* more than there is room for, or some got lost */
+    uint64_t again_us; /* boot time: not before */
     unsigned count;
     struct {
         uint32_t topic; /* its number, 0: a word for the owner of the slot, */
@@ -52,13 +54,17 @@ struct tr_waker {
     } wakes[WAKES_MOST];
 };
 
+/* Who lives is told once more if that failed, until it is known that he is dead. */
 static void pushed(struct tr_cluster *c, struct tr_call *call, const struct tr_redis_reply *reply,
                    enum tr_route_why why)
 {
-    (void)c;
-    (void)call;
+    struct tr_waker *w = TR_CONTAINER_OF(call, struct tr_waker, push);
+
     (void)reply;
-    (void)why; /* the guard asks all the same */
+    if (why != 0 && tr_coord_lives(c, w->node)) {
+        w->every = true;
+        w->again_us = c->now.boot_us + LOST_AGAIN_US;
+    }
 }
 
 static struct tr_waker *waker_of(struct tr_cluster *c, const char *name)
@@ -164,7 +170,7 @@ static void send_to(struct tr_cluster *c, struct tr_waker *w)
     tr_eval_add(&w->push.eval, KEPT_S, strlen(KEPT_S));
     add_wakes(w);
     if (tr_eval_end(&w->push.eval) != TARRY_OK) {
-        c->retry_us = c->now.boot_us + NO_MEMORY_AGAIN_US;
+        w->again_us = c->now.boot_us + NO_MEMORY_AGAIN_US;
         return;
     }
     w->count = 0;
@@ -297,10 +303,13 @@ void tr_wake_turn(struct tr_cluster *c)
         struct tr_waker *w = TR_CONTAINER_OF(n, struct tr_waker, all);
 
         after = n->next;
-        if (w->count > 0 && w->push.state == TR_CALL_IDLE) {
+        if (w->push.state != TR_CALL_IDLE || w->again_us > c->now.boot_us) {
+            continue;
+        }
+        if (w->count > 0 || w->every) {
             w->used_us = c->now.boot_us;
             send_to(c, w);
-        } else if (w->push.state == TR_CALL_IDLE && w->used_us + UNUSED_US < c->now.boot_us) {
+        } else if (w->used_us + UNUSED_US < c->now.boot_us) {
             waker_free(c, w); /* it may be dead */
         }
     }
@@ -322,5 +331,14 @@ void tr_wake_turn(struct tr_cluster *c)
 
 uint64_t tr_wake_next(const struct tr_cluster *c)
 {
-    return c->stage == TR_ENGINE_OPEN ? c->wake.timer_us : TR_CL_NEVER;
+    uint64_t next_us = c->wake.timer_us;
+
+    for (const struct tr_list *n = c->all_wakers.next; n != &c->all_wakers; n = n->next) {
+        const struct tr_waker *w = TR_CONTAINER_OF(n, struct tr_waker, all);
+
+        if ((w->every || w->count > 0) && w->push.state == TR_CALL_IDLE && w->again_us < next_us) {
+            next_us = w->again_us;
+        }
+    }
+    return c->stage == TR_ENGINE_OPEN ? next_us : TR_CL_NEVER;
 }
