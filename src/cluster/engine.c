@@ -487,13 +487,9 @@ uint64_t tr_cluster_turn(struct tr_cluster *c, struct tr_now now)
     if (c->stage == TR_ENGINE_OPEN) {
         next_us = min(next_us, min(tr_wait_next(c), tr_vigil_next(&c->vigil)));
         next_us = min(next_us, min(tr_wake_next(c), min(tr_hold_next(c), c->retry_us)));
-        next_us = min(next_us, tr_take_next(c));
+        next_us = min(next_us, min(tr_take_next(c), tr_delivers_next(c)));
+        next_us = min(next_us, min(tr_loss_next(c), min(tr_mourn_next(c), tr_sweep_next(c))));
     }
-    if (c->stage == TR_ENGINE_OPEN) {
-        next_us = min(next_us, tr_delivers_next(c));
-    }
-    next_us = min(next_us, min(tr_mourn_next(c), tr_sweep_next(c)));
-    next_us = min(next_us, c->stage == TR_ENGINE_OPEN ? tr_loss_next(c) : TR_CL_NEVER);
     return anything_to_send(c) ? c->now.boot_us : next_us;
 }
 

@@ -3,8 +3,7 @@
  * meta is not there, and `check` makes it anew, as it does when a slot is first used. Which slots
  * were ever made is noted where the store's own keys are, and that may be another server:
  *
- *     `check` says new ──► SETBIT P{meta}:made slot 1 ──► it was 1: this slot was there, and is
- * lost
+ *     `check` says new ──► SETBIT P{meta}:made slot 1 ──► it was 1: this slot is lost
  *
  * A slot that has answered this node before was there, too, whatever is noted. It is used on at
  * once: what is lost is counted and said, and the node is not ready for two minutes, so that

@@ -11,14 +11,10 @@
  */
 
 #include "base/err.h"
-#include "base/text.h"
 #include "cluster/inner.h"
 #include "cluster/mutant.h"
-#include "rules/bucket.h"
 
 #include <string.h>
-
-#define NO_END UINT64_C(9007199254740991) /* the last whole number that Lua has */
 
 enum { TRIES_MAX = 8, CONF_KEY = TR_PLACE_SLOT_KEYS + 4 };
 
@@ -52,57 +48,13 @@ void tr_policy_mend(struct tr_cluster *c, struct tr_spot *spot)
     tr_lane_put(c, TR_CL_CONF, &spot->mender);
 }
 
-/* An empty value: none. */
-static void put(struct tr_eval *e, const char *name, bool given, uint64_t value)
-{
-    char text[24] = "";
-
-    if (given) {
-        tr_text(text, sizeof text, "%llu", (unsigned long long)value);
-    }
-    tr_eval_add(e, name, strlen(name));
-    tr_eval_add(e, text, strlen(text));
-}
-
-/* Paused until then, or without end. */
-static uint64_t pause_of(const struct tr_policy *p, unsigned what)
-{
-    if ((p->paused & what) == 0) {
-        return 0;
-    }
-    return p->paused_until_us != 0 ? p->paused_until_us : NO_END;
-}
-
-/* As the scripts name them; limits are a slot's share. */
 static void build_conf(struct tr_cluster *c, struct tr_clane *lane)
 {
     const struct tr_ctopic *t = lane->topics[0];
-    const struct tr_policy *p = &t->policy;
-    struct tr_eval *e = &lane->call.eval;
-    uint64_t burst = p->burst != 0 ? p->burst : tr_bucket_burst_of(p->rate_milli);
-    char text[TR_HEADER_BACKOFF] = "";
 
     (void)c;
-    tr_eval_add_number(e, t->version);
-    put(e, "ttr", (p->given & TR_POLICY_BIT(TTR)) != 0, p->ttr_us);
-    put(e, "ttl", p->ttl_us != 0, p->ttl_us);
-    put(e, "out", pause_of(p, TR_PAUSED_OUT) != 0, pause_of(p, TR_PAUSED_OUT));
-    put(e, "in", pause_of(p, TR_PAUSED_IN) != 0, pause_of(p, TR_PAUSED_IN));
-    put(e, "in_flight", p->in_flight != UINT64_MAX,
-        tr_place_share(p->in_flight, TR_CL_MUTANT(LIMIT_WHOLE) ? 1 : t->spread));
-    put(e, "max_jobs", p->max_jobs != UINT64_MAX, tr_place_share(p->max_jobs, t->spread));
-    put(e, "max_bytes", p->max_bytes != UINT64_MAX, tr_place_share(p->max_bytes, t->spread));
-    put(e, "rate", p->rate_milli != 0, tr_place_share(p->rate_milli, t->spread));
-    put(e, "burst", p->rate_milli != 0, burst / t->spread > 0 ? burst / t->spread : 1);
-    put(e, "dead_keep", true, p->dead_keep_us < NO_END ? p->dead_keep_us : NO_END);
-    put(e, "dead_max", p->dead_max != UINT64_MAX, tr_place_share(p->dead_max, t->spread));
-    tr_eval_add(e, "backoff", 7);
-    tr_eval_add(e, text,
-                (p->given & TR_POLICY_BIT(BACKOFF)) != 0 ? tr_header_put_backoff(text, &p->backoff)
-                                                         : 0);
-    tr_eval_add(e, "retries", 7);
-    tr_text(text, sizeof text, "%lld", (long long)p->retries);
-    tr_eval_add(e, text, (p->given & TR_POLICY_BIT(RETRIES)) != 0 ? strlen(text) : 0);
+    tr_eval_conf(&lane->call.eval, t->version, &t->policy,
+                 TR_CL_MUTANT(LIMIT_WHOLE) ? 1 : t->spread);
 }
 
 static void answered(struct tr_cluster *c, struct tr_clane *lane, const struct tr_answer *a)

@@ -228,10 +228,10 @@ void tr_eval_conf(struct tr_eval *c, uint32_t version, const struct tr_policy *p
     add_setting(c, "rate", p->rate_milli != 0, tr_place_share(p->rate_milli, spread));
     add_setting(c, "burst", p->rate_milli != 0, burst);
     add_limit(c, "max_jobs", p->max_jobs, spread);
+    add_limit(c, "max_bytes", p->max_bytes, spread);
     add_limit(c, "in_flight", p->in_flight, spread);
     add_limit(c, "dead_max", p->dead_max, spread);
-    add_setting(c, "dead_keep", (p->given & TR_POLICY_BIT(DEAD_KEEP)) != 0,
-                p->dead_keep_us < NEVER_US ? p->dead_keep_us : NEVER_US);
+    add_setting(c, "dead_keep", true, p->dead_keep_us < NEVER_US ? p->dead_keep_us : NEVER_US);
     add_setting(c, "out", (p->paused & TR_PAUSED_OUT) != 0, until_us);
     add_setting(c, "in", (p->paused & TR_PAUSED_IN) != 0, until_us);
 }

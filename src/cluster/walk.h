@@ -66,7 +66,7 @@ TR_MUST_USE int tr_answer_listed_job(const struct tr_answer *a, size_t i,
 void tr_eval_forecast(struct tr_eval *c, uint64_t from_us, uint64_t step_us, unsigned steps);
 TR_MUST_USE int tr_answer_forecast(const struct tr_answer *a, uint64_t *counts, unsigned steps);
 
-/* CONF: a topic's settings as the scripts of one of its slots read them. */
+/* CONF: a topic's settings as the scripts of one of its slots read them; limits are its share. */
 void tr_eval_conf(struct tr_eval *c, uint32_t version, const struct tr_policy *p, uint32_t spread);
 
 /* The first jobs of several sets, slots and topics: by due time and id, then the dead ones. */

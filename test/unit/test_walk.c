@@ -193,8 +193,8 @@ static void test_walk_conf(void **state)
     tr_eval_conf(&f.call, 3, &p, 1);
     assert_int_equal(tr_eval_end(&f.call), TARRY_OK);
     assert_string_equal(own(&f, text),
-                        "3|ttr||retries||backoff||ttl||rate||burst||max_jobs||in_flight|"
-                        "|dead_max||dead_keep||out||in||");
+                        "3|ttr||retries||backoff||ttl||rate||burst||max_jobs||max_bytes||"
+                        "in_flight||dead_max||dead_keep|2592000000000|out||in||");
     p.given = TR_POLICY_BIT(TTR) | TR_POLICY_BIT(RETRIES) | TR_POLICY_BIT(BACKOFF) |
               TR_POLICY_BIT(DEAD_KEEP);
     p.ttr_us = 7;
@@ -203,6 +203,7 @@ static void test_walk_conf(void **state)
     p.ttl_us = 8;
     p.rate_milli = 4000;
     p.max_jobs = 100;
+    p.max_bytes = 1001;
     p.in_flight = 8;
     p.dead_max = 12;
     p.dead_keep_us = UINT64_MAX;
@@ -212,7 +213,8 @@ static void test_walk_conf(void **state)
     assert_int_equal(tr_eval_end(&f.call), TARRY_OK);
     assert_string_equal(
         own(&f, text),
-        "4|ttr|7|retries|-1|backoff|l9|ttl|8|rate|1000|burst|1|max_jobs|25|in_flight|2|"
+        "4|ttr|7|retries|-1|backoff|l9|ttl|8|rate|1000|burst|1|max_jobs|25|max_bytes|250|"
+        "in_flight|2|"
         "dead_max|3|dead_keep|9007199254740991|out|9007199254740991|in||");
     end(&f);
 }
