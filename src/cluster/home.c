@@ -4,9 +4,9 @@
  *
  * An owned slot's agenda is looked at when its first entry is due, or when somebody says that it
  * has changed (a schedule, a new topic); but once a minute at least, for that may get lost, and not
- * all that changes it is told; one that is empty every five. A
- * topic on it is tended, a schedule moved on (recur.c). Before the first is, the node is entered as
- * the owner (script `own`), which costs no safety.
+ * all that changes it is told; one that is empty every ten. A topic on it is tended, a schedule
+ * moved on (recur.c). Before the first is, the node is entered as the owner (script `own`), which
+ * costs no safety.
  *
  * Nothing here is needed by who waits for a job: `take` itself deals with leases and due times of
  * its topic. It is for topics that nobody asks for.
@@ -21,6 +21,7 @@
 #include <string.h>
 
 #define MINUTE_US UINT64_C(60000000)
+#define EMPTY_US (10 * MINUTE_US) /* one node with 256 slots: less than a command a second */
 #define LAYOUT_VERSION "2"
 #define BEAT_AGAIN_US UINT64_C(300000)
 #define FRESH_US UINT64_C(10000000) /* so long a store that was made is new */
@@ -305,7 +306,7 @@ static void heard_agenda(struct tr_cluster *c, struct tr_clane *lane,
     uint64_t due_us = reply->count == 2 ? number(reply->items[1]) : 0;
     struct tr_ctopic *t;
 
-    slot->agenda_us = c->now.boot_us + (due_us != 0 ? MINUTE_US : 5 * MINUTE_US);
+    slot->agenda_us = c->now.boot_us + (due_us != 0 ? MINUTE_US : EMPTY_US);
     if (!tr_coord_may(c) || !slot->owned) {
         slot->agenda_us = c->now.boot_us; /* for when it is this node's again */
         tr_item_finish(c, keeper, TARRY_OK);
