@@ -198,16 +198,44 @@ static void ran_take(struct judge *j, const struct world_call *call, const struc
     }
 }
 
+/* Where a script's own arguments begin. */
+static size_t own_args(const struct world_call *call)
+{
+    size_t keys = strtoul(call->args[2].at, NULL, 10);
+
+    return 3 + keys + 6 + 3 * strtoul(call->args[3 + keys + 5].at, NULL, 10);
+}
+
+/* How many bodies a row of jobs has: see lua/push.lua. */
+static unsigned bodies_of(struct tr_span what)
+{
+    const unsigned char *at = (const unsigned char *)what.at + 22;
+
+    TR_CHECK(what.len > 25);
+    return at[2] > 0 ? 1 : (unsigned)at[0] << 8 | at[1];
+}
+
 static void ran_push(struct judge *j, const struct tr_answer *a, const struct world_call *call)
 {
-    const struct tr_span *args = call->args;
-    size_t count = call->count;
+    size_t at = own_args(call) + 2;
+    uint64_t from_us, first;
+    bool all_new = tr_answer_all_new(a, &from_us, &first);
+    unsigned left = 0;
 
-    for (size_t i = 0; i < a->count; i++) {
-        unsigned serial = judge_serial(args[count - 1 - 2 * (a->count - 1 - i)]);
+    for (size_t i = 0; at < call->count; i++, at++, left--) {
+        unsigned serial;
         struct tr_pushed p;
 
-        TR_CHECK(tr_answer_pushed(a->items[i], &p) == TARRY_OK);
+        if (left == 0) {
+            left = bodies_of(call->args[at++]);
+        }
+        TR_CHECK(at < call->count);
+        serial = judge_serial(call->args[at]);
+        if (all_new) {
+            p = (struct tr_pushed){.what = 'N', .id = tr_answer_new_id(first, i)};
+        } else {
+            TR_CHECK(i < a->count && tr_answer_pushed(a->items[i], &p) == TARRY_OK);
+        }
         if ((p.what == 'N' || p.what == 'R') && !j->jobs[serial].replaced) { /* else: a repeat */
             if (p.what == 'R' && j->jobs[serial].id != p.id) {
                 replaced(j, serial, p.id);
@@ -219,17 +247,19 @@ static void ran_push(struct judge *j, const struct tr_answer *a, const struct wo
     }
 }
 
-static void ran_edit(struct judge *j, const struct tr_answer *a, const struct tr_span *args,
-                     size_t count)
+static void ran_edit(struct judge *j, const struct tr_answer *a, const struct world_call *call)
 {
-    for (size_t i = 0; i < a->count; i++) {
-        const char *what = args[count - a->count + i].at;
+    bool acks = a->count == 1 && world_is(a->items[0], "Op"); /* all of them */
+    size_t count = acks ? call->count - own_args(call) : a->count;
+
+    for (size_t i = 0; i < count; i++) {
+        const char *what = call->args[call->count - count + i].at;
         struct tr_edited e;
         char id[15];
         uint64_t lease = 0;
         struct sim_job *job;
 
-        TR_CHECK(tr_answer_edited(a->items[i], &e) == TARRY_OK);
+        TR_CHECK(tr_answer_edited(*tr_answer_item(a, i), &e) == TARRY_OK);
         (void)snprintf(id, sizeof id, "%.14s", what + 2);
         job = judge_find(j, strtoull(id, NULL, 16));
         for (unsigned b = 0; b < 8; b++) {
@@ -381,7 +411,7 @@ void judge_ran(struct judge *j, const struct world_call *call, const struct fake
     } else if (script == TR_SCRIPT_PUSH) {
         ran_push(j, &a, call);
     } else {
-        ran_edit(j, &a, call->args, call->count);
+        ran_edit(j, &a, call);
     }
 }
 

@@ -107,6 +107,28 @@ int tr_answer_pushed(struct tr_span item, struct tr_pushed *p)
     }
 }
 
+bool tr_answer_all_new(const struct tr_answer *a, uint64_t *from_us, uint64_t *first)
+{
+    const struct tr_span *item = a->items;
+
+    return a->count == 1 && item->len == 1 + 2 * TR_HEX_ID && first_of(*item) == 'n' &&
+           tr_hex_get(item->at + 1, TR_HEX_ID, from_us) &&
+           tr_hex_get(item->at + 1 + TR_HEX_ID, TR_HEX_ID, first);
+}
+
+uint64_t tr_answer_new_id(uint64_t first, size_t i)
+{
+    return tr_place_id(tr_place_seq_of(first) + i, tr_place_slot_of(first));
+}
+
+const struct tr_span *tr_answer_item(const struct tr_answer *a, size_t i)
+{
+    if (a->count == 1) {
+        return a->items;
+    }
+    return i < a->count ? a->items + i : NULL;
+}
+
 int tr_answer_taken(const struct tr_answer *a, struct tr_taken *t)
 {
     *t = (struct tr_taken){.next_us = UINT64_MAX};

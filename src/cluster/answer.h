@@ -45,6 +45,11 @@ struct tr_pushed {
 };
 TR_MUST_USE int tr_answer_pushed(struct tr_span item, struct tr_pushed *p);
 
+/* Are all new? Then from when their due times count (tr_eval_due), and the first one's id: the
+ * others' follow it, as tr_answer_new_id says. */
+bool tr_answer_all_new(const struct tr_answer *a, uint64_t *from_us, uint64_t *first);
+uint64_t tr_answer_new_id(uint64_t first, size_t i);
+
 /* What a take says besides jobs; then those. */
 struct tr_taken {
     uint64_t next_us; /* when there may be more, by the server's clock; UINT64_MAX: not known */
@@ -67,6 +72,8 @@ struct tr_edited {
     struct tr_header header; /* the rest but N and F */
 };
 TR_MUST_USE int tr_answer_edited(struct tr_span item, struct tr_edited *e);
+/* What is said of the i-th: one item may stand for all. NULL: nothing. */
+const struct tr_span *tr_answer_item(const struct tr_answer *a, size_t i);
 
 /* KICK: which it were, dead ones (d) or delayed ones (s), and how many. */
 struct tr_kicked {

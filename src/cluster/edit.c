@@ -336,10 +336,10 @@ static void answered(struct tr_cluster *c, struct tr_clane *lane, const struct t
 {
     struct tr_item *item;
 
-    for (size_t i = 0; a->count == lane->count && (item = tr_lane_next(lane)) != NULL; i++) {
+    for (size_t i = 0; tr_answer_item(a, i) != NULL && (item = tr_lane_next(lane)) != NULL; i++) {
         struct tr_edited e;
 
-        if (tr_answer_edited(a->items[i], &e) == TARRY_OK) {
+        if (tr_answer_edited(*tr_answer_item(a, i), &e) == TARRY_OK) {
             ended(c, item, &e, a->now_us);
         } else {
             tr_item_finish(c, item, TARRY_EDAMAGED);

@@ -11,6 +11,7 @@
 #include "cluster/hex.h"
 #include "cluster/truth.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum {
@@ -20,6 +21,8 @@ enum {
     LINE = 128,
     TIME = 7,
     WHAT = 25,
+    KIND = 2,   /* where in that: d or a, time, age; */
+    COUNT = 22, /* place of the key, or how many bodies there are */
     KEPT_BYTES = 16384,
 };
 
@@ -126,6 +129,7 @@ void tr_eval_begin(struct tr_eval *c, enum tr_script_name script, const struct t
     c->count = 0;
     c->used = 0;
     c->heavy = 0;
+    c->alike_at = 0;
     c->failed = false;
     add_lent(c, "EVALSHA", 7);
     add_lent(c, tr_scripts[script].sha, strlen(tr_scripts[script].sha));
@@ -221,6 +225,7 @@ void tr_eval_push_from(struct tr_eval *c, uint64_t seen, unsigned slot)
 {
     add_number(c, seen);
     add_number(c, slot);
+    c->rows_at = c->count;
 }
 
 static void add_bytes(struct tr_eval *c, unsigned width, uint64_t v)
@@ -264,6 +269,22 @@ static struct tr_header header_of(const struct tr_req *r, const char *topic,
     };
 }
 
+static_assert(TR_EVAL_JOBS <= UINT8_MAX, "a row has one call at most");
+
+/* One more of the last row, if it is like it. */
+static bool joins(struct tr_eval *c, const char *what, size_t len, size_t body_len)
+{
+    unsigned char *last = (unsigned char *)c->bytes + c->alike_at;
+
+    if (c->failed || c->alike_at == 0 || c->alike_len != len || c->alike_body != body_len ||
+        memcmp(last, what, COUNT) != 0 ||
+        memcmp(last + COUNT + 2, what + COUNT + 2, len - COUNT - 2) != 0) {
+        return false;
+    }
+    last[COUNT + 1]++;
+    return true;
+}
+
 void tr_eval_push(struct tr_eval *c, unsigned topic, const struct tr_req *r, uint64_t age_us)
 {
     static const char conflicts[TR_CONFLICT_COUNT] = {'r', 'k', 'e'};
@@ -281,13 +302,49 @@ void tr_eval_push(struct tr_eval *c, unsigned topic, const struct tr_req *r, uin
     put_bytes(&l, TIME, age_us);
     put_bytes(&l, 1, tr_header_flags(&h));
     put_bytes(&l, 4, r->priority);
-    put_bytes(&l, 2, WHAT + key_at + 1);
+    put_bytes(&l, 2, r->key_len > 0 ? WHAT + key_at + 1 : 1);
     put_bytes(&l, 1, r->key_len);
     TR_CHECK(l.len == WHAT);
     memcpy(what, l.text, WHAT);
-    add_copy(c, what, WHAT + len);
+    if (r->key_len > 0 || !joins(c, what, WHAT + len, r->body_len)) {
+        add_copy(c, what, WHAT + len);
+        c->alike_at = r->key_len > 0 ? 0 : c->used - WHAT - len;
+        c->alike_len = WHAT + len;
+        c->alike_body = r->body_len;
+    }
     add_copy(c, (const char *)r->body, r->body_len);
     c->heavy += r->body_len;
+}
+
+static uint64_t get_bytes(struct tr_span s, size_t at, unsigned width)
+{
+    uint64_t v = 0;
+
+    for (unsigned i = 0; i < width; i++) {
+        v = v << 8 | (unsigned char)s.at[at + i];
+    }
+    return v;
+}
+
+uint64_t tr_eval_due(const struct tr_eval *c, struct tr_eval_rows *rows, uint64_t from_us)
+{
+    struct tr_span what;
+    uint64_t time_us;
+
+    if (rows->left == 0) {
+        rows->what = rows->next != 0 ? rows->next : c->rows_at;
+        TR_CHECK(rows->what < c->count);
+        what = c->args[rows->what];
+        rows->left = what.at[COUNT + 2] != 0 ? 1 : (unsigned)get_bytes(what, COUNT, 2);
+        rows->next = rows->what + 1 + rows->left;
+    }
+    rows->left--;
+    what = c->args[rows->what];
+    time_us = get_bytes(what, KIND + 1, TIME);
+    if (what.at[KIND] == 'd') {
+        return from_us - get_bytes(what, KIND + 1 + TIME, TIME) + time_us;
+    }
+    return time_us > from_us ? time_us : from_us;
 }
 
 void tr_eval_take(struct tr_eval *c, const struct tr_eval_take *t)

@@ -50,9 +50,13 @@ struct tr_eval {
     char *bytes; /* scratch: numbers and names of keys */
     size_t used;
     size_t size;
-    size_t heavy;    /* bytes of bodies */
-    unsigned run_at; /* where in args the server's run is, and three behind it the wall clock; 0:
-                        it is no script of jobs */
+    size_t heavy;     /* bytes of bodies */
+    unsigned rows_at; /* PUSH: where in args the jobs begin */
+    size_t alike_at;  /* PUSH: where in the scratch the last job's `what` is; 0: there is none, */
+    size_t alike_len;
+    size_t alike_body; /* and how long its body */
+    unsigned run_at;   /* where in args the server's run is, and three behind it the wall clock; 0:
+                          it is no script of jobs */
     char wall[24];
     bool failed;
 };
@@ -76,8 +80,18 @@ void tr_eval_trim(struct tr_eval *c);
 /* PUSH: before the first job. seen: the highest sequence number that this node knows of. */
 void tr_eval_push_from(struct tr_eval *c, uint64_t seen, unsigned slot);
 /* One job, as asked for age_us ago; topic: its place in about.topics. Of an `exact` one, an
- * occurrence, `name` is the schedule that waits for its end; none: no one does. */
+ * occurrence, `name` is the schedule that waits for its end; none: no one does. Jobs in a row that
+ * differ in nothing but their bodies, and not in how long these are, are told as one row. */
 void tr_eval_push(struct tr_eval *c, unsigned topic, const struct tr_req *r, uint64_t age_us);
+
+/* Once it is complete: when the next job of the call is due, if such times count from from_us.
+ * Begins as {0}. */
+struct tr_eval_rows {
+    unsigned what; /* of args */
+    unsigned next;
+    unsigned left; /* bodies of that row */
+};
+uint64_t tr_eval_due(const struct tr_eval *c, struct tr_eval_rows *rows, uint64_t from_us);
 
 struct tr_eval_take {
     unsigned count;

@@ -4,6 +4,10 @@
 #include "cluster/inner.h"
 #include "cluster/mutant.h"
 
+/* Ages are rounded down to this: jobs that came together are alike then, which is cheaper
+ * (tr_eval_push), and due as much later. */
+#define AGE_STEP_US 64
+
 static bool is_sane(const struct tr_cluster *c, const struct tr_req *r)
 {
     uint64_t now_us = tr_cluster_server_now(c);
@@ -72,9 +76,10 @@ static void build(struct tr_cluster *c, struct tr_clane *lane)
     for (const struct tr_list *n = lane->flying.next; n != &lane->flying; n = n->next) {
         const struct tr_item *item = TR_CONTAINER_OF(n, struct tr_item, link);
         struct tr_req asked = *item->req;
+        uint64_t age_us = c->now.boot_us - item->since_us;
 
         with_jitter(c, item->topic, &asked);
-        tr_eval_push(e, tr_lane_topic(lane, item->topic), &asked, c->now.boot_us - item->since_us);
+        tr_eval_push(e, tr_lane_topic(lane, item->topic), &asked, age_us - age_us % AGE_STEP_US);
         item->topic->turn++;
     }
 }
@@ -172,16 +177,38 @@ static void ended(struct tr_cluster *c, struct tr_clane *lane, struct tr_item *i
     }
 }
 
+/* What became of the i-th. */
+struct outcomes {
+    const struct tr_answer *a;
+    bool all_new;
+    uint64_t from_us;
+    uint64_t first; /* id */
+    struct tr_eval_rows rows;
+};
+
+static int outcome(struct outcomes *o, const struct tr_clane *lane, size_t i, struct tr_pushed *p)
+{
+    size_t at = TR_CL_MUTANT(WRONG_ORDER) ? lane->count - 1 - i : i;
+
+    if (o->all_new) {
+        *p = (struct tr_pushed){.what = 'N',
+                                .id = tr_answer_new_id(o->first, at),
+                                .due_us = tr_eval_due(&lane->call.eval, &o->rows, o->from_us)};
+        return TARRY_OK;
+    }
+    return o->a->count == lane->count ? tr_answer_pushed(o->a->items[at], p) : TARRY_EDAMAGED;
+}
+
 static void answered(struct tr_cluster *c, struct tr_clane *lane, const struct tr_answer *a)
 {
+    struct outcomes o = {.a = a};
     struct tr_item *item;
 
-    for (size_t i = 0; a->count == lane->count && (item = tr_lane_next(lane)) != NULL; i++) {
+    o.all_new = tr_answer_all_new(a, &o.from_us, &o.first);
+    for (size_t i = 0; (item = tr_lane_next(lane)) != NULL; i++) {
         struct tr_pushed p;
 
-        size_t at = TR_CL_MUTANT(WRONG_ORDER) ? a->count - 1 - i : i;
-
-        if (tr_answer_pushed(a->items[at], &p) == TARRY_OK) {
+        if (outcome(&o, lane, i, &p) == TARRY_OK) {
             ended(c, lane, item, &p, a->now_us);
         } else {
             tr_item_finish(c, item, TARRY_EDAMAGED);

@@ -516,6 +516,8 @@ static void answered(unsigned lane, const struct tr_redis_reply *reply)
 {
     struct lane *l = &tool.lanes[lane];
     struct tr_answer a;
+    uint64_t from_us, first;
+    bool all_new;
     int err = tr_answer_read(reply, &a);
 
     TR_CHECK(err == TARRY_OK);
@@ -523,14 +525,15 @@ static void answered(unsigned lane, const struct tr_redis_reply *reply)
         taken(lane, &a);
         return;
     }
-    TR_CHECK(a.count == l->count);
+    all_new = tr_answer_all_new(&a, &from_us, &first);
+    TR_CHECK(a.count == l->count || a.count == 1);
     for (unsigned i = 0; i < l->count; i++) {
         struct job *job = &tool.jobs[l->serials[i]];
 
         if (l->kinds[i] == 'p') {
-            struct tr_pushed p;
+            struct tr_pushed p = {.what = 'N'};
 
-            err = tr_answer_pushed(a.items[i], &p);
+            err = all_new ? TARRY_OK : tr_answer_pushed(a.items[i], &p);
             TR_CHECK(err == TARRY_OK);
             job->pushed = true;
             tool.pushed++;
@@ -538,7 +541,7 @@ static void answered(unsigned lane, const struct tr_redis_reply *reply)
         } else {
             struct tr_edited e;
 
-            err = tr_answer_edited(a.items[i], &e);
+            err = tr_answer_edited(*tr_answer_item(&a, i), &e);
             TR_CHECK(err == TARRY_OK);
             edited(job, l->kinds[i], e.what);
         }

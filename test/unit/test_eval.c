@@ -103,6 +103,7 @@ static void test_eval_common(void **state)
 static void test_eval_push(void **state)
 {
     struct fixture f;
+    struct tr_eval_rows rows = {0};
     struct tr_backoff backoff = {.count = 1, .list_us = {9}};
     struct tr_req r = {.op = TR_OP_PUSH,
                        .delay_us = 16,
@@ -131,6 +132,10 @@ static void test_eval_push(void **state)
     r.backoff = NULL;
     r.key_len = 0;
     tr_eval_push(&f.call, 0, &r, 0);
+    r.body = (const uint8_t *)"like";
+    tr_eval_push(&f.call, 0, &r, 0); /* a row */
+    r.body_len = 3;
+    tr_eval_push(&f.call, 0, &r, 0); /* another one */
     assert_int_equal(tr_eval_end(&f.call), TARRY_OK);
     assert_true(is(&f.call, OWN, "99"));
     assert_true(is(&f.call, OWN + 1, "5"));
@@ -141,11 +146,19 @@ static void test_eval_push(void **state)
     assert_memory_equal(f.call.args[OWN + 2].at + 0x3a - 1, "k", 1);
     assert_true(is(&f.call, OWN + 3, "body"));
     assert_true(holds(&f.call, OWN + 4,
-                      BYTES("\1ka\0\0\0\0\0\0\40\0\0\0\0\0\0\0\155\0\0\4\0\0\72\0"
+                      BYTES("\1ka\0\0\0\0\0\0\40\0\0\0\0\0\0\0\155\0\0\4\0\0\2\0"
                             "\0\0\0\0\0\0\1\0\0\0\0\0\0\2\377\377\377\377"
                             "\6orders\3\0\0\0tag")));
-    assert_int_equal(f.call.count, OWN + 6);
-    assert_int_equal(f.call.heavy, 8);
+    assert_true(is(&f.call, OWN + 5, "body"));
+    assert_true(is(&f.call, OWN + 6, "like"));
+    assert_int_equal(f.call.args[OWN + 7].at[23], 1);
+    assert_true(is(&f.call, OWN + 8, "lik"));
+    assert_int_equal(f.call.count, OWN + 9);
+    assert_int_equal(f.call.heavy, 15);
+    assert_int_equal(tr_eval_due(&f.call, &rows, 20), 20 - 3 + 16);
+    assert_int_equal(tr_eval_due(&f.call, &rows, 20), 32);
+    assert_int_equal(tr_eval_due(&f.call, &rows, 33), 33);
+    assert_int_equal(tr_eval_due(&f.call, &rows, 20), 32);
     end(&f);
 }
 
@@ -330,6 +343,26 @@ static void test_answer_take(void **state)
     assert_int_equal(tr_answer_read(&reply, &a), TARRY_EDAMAGED);
 }
 
+static void test_answer_all_new(void **state)
+{
+    const struct tr_span items[] = {{"n0000000000000700000000000405", 29}, {"Op", 2}};
+    struct tr_answer a = {.items = items, .count = 1};
+    uint64_t from_us, first;
+
+    (void)state;
+    assert_true(tr_answer_all_new(&a, &from_us, &first));
+    assert_int_equal(from_us, 7);
+    assert_int_equal(first, 0x405);
+    assert_int_equal(tr_answer_new_id(first, 3), 0x405 + 3 * 1024);
+    assert_ptr_equal(tr_answer_item(&a, 9), items);
+    a.count = 2;
+    assert_false(tr_answer_all_new(&a, &from_us, &first));
+    assert_ptr_equal(tr_answer_item(&a, 1), items + 1);
+    assert_null(tr_answer_item(&a, 2));
+    a = (struct tr_answer){.items = items + 1, .count = 1};
+    assert_false(tr_answer_all_new(&a, &from_us, &first));
+}
+
 static void test_answer_push_and_edit(void **state)
 {
     static const char *const bad_push[] = {"",
@@ -338,6 +371,7 @@ static void test_answer_push_and_edit(void **state)
                                            "Q00000000000001",
                                            "P0",
                                            "N000000000000010000000000000",
+                                           "N0000000000000100000000000002000",
                                            "K00000000000001x"};
     static const char *const bad_edit[] = {"", "O", "Ox", "N1", "Z1", "L", "Dx"};
     struct tr_pushed p;
@@ -554,6 +588,7 @@ int main(void)
         cmocka_unit_test(test_eval_take),
         cmocka_unit_test(test_eval_no_memory),
         cmocka_unit_test(test_answer_take),
+        cmocka_unit_test(test_answer_all_new),
         cmocka_unit_test(test_answer_push_and_edit),
         cmocka_unit_test(test_answer_kick_and_count),
     };

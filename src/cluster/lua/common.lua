@@ -64,7 +64,9 @@ kept = kept and sub(kept, 1, 14) == OP and sub(kept, 15)
 -- promotion on. What a connection was told goes stale when its server is demoted and promoted again, and
 -- that life may have forgotten ids: so whoever makes ids asks.
 local function life()
-    return string.match(call('INFO', 'replication'), 'master_replid:(%x+)') or ''
+    local info = call('INFO', 'replication')
+    local _, at = string.find(info, 'master_replid:', 1, true)
+    return at and string.match(info, '^%x+', at + 1) or ''
 end
 
 -- The number of the next id. seen: the highest that the node knows of. If that is above the last one,

@@ -17,7 +17,7 @@
 --
 -- For each: O and the header, or for A and C the set it was in (s, r, p, d); D header: it died of that
 -- release; N: there is none; L header: the lease is lost; S header: another state is in the way; F: more bytes than the
--- topic may have.
+-- topic may have. One for several: it is the same for all.
 
 local KIND = 'e'
 --== acks of jobs of one topic without a limit in flight, and all of them hold
@@ -36,31 +36,31 @@ if not kept and TOPICS == 1 then
         ids[n], leases[n], seen[id] = id, lease, true
     end
     local hs = plain and call('HMGET', HEAD, unpack(ids)) or {}
+    local was, lease, size -- a header that was looked at: jobs of one push have the same one
     for i = 1, plain and n or 0 do
         local h = hs[i]
-        plain = h and sub(h, 1, 1) == 'p' and sub(h, 29, 36) == leases[i]
-        if not plain then
-            break
+        if h ~= was or leases[i] ~= lease then
+            was, lease = h, leases[i]
+            plain = h and sub(h, 1, 1) == 'p' and sub(h, 29, 36) == lease
+            if not plain then
+                break
+            end
+            local flags, _, _, _, _, ends, _, _, _, bytes_of = get('>BI4I4I7I4I7c8I7I7I3', h, 2)
+            plain, size = flags % 64 < 32 and ends > now, bytes_of
+            if not plain then
+                break
+            end
         end
-        local flags, _, _, _, _, ends = get('>BI4I4I7I4I7', h, 2)
-        plain = flags % 64 < 32 and ends > now
-        if not plain then
-            break
-        end
-        bytes = bytes - get('>I3', h, 51)
+        bytes = bytes - size
     end
     if plain then
-        local vers = fmt('%08x', tonumber(c[2] or 0))
-        local reply = {'OK', fmt('%014x', now), vers, ''}
-        for i = 1, n do
-            reply[4 + i] = 'Op'
-        end
-        call('HSET', META, KIND .. NODE, OP .. put('>I2I2', 8, 0) .. vers .. put('>I2I2', n, 2) .. 'Op')
+        local vers = c[2] and fmt('%08x', tonumber(c[2])) or '00000000'
+        call('HSET', META, KIND .. NODE, OP .. put('>I2I2', 8, 0) .. vers .. put('>I2I2', 1, 2) .. 'Op')
         call('HSET', KEYS[10], 'bytes', fmt('%d', max(bytes, 0)))
         call('ZREM', KEYS[8], unpack(ids))
         call('HDEL', HEAD, unpack(ids))
         call('HDEL', BODY, unpack(ids))
-        return reply
+        return {'OK', fmt('%014x', now), vers, '', 'Op'}
     end
 end
 --== all others

@@ -1,10 +1,12 @@
 -- New jobs. ARGV[REST]: the highest sequence number that the node has seen in this slot; then its
--- number. For each job: what, body; what = topic (1), on conflict (1: r, k, e), d or a (1), delay or
--- time (7), age (7), flags (1), priority (4), place of the key in it (2) and its length (1), and
--- then the end of the header: what stands there behind the delay.
+-- number. For each row of jobs that are alike: what, bodies; what = topic (1), on conflict (1: r, k, e),
+-- d or a (1), delay or time (7), age (7), flags (1), priority (4), place of the key in it (2) and its
+-- length (1), and then the end of the header: what stands there behind the size. Without a key (its length
+-- is 0) there is a number in its place: so many bodies follow, all of one length. With one it is one.
 --
 -- For each: N id due (new), R id header (replaced), K id header (kept), E id header (exists),
--- X id header (reserved), P (paused), F (the topic has as much as it may have).
+-- X id header (reserved), P (paused), F (the topic has as much as it may have). Or one for all, n time id:
+-- all are new, their due times count from that time, and their numbers follow each other from this id on.
 --
 -- Adds memory.
 
@@ -19,36 +21,37 @@ if not kept and TOPICS == 1 then
     local conf, seen, slot = KEYS[10], tonumber(ARGV[REST]), tonumber(ARGV[REST + 1])
     local c = call('HMGET', conf, 'spread', 'order', 'pv', 'ttl', 'in', 'max_jobs', 'max_bytes', 'bytes')
     local plain = (not c[1] or c[1] == ARGV[8]) and not (c[4] or c[5] or c[6] or c[7]) and
-                      #call('ZRANGE', KEYS[11], 0, 0) == 0
+                      #call('ZRANGE', KEYS[11], '0', '0') == 0
     local order = c[2] or ARGV[9]
     local id = next_seq(seen) * 1024 + slot
-    local from, vers = id, (c[1] or c[3]) and fmt('%08x', tonumber(c[3] or 0)) or 'ffffffff'
+    local from, vers = id, c[3] and fmt('%08x', tonumber(c[3])) or c[1] and '00000000' or 'ffffffff'
     local hs, bs, store, ready, n, bytes = {}, {}, {}, {}, 0, tonumber(c[8]) or 0
-    local reply = {'OK', fmt('%014x', now), vers, ''}
-    for at = REST + 2, plain and #ARGV or 0, 2 do
+    local at, till = REST + 2, plain and #ARGV or 0
+    while at < till do
         local what = ARGV[at]
-        local kind, time, age, flags, prio, _, key_len = get('>c1I7I7BI4I2B', what, 3)
+        local kind, time, age, flags, prio, count, key_len = get('>c1I7I7BI4I2B', what, 3)
         if key_len > 0 or flags >= 64 then
             plain = false
             break
         end
-        local due, delay = base - age + time, time
+        local due, delay, size = base - age + time, time, #ARGV[at + 1]
         if kind ~= 'd' then
             due, delay = max(time, base), max(time - base, 0)
         end
-        local name, text = fmt('%014x', id), fmt('%014x', due)
-        hs[n + 1], bs[n + 1], bs[n + 2] = name, name, ARGV[at + 1]
-        if due > now then
-            hs[n + 2] = put('>c1BI4I4I7I4I7I7I3', 's', flags, 1, prio, due, 0, now, delay, #ARGV[at + 1]) ..
-                            sub(what, 26)
-            store[#store + 1], store[#store + 2] = fmt('%d', due), name
-        else
-            hs[n + 2] = put('>c1BI4I4I7I4I7I7I3', 'r', flags, 1, prio, due, 0, now, delay, #ARGV[at + 1]) ..
-                            sub(what, 26)
-            ready[#ready + 1], ready[#ready + 2] = fmt('%d', prio), order == 'due' and text .. name or name
+        local to, set, score, front = store, 's', due, nil
+        if due <= now then
+            to, set, score, front = ready, 'r', prio, order == 'due' and fmt('%014x', due)
         end
-        id, n, bytes = id + 1024, n + 2, bytes + #ARGV[at + 1]
-        reply[#reply + 1] = 'N' .. name .. text
+        local h = put('>c1BI4I4I7I4I7I7I3', set, flags, 1, prio, due, 0, now, delay, size) .. sub(what, 26)
+        local k = #to
+        score = fmt('%d', score)
+        for i = at + 1, at + count do
+            local name = fmt('%014x', id)
+            hs[n + 1], hs[n + 2], bs[n + 1], bs[n + 2] = name, h, name, ARGV[i]
+            to[k + 1], to[k + 2] = score, front and front .. name or name
+            id, n, k = id + 1024, n + 2, k + 2
+        end
+        at, bytes = at + 1 + count, bytes + size * count
     end
     if plain and n > 0 then
         -- Redis keeps a hash of few short values as one string, which is searched from its front for
@@ -74,10 +77,12 @@ if not kept and TOPICS == 1 then
         if #ready > 0 then
             call('ZADD', KEYS[7], unpack(ready))
         end
-        call('HSET', META, 'seq', fmt('%d', (id - slot) / 1024 - 1), 'tmax',
-             fmt('%d', agrees and now > tmax + 1000000 and now or tmax), KIND .. NODE,
+        if agrees and now > tmax + 1000000 then
+            call('HSET', META, 'tmax', fmt('%d', now))
+        end
+        call('HSET', META, 'seq', fmt('%d', (id - slot) / 1024 - 1), KIND .. NODE,
              OP .. put('>I2I2', 8, 0) .. vers .. 'n' .. put('>I7I7', base, from))
-        return reply
+        return {'OK', fmt('%014x', now), vers, '', fmt('n%014x%014x', base, from)}
     end
 end
 --== all others
@@ -88,11 +93,7 @@ if kept then
         return unpack_to(reply, rest, 2)
     end
     local from, id = get('>I7I7', rest, 2)
-    for at = REST + 2, #ARGV, 2 do
-        local kind, time, age = get('>c1I7I7', ARGV[at], 3)
-        reply[#reply + 1] = 'N' .. hex(id) .. hex((due_of(kind, time, age, from)))
-        id = id + 1024
-    end
+    reply[5] = 'n' .. hex(from) .. hex(id)
     return reply
 end
 local list, why = topics('ttl', 'in', 'max_jobs', 'max_bytes')
@@ -107,13 +108,19 @@ seq = first - 1
 -- Whom the keys name now, before anything is changed; later jobs of this call see earlier ones.
 local fields, jobs = {}, {}
 local holder = {} -- key -> id
-local byte = string.byte
-for at = REST + 2, #ARGV, 2 do
+local whats, given = {}, {} -- of each job: what, and its body
+local at = REST + 2
+while at < #ARGV do
     local what = ARGV[at]
-    if byte(what, 25) > 0 then
-        local from, len = get('>I2B', what, 23)
-        fields[#fields + 1] = list[byte(what)].name .. '\0' .. sub(what, from, from + len - 1)
+    local from, len = get('>I2B', what, 23)
+    if len > 0 then
+        fields[#fields + 1] = list[string.byte(what)].name .. '\0' .. sub(what, from, from + len - 1)
+        from = 1
     end
+    for i = at + 1, at + from do
+        whats[#whats + 1], given[#given + 1] = what, ARGV[i]
+    end
+    at = at + 1 + from
 end
 if #fields > 0 then
     local owned = {}
@@ -152,15 +159,15 @@ local function replace(t, id, h, on)
 end
 
 local replies, order, all_new = {}, {}, true
-for at = REST + 2, #ARGV, 2 do
-    local what = ARGV[at]
+for i, what in ipairs(whats) do
     local index, on, kind, time, age, flags, prio, key_at, key_len = get('>Bc1c1I7I7BI4I2B', what)
     local t = list[index]
     local field = key_len > 0 and t.name .. '\0' .. sub(what, key_at, key_at + key_len - 1)
     local id = field and holder[field]
     local due, delay = due_of(kind, time, age, base)
     local set = due <= now and 'r' or 's'
-    local size = #ARGV[at + 1]
+    local body = given[i]
+    local size = #body
     local h = put('>c1BI4I4I7I4I7I7I3', set, flags, 1, prio, due, 0, now, delay, size) .. sub(what, 26)
     local reply
     if (t['in'] or 0) > now then
@@ -168,7 +175,7 @@ for at = REST + 2, #ARGV, 2 do
     elseif id and jobs[id] then
         local j, said = replace(t, id, h, on)
         if j then
-            j.body, j.listed = ARGV[at + 1], true
+            j.body, j.listed = body, true
             if type(jobs[id]) ~= 'table' or not jobs[id].listed then
                 order[#order + 1] = id
             end
@@ -185,7 +192,7 @@ for at = REST + 2, #ARGV, 2 do
         local text = hex(due)
         if field or flags >= 64 or t.ttl then
             local j = fresh(t, id, h)
-            j.body, j.listed = ARGV[at + 1], true
+            j.body, j.listed = body, true
             jobs[id], order[#order + 1] = j, id
             if field then
                 holder[field] = id
@@ -194,7 +201,7 @@ for at = REST + 2, #ARGV, 2 do
         else
             local n = #heads
             heads[n + 1], heads[n + 2] = id, h
-            bodies[n + 1], bodies[n + 2] = id, ARGV[at + 1]
+            bodies[n + 1], bodies[n + 2] = id, body
             t.grown = t.grown + size
             if set == 's' then
                 push_to(t.add, t.store, dec(due), id)

@@ -17,15 +17,20 @@ local want, lease = tonumber(ARGV[REST]), ARGV[REST + 1]
 local ttr, tag, wait = tonumber(ARGV[REST + 2]), ARGV[REST + 3], tonumber(ARGV[REST + 4])
 local held, least, room = tonumber(ARGV[REST + 5]), tonumber(ARGV[REST + 6]), tonumber(ARGV[REST + 7])
 
-local off = now < tmax - 1000000 or math.abs(now - tonumber(ARGV[5])) > 5000000
+local off = now < tmax - 1000000 or not agrees
 if not kept and not off and tag == '' and want > 0 then
     local conf, store, ready, prep, till = KEYS[10], KEYS[6], KEYS[7], KEYS[8], fmt('%d', now)
     local c = call('HMGET', conf, 'spread', 'order', 'pv', 'ttr', 'out', 'hold', 'in_flight', 'rate')
-    local plain = c[1] == ARGV[8] and not (c[5] or c[6] or c[7] or c[8]) and
-                      #call('ZRANGE', prep, '-inf', till, 'BYSCORE', 'LIMIT', 0, 1) == 0
+    local ends, first = call('ZRANGE', prep, '0', '0', 'WITHSCORES'), {}
+    local plain = c[1] == ARGV[8] and not (c[5] or c[6] or c[7] or c[8]) and tonumber(ends[2] or 1e300) > now
     local by_due = c[2] == 'due'
-    local from, set, members = ready, 'r', plain and call('ZRANGE', ready, 0, want) or {}
-    local due = plain and call('ZRANGE', store, '-inf', till, 'BYSCORE', 'LIMIT', 0, want + 1) or {}
+    local from, set, members, due = ready, 'r', {}, {}
+    if plain then
+        members, first = call('ZRANGE', ready, '0', ARGV[REST]), call('ZRANGE', store, '0', '0', 'WITHSCORES')
+    end
+    if first[2] and tonumber(first[2]) <= now then
+        due, first = call('ZRANGE', store, '-inf', till, 'BYSCORE', 'LIMIT', '0', want + 1), nil
+    end
     if #due > 0 then
         plain = #members == 0 and #due <= want
         from, set, members, by_due = store, 's', due, false
@@ -39,63 +44,59 @@ if not kept and not off and tag == '' and want > 0 then
             ids[i] = sub(members[i], 15)
         end
     end
-    local hs, add, at, last = {}, {}, '', -1
+    local hs, add, at, at_text, last, bytes = {}, {}, nil, nil, -1, 0
     local heads_of = plain and n > 0 and call('HMGET', HEAD, unpack(ids)) or {}
+    local was, is, size, text -- a header, and what it will be: jobs of one push have the same one
     for i = 1, plain and n or 0 do
         local h = heads_of[i]
-        plain = h and sub(h, 1, 1) == set
+        if h ~= was then
+            plain = h and sub(h, 1, 1) == set
+            if not plain then
+                break
+            end
+            local flags, ver, prio, is_due, attempts, _, _, bytes_of = get('>BI4I4I7I4I7I7I3', h, 2)
+            local mine = ttr
+            if mine == 0 and flags % 16 >= 8 then
+                mine = get('>I7', h, 39)
+            end
+            if mine == 0 then
+                mine = tonumber(c[4] or 60000000)
+            end
+            mine = now + max(mine, least)
+            if not at then
+                at, at_text = mine, fmt('%d', mine)
+            end
+            -- Anything out of the ordinary is for the other way: two times, an end, out of order, early.
+            plain = mine == at and flags < 64 and prio >= last and is_due <= now
+            if not plain then
+                break
+            end
+            is = put('>c1BI4I4I7I4I7', 'p', flags - flags % 4 + flags % 2 + 2 * held, ver + 1, prio, is_due,
+                     attempts + 1, at) .. lease .. sub(h, 22)
+            was, last, size, text = h, prio, bytes_of, by_due and fmt('%014x', is_due)
+        end
+        plain = not by_due or sub(members[i], 1, 14) == text
         if not plain then
             break
         end
-        local flags, ver, prio, is_due, attempts = get('>BI4I4I7I4', h, 2)
-        local mine = ttr
-        if mine == 0 and flags % 16 >= 8 then
-            mine = get('>I7', h, 39)
-        end
-        if mine == 0 then
-            mine = tonumber(c[4] or 60000000)
-        end
-        mine = fmt('%d', now + max(mine, least))
-        if at == '' then
-            at = mine
-        end
-        -- Anything out of the ordinary is for the other way: two times, an end, out of order, early.
-        plain = mine == at and flags < 64 and prio >= last and is_due <= now and
-                    (not by_due or tonumber(sub(members[i], 1, 14), 16) == is_due)
-        if not plain then
+        bytes = bytes + size
+        if bytes > room and i > 1 then -- that is enough for one answer: the rest stays
+            n, more = i - 1, true
             break
         end
-        last = prio
-        hs[2 * i - 1], hs[2 * i] = ids[i], put('>c1BI4I4I7I4I7', 'p', flags - flags % 4 + flags % 2 + 2 * held,
-                                               ver + 1, prio, is_due, attempts + 1, tonumber(at)) ..
-                                       lease .. sub(h, 22)
-        add[2 * i - 1], add[2 * i] = at, ids[i]
+        hs[2 * i - 1], hs[2 * i], add[2 * i - 1], add[2 * i] = ids[i], is, at_text, ids[i]
     end
     if plain then
-        -- Bodies, eight at a time if they are short, until that is enough for one answer: the rest stays.
-        local bs, bytes, k = {}, 0, 0
-        while k < n do
-            local some = call('HMGET', BODY, unpack(ids, k + 1, math.min(k + (bytes < 8192 * k and 8 or 1), n)))
-            for i = 1, #some do
-                bytes = bytes + #(some[i] or '')
-                if bytes > room and k + i > 1 then
-                    n, more = k + i - 1, true
-                    break
-                end
-                bs[k + i] = some[i] or ''
-            end
-            k = k + #some
-        end
-        local nxt, vers = more and now or nil, fmt('%08x', tonumber(c[3] or 0))
+        local bs = n > 0 and call('HMGET', BODY, unpack(ids, 1, n)) or {}
+        local nxt, vers = more and now or nil, c[3] and fmt('%08x', tonumber(c[3])) or '00000000'
         if not more then
-            local ahead = call('ZRANGE', store, '(' .. till, '+inf', 'BYSCORE', 'LIMIT', 0, 1, 'WITHSCORES')
-            local ends = call('ZRANGE', prep, 0, 0, 'WITHSCORES')
-            nxt = math.min(tonumber(ahead[2] or 1e300), tonumber(ends[2] or 1e300), n > 0 and tonumber(at) or 1e300)
+            first = first or call('ZRANGE', store, '(' .. till, '+inf', 'BYSCORE', 'LIMIT', '0', '1', 'WITHSCORES')
+            nxt = math.min(tonumber(first[2] or 1e300), tonumber(ends[2] or 1e300), n > 0 and at or 1e300)
             nxt = nxt < 1e300 and nxt or nil
         end
         local reply = {'OK', fmt('%014x', now), vers, '', nxt and fmt('%014x', nxt) or '', more and '1' or '0'}
         for i = 1, n do
-            reply[3 * i + 4], reply[3 * i + 5], reply[3 * i + 6] = ids[i], hs[2 * i], bs[i]
+            reply[3 * i + 4], reply[3 * i + 5], reply[3 * i + 6] = ids[i], hs[2 * i], bs[i] or ''
         end
         if n < want and not more and wait > now then
             call('ZADD', KEYS[11], fmt('%d', wait), NODE)
@@ -103,9 +104,12 @@ if not kept and not off and tag == '' and want > 0 then
         if n > 0 then
             call('HSET', HEAD, unpack(hs, 1, 2 * n))
             call('ZADD', prep, unpack(add, 1, 2 * n))
-            call('ZADD', AGENDA, 'LT', at, ARGV[7])
+            call('ZADD', AGENDA, 'LT', at_text, ARGV[7])
         end
-        call('HSET', META, 'tmax', fmt('%d', now > tmax + 1000000 and now or tmax), KIND .. NODE,
+        if now > tmax + 1000000 then
+            call('HSET', META, 'tmax', till)
+        end
+        call('HSET', META, KIND .. NODE,
              OP .. put('>I2I2', 8, 0) .. vers .. lease .. table.concat(ids, '', 1, n))
         if n > 0 then
             call('ZREM', from, unpack(members, 1, n))
