@@ -429,6 +429,14 @@ unsigned tr_cluster_work(const struct tr_cluster *c)
     return WORK;
 }
 
+bool tr_cluster_waited(const struct tr_cluster *c, uint32_t topic)
+{
+    const struct tr_ctopic *t = tr_ctopic_by_number(c, topic);
+
+    return t != NULL && !tr_list_empty(&t->line) &&
+           TR_CONTAINER_OF(t->line.next, struct tr_waiter, link)->wait->asked == NULL;
+}
+
 /* ---- time ---- */
 
 static uint64_t min(uint64_t a, uint64_t b)

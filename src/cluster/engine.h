@@ -81,6 +81,7 @@ struct tr_coord_ear tr_cluster_coord_ear(struct tr_cluster *c);
 void tr_cluster_submit(struct tr_cluster *c, struct tr_req *r, struct tr_now now);
 void tr_cluster_abandon(struct tr_cluster *c, struct tr_req *r, struct tr_now now);
 unsigned tr_cluster_work(const struct tr_cluster *c);
+bool tr_cluster_waited(const struct tr_cluster *c, uint32_t topic);
 
 /* Sends what was asked since the last one, and looks after timers. Gives the boot time at which it
  * wants to be called again; UINT64_MAX: when something happens. */

@@ -15,6 +15,8 @@ struct tr_queue {
     void (*abandon)(void *ctx, struct tr_req *r, struct tr_now now);
     /* What the last submit took, in units of half a microsecond or so: for fair shares. */
     unsigned (*work)(void *ctx);
+    /* Does somebody wait for a job of this topic, and is nothing there? NULL: nobody ever. */
+    bool (*waited)(void *ctx, uint32_t topic);
 };
 
 #endif

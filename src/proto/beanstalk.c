@@ -7,7 +7,8 @@
  *              errors ------------------------> replies, in order, behind their gates --> out
  *
  * A command begins when the one before has taken effect, not when its reply has left: so a client
- * that pipelines has its puts in one batch of the log. Some commands are several requests, one
+ * that pipelines has its puts in one batch of the log. (Of a queue that is slow, on another server,
+ * puts and deletes may go ahead: beanstalk_ahead.c.) Some commands are several requests, one
  * step after the other; `next` is the step that comes, `then` looks at the answer of the one that
  * was asked. The queue calls `done` from inside submit or from its own turn; either way only
  * `then` runs there, and the steps go on in tr_bs_feed, which is never inside itself. It stops when
@@ -156,6 +157,7 @@ static void done(struct tr_req *r)
 
     s->asked = false;
     s->then(s);
+    tr_bs_ahead_say(s);
     if (!s->running) {
         s->port->woken(s->port->ctx, s);
     }
@@ -247,8 +249,7 @@ static void take_line(struct tr_bs_session *s, const char *text, size_t len)
     }
 }
 
-/* Where CR and LF stand together, or NULL. */
-static const uint8_t *find_end(const uint8_t *bytes, size_t len)
+const uint8_t *tr_bs_find_end(const uint8_t *bytes, size_t len)
 {
     const uint8_t *end = bytes + len;
     const uint8_t *at = bytes;
@@ -264,7 +265,7 @@ static const uint8_t *find_end(const uint8_t *bytes, size_t len)
 
 static size_t feed_line(struct tr_bs_session *s, const uint8_t *bytes, size_t len)
 {
-    const uint8_t *end = find_end(bytes, len < TR_BS_LINE_MAX ? len : TR_BS_LINE_MAX);
+    const uint8_t *end = tr_bs_find_end(bytes, len < TR_BS_LINE_MAX ? len : TR_BS_LINE_MAX);
 
     if (end != NULL) {
         take_line(s, (const char *)bytes, (size_t)(end - bytes));
@@ -279,7 +280,7 @@ static size_t feed_line(struct tr_bs_session *s, const uint8_t *bytes, size_t le
 
 static size_t feed_long_line(struct tr_bs_session *s, const uint8_t *bytes, size_t len)
 {
-    const uint8_t *end = find_end(bytes, len);
+    const uint8_t *end = tr_bs_find_end(bytes, len);
 
     if (end == NULL) {
         return len > 0 && bytes[len - 1] == '\r' ? len - 1 : len;
@@ -397,7 +398,7 @@ static size_t take(struct tr_bs_session *s, const uint8_t *bytes, size_t len)
 
 enum tr_want tr_bs_want(const struct tr_bs_session *s)
 {
-    if (s->asked) {
+    if (s->asked || s->ahead_count > 0) {
         return TR_WANT_ANSWER;
     }
     if (s->next != NULL || s->tired) {
@@ -436,7 +437,13 @@ size_t tr_bs_feed(struct tr_bs_session *s, const uint8_t *bytes, size_t len, str
                 break; /* a part of a line */
             }
         } else {
-            break;
+            size_t taken =
+                want == TR_WANT_ANSWER && at < len ? tr_bs_ahead(s, bytes + at, len - at) : 0;
+
+            at += taken;
+            if (taken == 0) {
+                break;
+            }
         }
     }
     s->running = false;
@@ -451,6 +458,7 @@ void tr_bs_open(struct tr_bs_session *s, struct tr_bs_port *port, uint64_t numbe
     s->pass =
         (struct tr_auth_pass){.session = s, .who = tr_auth_on(port->auth) ? &tr_auth_nobody : NULL};
     s->known = s->pass.who == NULL;
+    tr_list_init(&s->ahead);
     tr_output_init(&s->out, port->mem);
     port->sessions++;
     port->sessions_ever++;
@@ -499,6 +507,7 @@ void tr_bs_close(struct tr_bs_session *s, struct tr_now now)
         port->queue.abandon(port->queue.ctx, &s->req, now);
         s->asked = false;
     }
+    tr_bs_ahead_drop(s, true, now);
     s->closing = true;
     s->next = tr_bs_do_close;
     port->sessions--;

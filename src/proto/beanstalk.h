@@ -11,6 +11,7 @@
  */
 
 #include "base/check.h"
+#include "base/list.h"
 #include "port/queue.h"
 #include "proto/auth.h"
 #include "proto/beanstalk_line.h"
@@ -44,7 +45,8 @@ struct tr_bs_port {
     struct tr_queue queue;
     struct tr_auth *auth; /* the tokens; NULL: there are none */
     uint32_t body_max;
-    size_t output_max; /* a session with so much to send reads no further command */
+    size_t output_max;  /* a session with so much to send reads no further command */
+    unsigned ahead_max; /* puts and deletes that are asked before the one before is answered */
     void *ctx;
     void (*woken)(void *ctx, struct tr_bs_session *s); /* s can go on: feed it soon */
     void (*usage)(void *ctx, struct tr_bs_usage *u);
@@ -91,7 +93,9 @@ struct tr_bs_session {
     const char *skip_then; /* and what is said then */
 
     struct tr_req req;
-    bool asked;       /* req is with the queue */
+    bool asked;           /* req is with the queue */
+    struct tr_list ahead; /* further ones, in order: see beanstalk_ahead.c */
+    unsigned ahead_count;
     unsigned cost;    /* of this go, in units of work */
     bool tired;       /* had its share of work */
     bool running;     /* inside tr_bs_feed: no need to be woken */

@@ -29,18 +29,23 @@ static void put_done(struct tr_bs_session *s)
     }
 }
 
+void tr_bs_set_put(const struct tr_bs_session *s, struct tr_req *r, const struct tr_bs_line *line)
+{
+    uint32_t ttr_s = line->ttr_s > 0 ? line->ttr_s : 1;
+
+    r->topic = s->used;
+    r->priority = line->priority;
+    r->delay_us = line->delay_s * US_PER_S;
+    r->at_us = 0;
+    r->ttr_us = ttr_s * US_PER_S;
+    r->beanstalk = true;
+}
+
 void tr_bs_do_put(struct tr_bs_session *s, const uint8_t *body, size_t len)
 {
-    uint32_t ttr_s = s->line.ttr_s > 0 ? s->line.ttr_s : 1;
-
-    s->req.topic = s->used;
-    s->req.priority = s->line.priority;
-    s->req.delay_us = s->line.delay_s * US_PER_S;
-    s->req.at_us = 0;
-    s->req.ttr_us = ttr_s * US_PER_S;
+    tr_bs_set_put(s, &s->req, &s->line);
     s->req.body = body;
     s->req.body_len = len;
-    s->req.beanstalk = true;
     tr_bs_ask(s, TR_OP_PUSH, put_done);
 }
 
@@ -604,6 +609,7 @@ void tr_bs_fini(struct tr_bs_session *s)
     struct tr_mem *mem = s->port->mem;
 
     tr_bs_drop_body(s);
+    tr_bs_ahead_drop(s, false, s->now);
     tr_output_fini(&s->out);
     if (s->text != NULL) {
         end_list(s);

@@ -27,7 +27,23 @@ void tr_bs_say_job(struct tr_bs_session *s, const char *word);
 /* OK, length, text. */
 void tr_bs_say_text(struct tr_bs_session *s, const void *text, size_t len);
 
+/* Where CR and LF stand together, or NULL. */
+const uint8_t *tr_bs_find_end(const uint8_t *bytes, size_t len);
+
+/* beanstalk_ahead.c */
+
+/* While a put or delete is under way: takes the next one, if these bytes are one and it may go
+ * ahead, and says how many; else 0. */
+size_t tr_bs_ahead(struct tr_bs_session *s, const uint8_t *bytes, size_t len);
+/* Says what can be said of those, when the one before them was told. */
+void tr_bs_ahead_say(struct tr_bs_session *s);
+/* The session ends. */
+void tr_bs_ahead_drop(struct tr_bs_session *s, bool abandon, struct tr_now now);
+
 /* beanstalk_do.c */
+
+/* What the line of a put says of its job. */
+void tr_bs_set_put(const struct tr_bs_session *s, struct tr_req *r, const struct tr_bs_line *line);
 
 /* Executes s->line; for a put, which is a line and a body, the second. */
 void tr_bs_do(struct tr_bs_session *s);

@@ -14,7 +14,10 @@
 
 #include <string.h>
 
-enum { MEMORY_SHORT = 65536 }; /* bytes that a push of middling size may take */
+enum {
+    MEMORY_SHORT = 65536, /* bytes that a push of middling size may take */
+    AHEAD_MAX = 31,       /* commands of a client on their way to Redis, but one */
+};
 
 /* ---- lines ---- */
 
@@ -283,6 +286,7 @@ int tr_server_wire(struct tr_server *s)
         (struct tr_auth){.mem = &s->mem, .ctx = s, .peer = peer, .warn = warn, .audit = audit};
     init_http(s);
     port->queue = s->engine.queue;
+    port->ahead_max = s->config->on_redis ? AHEAD_MAX : 0;
     port->usage = usage;
     port->version = "1.13+tarry-" TARRY_VERSION; /* what it speaks, and what it is */
     port->sync = s->config->sync_text;

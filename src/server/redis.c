@@ -322,6 +322,13 @@ static unsigned work(void *ctx)
     return tr_cluster_work(o->cluster);
 }
 
+static bool waited(void *ctx, uint32_t topic)
+{
+    const struct tr_on_redis *o = ctx;
+
+    return tr_cluster_waited(o->cluster, topic);
+}
+
 static uint64_t turn(void *ctx, struct tr_now now)
 {
     const struct tr_on_redis *o = ctx;
@@ -479,6 +486,6 @@ int tr_on_redis_make(struct tr_engine_port *port, const struct tr_engine_parts *
     *port = (struct tr_engine_port){
         .ops = &ops,
         .ctx = o,
-        .queue = {.ctx = o, .submit = submit, .abandon = abandon, .work = work}};
+        .queue = {.ctx = o, .submit = submit, .abandon = abandon, .work = work, .waited = waited}};
     return TARRY_OK;
 }

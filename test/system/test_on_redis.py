@@ -220,6 +220,50 @@ def test_jobs_of_a_connection_come_back_when_it_ends(tmp_path, redis):
             assert second.reserve(wait_s=20) == (job, b"x")
 
 
+def test_puts_and_deletes_that_are_sent_together(tmp_path, redis):
+    """They go to Redis before the ones before are answered, and are answered in order."""
+    with web_server(tmp_path / "a", *redis.tarry()) as one, Client(served(one)) as client:
+        bodies = [b"%d" % n * (n % 5) for n in range(100)] + [b"x" * 10000, b"last"]
+        delays = [0 if n % 7 else 1000 for n in range(len(bodies))]
+        puts = b"".join(client.put_bytes(body, delay=delay) for body, delay in zip(bodies, delays))
+        # And behind them what does not go ahead: errors, other commands.
+        client.send(puts + b"put 0 0 1 1\r\nnot one\r\nput 0 0 1 x\r\nuse other\r\n" +
+                    client.put_bytes(b"there") + b"list-tube-used\r\n")
+        said = [client.reply() for _ in range(len(bodies) + 6)]
+        assert [reply.word for reply in said] == ["INSERTED"] * len(bodies) + [
+            "EXPECTED_CRLF", "UNKNOWN_COMMAND", "BAD_FORMAT", "USING", "INSERTED", "USING"]
+        ids = [int(reply.args[0]) for reply in said[:len(bodies)]]
+        assert ids == sorted(set(ids))
+        for job, body, delay in zip(ids, bodies, delays):
+            if delay == 0:
+                assert client.reserve() == (job, body)
+        client.send("".join(f"delete {job}\r\ndelete {job}\r\n" for job in ids))
+        assert [client.reply().word for _ in range(2 * len(ids))] == ["DELETED", "NOT_FOUND"] * len(ids)
+
+
+def test_a_client_that_leaves_in_the_middle_of_many_commands(tmp_path, redis):
+    """What it had not deleted comes back, and nothing comes twice."""
+    with web_server(tmp_path / "a", *redis.tarry()) as one:
+        port = served(one)
+        kept = []
+        for _ in range(5):
+            with Client(port) as first:
+                for _ in range(20):
+                    first.put(b"old", ttr=3600)
+                jobs = []
+                while len(jobs) < 20:
+                    job, body = first.reserve()
+                    jobs += [job] if body == b"old" and job not in kept else []
+                kept += jobs[10:]
+                first.send("".join(f"delete {job}\r\n" for job in jobs[:10]) + 40 * "put 9999 0 60 1\r\nx\r\n")
+        with Client(port) as second:
+            came = []
+            while (job := second.reserve(wait_s=1)) is not None:
+                came.append(job[0])
+                assert second.ask(f"delete {job[0]}").word == "DELETED"
+            assert set(kept) <= set(came) and len(set(came)) == len(came)
+
+
 # ---- a Redis that is not there ----
 
 
