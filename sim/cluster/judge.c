@@ -247,6 +247,31 @@ static void ran_push(struct judge *j, const struct tr_answer *a, const struct wo
     }
 }
 
+/* A job that was asked for by its id: whatever is due, paused or limited. */
+static void reserved(struct judge *j, struct sim_job *job, const struct tr_header *h)
+{
+    unsigned serial = (unsigned)(job - j->jobs);
+
+    for (unsigned i = 0; i < LEASES; i++) {
+        if (j->leases[i] == h->lease) {
+            return; /* a repeat is answered, whatever became of it since */
+        }
+    }
+    j->leases[j->lease_count++ % LEASES] = h->lease;
+    if (job->ended && !job->loose) {
+        judge_wrong(j, "C3: reserved after its end", serial);
+    }
+    if (job->held && job->lease != h->lease && job->lease_until_us > j->latest_us[job->slot] &&
+        !job->loose) {
+        judge_wrong(j, "C4: two leases, one by its id", serial);
+    }
+    job->held = true;
+    job->attempts = h->attempts;
+    job->lease = h->lease;
+    job->lease_until_us = h->at_us;
+    job->handed++;
+}
+
 static void ran_edit(struct judge *j, const struct tr_answer *a, const struct world_call *call)
 {
     bool acks = a->count == 1 && world_is(a->items[0], "Op"); /* all of them */
@@ -267,7 +292,9 @@ static void ran_edit(struct judge *j, const struct tr_answer *a, const struct wo
         }
         if (job != NULL) {
             job->touched_us = j->world->now_us;
-            if (what[0] == 'T' && e.what == 'O') {
+            if (what[0] == 'H' && e.what == 'O') {
+                reserved(j, job, &e.header);
+            } else if (what[0] == 'T' && e.what == 'O') {
                 job->lease_until_us = e.header.at_us;
             } else if ((e.what == 'O' || e.what == 'D') && (lease == job->lease || lease == 0)) {
                 job->held = false; /* a repeat may be answered when another has it already */

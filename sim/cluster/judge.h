@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { JOBS_MAX = 4000, TOPICS = 8, PLANS = 4 };
+enum { JOBS_MAX = 4000, TOPICS = 8, PLANS = 4, LEASES = 256 };
 
 /* A job, by its serial number, which is its body. */
 struct sim_job {
@@ -91,6 +91,8 @@ struct judge {
     uint64_t latest_us[SLOTS];  /* the latest time by which a script of this slot ran */
     struct sim_plan plans[PLANS][SLOTS];
     uint64_t ticks;          /* occurrences made */
+    uint64_t leases[LEASES]; /* of jobs that were reserved by their id, the last ones */
+    unsigned lease_count;
     unsigned marks, removes; /* of topics that are forgotten, as they run */
     size_t take_bytes;       /* of bodies, at most, that one answer brings */
     char wrong[256];         /* empty: all is well */

@@ -396,6 +396,19 @@ struct ask *node_reserve(struct cluster *c, struct node *n, unsigned topics, uin
     return a;
 }
 
+/* A connection asks for one by its id. */
+static void reserve_one(struct cluster *c, struct node *n)
+{
+    struct ask *a = n->hand_count + ASKS < HANDS && c->judge.count > 0 ? node_ask(n, 't') : NULL;
+
+    if (a != NULL) {
+        a->r.op = TR_OP_RESERVE_JOB;
+        a->r.id = c->judge.jobs[cluster_dice(c, c->judge.count)].id;
+        a->r.holder = 1 + cluster_dice(c, HOLDERS);
+        node_submit(n, a);
+    }
+}
+
 /* The connection closes: its jobs are gone from here. */
 void node_close(struct cluster *c, struct node *n, uint64_t holder)
 {
@@ -561,6 +574,7 @@ static void client(struct cluster *c, struct node *n)
         break;
     case 6:
         leave_some(c, n);
+        reserve_one(c, n);
         break;
     case 7:
         if (cluster_dice(c, 8) == 0) {

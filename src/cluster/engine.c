@@ -171,6 +171,16 @@ int tr_cluster_new(const struct tr_cluster_config *config, struct tr_now now,
     return TARRY_OK;
 }
 
+/* A job that it may have reserved does not go back: there is nobody any more to send it. */
+static void free_item(struct tr_cluster *c, struct tr_item *item)
+{
+    if (item->holding != NULL) {
+        tr_hold_free(c, item->holding);
+        item->holding = NULL;
+    }
+    tr_item_free(c, item);
+}
+
 static void free_lanes(struct tr_cluster *c)
 {
     while (!tr_list_empty(&c->all_lanes)) {
@@ -180,7 +190,7 @@ static void free_lanes(struct tr_cluster *c)
         tr_list_splice(&lane->flying, &lane->items);
         while ((item = tr_lane_next(lane)) != NULL) {
             if (!item->inner) {
-                tr_item_free(c, item);
+                free_item(c, item);
             }
         }
         tr_list_remove(&lane->all);
@@ -198,7 +208,7 @@ static void free_items(struct tr_cluster *c, struct tr_list *list)
 
         tr_list_remove(&item->link);
         if (!item->inner && !item->waits) {
-            tr_item_free(c, item);
+            free_item(c, item);
         }
     }
 }
@@ -222,7 +232,6 @@ void tr_cluster_free(struct tr_cluster *c)
     close_links(c);
     tr_waits_free(c);
     tr_take_free(c);
-    tr_holds_free(c);
     free_lanes(c);
     free_items(c, &c->gathering);
     free_items(c, &c->painting.asking);
@@ -233,6 +242,7 @@ void tr_cluster_free(struct tr_cluster *c)
         free_items(c, &t->waiting);
         free_items(c, &t->counting);
     }
+    tr_holds_free(c);
     tr_delivers_free(c);
     tr_bulks_fini(c);
     tr_wakes_free(c);

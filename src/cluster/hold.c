@@ -327,7 +327,8 @@ void tr_hold_settle(struct tr_cluster *c, struct tr_item *item, int status)
 
 void tr_hold_let_go(struct tr_cluster *c, struct tr_item *item)
 {
-    if (item->holding != NULL && item->holding->item.topic != NULL) {
+    if (item->holding != NULL && item->holding->item.topic != NULL &&
+        !TR_CL_MUTANT(RESERVED_KEPT)) {
         tr_hold_return(c, item->holding, false);
     } else if (item->holding != NULL) {
         tr_hold_free(c, item->holding);

@@ -30,6 +30,7 @@
     X(SWEEP_LIVING, "answers that living nodes may need again are thrown away")                    \
     X(OUTLET_LEFT, "the outlets of a dead node are nobody's")                                      \
     X(TOLD_ONCE, "who becomes the owner of a slot is not told what the last one was told")         \
+    X(RESERVED_KEPT, "a job that was reserved by its id for nobody stays out")                     \
     X(LIMIT_WHOLE, "each slot of a topic has the whole limit")                                     \
     X(NOT_CONFIRMED, "what replicas were asked about is answered before they say so")
 

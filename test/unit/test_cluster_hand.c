@@ -366,6 +366,29 @@ static void test_cluster_reserved_unread(void **state)
     free(g);
 }
 
+/* The end of the process, in the midst of it. */
+static void test_cluster_reserved_at_the_end(void **state)
+{
+    (void)state;
+    for (unsigned steps = 0; steps < 2; steps++) {
+        struct rig *g = malloc(sizeof *g);
+        struct ask a = {.r = {.id = 0x1401, .holder = 7}}, get = {0};
+        uint32_t topic;
+
+        assert_non_null(g);
+        open_engine(g);
+        topic = hold(g, "orders");
+        reserve(g, &get, &topic, 0);
+        say_job(g, find(g, NULL, TR_SCRIPT_TAKE), 0x1401);
+        submit(g, &a, TR_OP_RESERVE_JOB);
+        if (steps > 0) {
+            (void)turn(g);
+        }
+        finish(g);
+        free(g);
+    }
+}
+
 /* A slot says that its topic has more of them, and there is no memory for that: who waits stays. */
 static void test_cluster_spread_without_memory(void **state)
 {
@@ -410,6 +433,7 @@ int main(void)
         cmocka_unit_test(test_cluster_is_woken_at_the_second),
         cmocka_unit_test(test_cluster_owes),
         cmocka_unit_test(test_cluster_reserved_unread),
+        cmocka_unit_test(test_cluster_reserved_at_the_end),
         cmocka_unit_test(test_cluster_spread_without_memory),
     };
 
