@@ -361,6 +361,15 @@ static void kick_slot(struct tr_cluster *c, struct tr_item *item)
     tr_lane_put(c, TR_CL_KICK, item);
 }
 
+/* With one slot the script knows whether there is a dead one. */
+static void kick_first(struct tr_cluster *c, struct tr_item *item)
+{
+    if (item->topic->spread > 1) {
+        item->kind = 'd';
+    }
+    kick_slot(c, item);
+}
+
 void tr_kick_ask(struct tr_cluster *c, struct tr_item *item)
 {
     struct tr_ctopic *t = tr_ctopic_by_number(c, item->req->topic);
@@ -370,7 +379,7 @@ void tr_kick_ask(struct tr_cluster *c, struct tr_item *item)
         return;
     }
     tr_item_pin(item, t);
-    tr_ctopic_load(c, item, kick_slot);
+    tr_ctopic_load(c, item, kick_first);
 }
 
 static void build_kick(struct tr_cluster *c, struct tr_clane *lane)
@@ -406,6 +415,10 @@ static void answered_kick(struct tr_cluster *c, struct tr_clane *lane, const str
     }
     if (item->req != NULL && item->number < item->req->count && k.count < TR_EVAL_JOBS) {
         item->at++;
+    }
+    if (item->at >= item->topic->spread && item->number == 0 && item->kind == 'd') {
+        item->kind = 's';
+        item->at = 0;
     }
     if (item->req == NULL || item->number >= item->req->count || item->at >= item->topic->spread) {
         tr_item_finish(c, item, TARRY_OK);

@@ -4,11 +4,11 @@
 #include "cluster_rig.h"
 #include "rules/policy.h"
 
-static void say_kicked(struct rig *g, unsigned count)
+static void say_kicked(struct rig *g, unsigned count, const char *version)
 {
     char number[15];
     struct tr_span items[] = {
-        SPAN("OK"), SPAN("06651728e2a000"), SPAN("00000000"), SPAN(""), SPAN("d"), {number, 14}};
+        SPAN("OK"), SPAN("06651728e2a000"), SPAN(version), SPAN(""), SPAN("d"), {number, 14}};
 
     (void)snprintf(number, sizeof number, "%014x", count);
     say(g, find(g, NULL, TR_SCRIPT_KICK), items, 6);
@@ -31,7 +31,7 @@ static void test_cluster_kick_is_half_done(void **state)
     assert_int_equal(a.status, TARRY_ENOSPC); /* nothing was done */
     submit(g, &a, TR_OP_KICK);
     (void)turn(g);
-    say_kicked(g, 128);
+    say_kicked(g, 128, "00000000");
     say_error(g, find(g, NULL, TR_SCRIPT_KICK), "OOM command not allowed");
     assert_int_equal(a.done, 2);
     assert_int_equal(a.status, TARRY_EUNSURE);
@@ -52,6 +52,37 @@ static void say_spread(struct rig *g)
     p.spread = 2;
     item.len = TR_CL_NOTE_HEAD + tr_policy_encode((uint8_t *)text + TR_CL_NOTE_HEAD, &p);
     say(g, find(g, "HMGET", -1), &item, 1);
+}
+
+/* Delayed ones only if no slot has a dead one. */
+static void test_cluster_kick_of_two_slots(void **state)
+{
+    struct rig *g = malloc(sizeof *g);
+    struct ask a = {.r = {.count = 5}};
+
+    (void)state;
+    assert_non_null(g);
+    open_engine(g);
+    a.r.topic = hold(g, "orders");
+    submit(g, &a, TR_OP_KICK);
+    (void)turn(g);
+    say_spread(g);
+    assert_string_equal(last_of(g, TR_SCRIPT_KICK), "d");
+    say_kicked(g, 0, "00000001");
+    assert_string_equal(last_of(g, TR_SCRIPT_KICK), "d");
+    say_kicked(g, 3, "00000001");
+    assert_int_equal(a.done, 1);
+    assert_int_equal(a.r.out.number, 3);
+    submit(g, &a, TR_OP_KICK);
+    (void)turn(g);
+    for (unsigned i = 0; i < 4; i++) {
+        assert_string_equal(last_of(g, TR_SCRIPT_KICK), i < 2 ? "d" : "s");
+        say_kicked(g, 0, "00000001");
+    }
+    assert_int_equal(a.done, 2);
+    assert_int_equal(a.r.out.number, 0);
+    finish(g);
+    free(g);
 }
 
 static void test_cluster_pause_is_half_done(void **state)
@@ -320,6 +351,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cluster_kick_is_half_done),
+        cmocka_unit_test(test_cluster_kick_of_two_slots),
         cmocka_unit_test(test_cluster_pause_is_half_done),
         cmocka_unit_test(test_cluster_next_topic),
         cmocka_unit_test(test_cluster_topic_that_went),
