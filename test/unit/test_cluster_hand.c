@@ -225,6 +225,58 @@ static void test_cluster_many_wakes(void **state)
     free(g);
 }
 
+/* Another node lives, too. */
+static void say_two(struct rig *g)
+{
+    struct tr_span items[] = {SPAN("OK"),
+                              SPAN("1800000000000000"),
+                              SPAN("1800000010000000"),
+                              SPAN("1"),
+                              SPAN("4"),
+                              SPAN("tarry:"),
+                              SPAN("000102030405060708090a0b0c0d0e0f"),
+                              SPAN("1122334455667788"),
+                              SPAN(""),
+                              SPAN("aaaaaaaaaaaaaaaa"),
+                              SPAN("")};
+
+    say(g, find(g, NULL, TR_SCRIPT_BEAT), items, sizeof items / sizeof items[0]);
+}
+
+/* A wake-up that Redis did not take is said once more: by then to ask for all. */
+static void test_cluster_wake_again(void **state)
+{
+    struct rig *g = malloc(sizeof *g);
+    struct ask a;
+    struct tr_span items[] = {SPAN("OK"), SPAN("06651728e2a000"), SPAN("00000000"),
+                              SPAN("01aaaaaaaaaaaaaaaa"), SPAN("N0000000000140106651728e2a000")};
+
+    (void)state;
+    assert_non_null(g);
+    open_engine(g);
+    for (unsigned i = 0; i < 40 && find(g, NULL, TR_SCRIPT_BEAT) == NULL; i++) {
+        say_agendas(g);
+        pass(g, SECOND / 10);
+    }
+    say_two(g);
+    a = push_of(hold(g, "orders"), "x");
+    submit(g, &a, TR_OP_PUSH);
+    (void)turn(g);
+    say_topics(g);
+    say(g, find(g, NULL, TR_SCRIPT_PUSH), items, 5);
+    assert_non_null(find(g, NULL, TR_SCRIPT_WAKE));
+    assert_string_not_equal(last_of(g, TR_SCRIPT_WAKE), "*");
+    say_error(g, find(g, NULL, TR_SCRIPT_WAKE), "ERR no");
+    assert_null(find(g, NULL, TR_SCRIPT_WAKE));
+    for (unsigned i = 0; i < 12 && find(g, NULL, TR_SCRIPT_WAKE) == NULL; i++) {
+        say_agendas(g);
+        pass(g, SECOND / 10);
+    }
+    assert_string_equal(last_of(g, TR_SCRIPT_WAKE), "*");
+    finish(g);
+    free(g);
+}
+
 /* No answer, and the connection cannot be made again. */
 static void lose(struct rig *g, unsigned tenths)
 {
@@ -431,6 +483,7 @@ int main(void)
         cmocka_unit_test(test_cluster_many_wakes),
         cmocka_unit_test(test_cluster_take_is_undone),
         cmocka_unit_test(test_cluster_is_woken_at_the_second),
+        cmocka_unit_test(test_cluster_wake_again),
         cmocka_unit_test(test_cluster_owes),
         cmocka_unit_test(test_cluster_reserved_unread),
         cmocka_unit_test(test_cluster_reserved_at_the_end),
