@@ -175,8 +175,35 @@ static void ran_back(struct judge *j, const struct world_call *call, const char 
     }
 }
 
+/* Was it overtaken by another one of its node? Only a failover makes that possible, which undoes
+ * that the slot knows: then an attempt that was still on its way is done though its node has given
+ * up, and has had given back what there was. Nobody hears of that, and the lease ends it. */
+static bool overtaken(struct judge *j, const struct world_call *call)
+{
+    const struct tr_span *argv = &call->args[3 + strtoul(call->args[2].at, NULL, 10)];
+    struct sim_taker *t = NULL;
+    uint64_t op = 0;
+    bool was;
+
+    TR_CHECK(tr_hex_get(argv[3].at, TR_HEX_ID, &op));
+    for (unsigned i = 0; i < TAKERS; i++) {
+        if (memcmp(j->takers[i].node, argv[2].at, TR_PLACE_NODE_DIGITS) == 0) {
+            t = &j->takers[i];
+        }
+    }
+    if (t == NULL) {
+        t = &j->takers[j->taker_count++ % TAKERS];
+        *t = (struct sim_taker){0};
+        memcpy(t->node, argv[2].at, TR_PLACE_NODE_DIGITS);
+    }
+    was = op < t->op[world_slot(call)];
+    t->op[world_slot(call)] = was ? t->op[world_slot(call)] : op;
+    return was;
+}
+
 static void ran_take(struct judge *j, const struct world_call *call, const struct tr_answer *a)
 {
+    bool stray = overtaken(j, call);
     size_t own = 3 + strtoul(call->args[2].at, NULL, 10) + 9; /* its own arguments, of one topic */
     struct tr_taken t;
     struct tr_taken_job job;
@@ -187,6 +214,7 @@ static void ran_take(struct judge *j, const struct world_call *call, const struc
     for (size_t i = 0; i < t.jobs; i++) {
         TR_CHECK(tr_answer_taken_job(a, i, &job) == TARRY_OK);
         new += handed(j, call->server, &job);
+        j->jobs[judge_of(j, job.id, job.body)].stray = stray;
         bytes += job.body.len;
     }
     limits_took(j, call, new);
@@ -507,7 +535,7 @@ void judge_calm(struct judge *j, const uint32_t *nodes, unsigned count)
         for (unsigned k = 0; k < count; k++) {
             if (job->held && !job->loose && !job->gone && !job->ended &&
                 job->lease >> 32 == nodes[k] && job->claimed != job->lease &&
-                job->lease_until_us > j->world->now_us && is_out(j, job)) {
+                job->lease_until_us > j->world->now_us && !job->stray && is_out(j, job)) {
                 judge_wrong(j, "D30: a node has taken it, and told nobody", i);
             }
         }

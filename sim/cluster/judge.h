@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { JOBS_MAX = 4000, TOPICS = 8, PLANS = 4, LEASES = 256 };
+enum { JOBS_MAX = 4000, TOPICS = 8, PLANS = 4, LEASES = 256, TAKERS = 64 };
 
 /* A job, by its serial number, which is its body. */
 struct sim_job {
@@ -30,6 +30,7 @@ struct sim_job {
     bool gone;           /* a script ended it, */
     uint64_t gone_lease; /* by this lease; 0: it was cancelled */
     unsigned handed;
+    bool stray;        /* the last time by a call that had been overtaken */
     uint32_t attempts; /* the last hand-out's */
     bool held;         /* by a lease that has not been ended by its holder */
     uint64_t lease;
@@ -89,6 +90,11 @@ struct judge {
     uint64_t manys;
     uint64_t paused_us[TOPICS]; /* by the server's clock: until then nothing is handed out */
     uint64_t latest_us[SLOTS];  /* the latest time by which a script of this slot ran */
+    struct sim_taker {
+        char node[TR_PLACE_NODE_DIGITS];
+        uint64_t op[SLOTS]; /* the highest number of a take there */
+    } takers[TAKERS];
+    unsigned taker_count;
     struct sim_plan plans[PLANS][SLOTS];
     uint64_t ticks;          /* occurrences made */
     uint64_t leases[LEASES]; /* of jobs that were reserved by their id, the last ones */

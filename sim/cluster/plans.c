@@ -151,7 +151,7 @@ static void check_young(struct cluster *c)
         uint64_t before;
 
         cluster_kill(c, &c->nodes[dice(c, NODES)]);
-        cluster_run(c, c->world.now_us + dice(c, 4000000));
+        cluster_run(c, c->world.now_us + 100000 + dice(c, 4000000)); /* till it is open */
         a = set(c, &c->nodes[dice(c, NODES)], (unsigned)dice(c, PLANS), PERIOD_US);
         cluster_run(c, c->world.now_us + 100000);
         if (a == NULL || a->busy || a->r.out.status != TARRY_OK) {
