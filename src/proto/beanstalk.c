@@ -84,9 +84,8 @@ void tr_bs_say_number(struct tr_bs_session *s, const char *word, uint64_t number
     tr_output_added(&s->out, (size_t)(at - start));
 }
 
-void tr_bs_say_job(struct tr_bs_session *s, const char *word)
+void tr_bs_say_job(struct tr_bs_session *s, const char *word, const struct tr_job_view *job)
 {
-    const struct tr_job_view *job = &s->req.out.job;
     uint8_t *start =
         tr_output_place(&s->out, strlen(word) + (size_t)2 * NUMBER_MAX + 6 + job->body_len);
     uint8_t *at = start;
@@ -470,6 +469,7 @@ void tr_bs_half_close(struct tr_bs_session *s, struct tr_now now)
     tr_bs_step_fn *then = s->then;
 
     s->half_closed = true;
+    tr_bs_ahead_end_waits(s, now);
     if (!s->asked || s->req.op != TR_OP_RESERVE || s->req.wait_us == 0) {
         return;
     }
@@ -490,6 +490,10 @@ static void reauth(void *session, struct tr_now now)
         return;
     }
     s->look_again = s->pass.who != &tr_auth_nobody;
+    for (unsigned left = tr_bs_ahead_drop_waits(s, now); left > 0; left--) {
+        say_plain(s, "UNAUTHORIZED\r\n");
+        s->port->woken(s->port->ctx, s);
+    }
     if (s->asked && s->req.op == TR_OP_RESERVE && s->req.wait_us > 0) {
         s->port->queue.abandon(s->port->queue.ctx, &s->req, now);
         s->asked = false;
@@ -580,7 +584,7 @@ static bool table_stop(void *session, struct tr_now now)
     const struct tr_bs_session *s = session;
 
     (void)now;
-    return s->asked && s->req.op == TR_OP_RESERVE;
+    return (s->asked && s->req.op == TR_OP_RESERVE) || tr_bs_ahead_waits(s);
 }
 
 static void table_close(void *session, struct tr_now now)

@@ -11,6 +11,9 @@
  * after the other. Whatever else a client
  * sends begins when all of these are told, as ever.
  *
+ * Reserves that wait for ever are alike: while one is under way others may go ahead, too, but only
+ * these, and whatever comes of any of them is told at once, as the answer to the oldest.
+ *
  * Only what is complete is taken: a line, and a small body behind it. All else waits and goes the
  * usual way. So what a client may keep us holding is bounded: port->ahead_max small bodies.
  */
@@ -69,6 +72,15 @@ static void done(struct tr_req *r)
     struct tr_bs_session *s = a->session;
 
     a->asked = false;
+    if (r->op == TR_OP_RESERVE) {
+        s->req.out.gate = r->out.gate;
+        tr_bs_say_reserved(s, r);
+        drop(a);
+        if (!s->running) {
+            s->port->woken(s->port->ctx, s);
+        }
+        return;
+    }
     tr_bs_ahead_say(s);
     if (!s->running && !s->asked) {
         s->port->woken(s->port->ctx, s);
@@ -82,11 +94,23 @@ static bool is_waited_for(const struct tr_bs_session *s)
     return q->waited != NULL && q->waited(q->ctx, s->used);
 }
 
+bool tr_bs_ahead_waits(const struct tr_bs_session *s)
+{
+    return s->ahead_count > 0 && first_of(s)->req.op == TR_OP_RESERVE;
+}
+
+/* Is a reserve under way that waits for ever? */
+static bool waits(const struct tr_bs_session *s)
+{
+    return tr_bs_ahead_waits(s) ||
+           (s->asked && s->req.op == TR_OP_RESERVE && s->req.wait_us == TR_WAIT_FOREVER);
+}
+
 /* Is this a time for it? */
 static bool may(const struct tr_bs_session *s)
 {
-    bool follows =
-        s->asked ? s->req.op == TR_OP_PUSH || s->req.op == TR_OP_DELETE : s->ahead_count > 0;
+    bool follows = s->ahead_count > 0 ||
+                   (s->asked && (s->req.op == TR_OP_PUSH || s->req.op == TR_OP_DELETE || waits(s)));
 
     return follows && s->ahead_count < s->port->ahead_max && s->input == TR_BS_LINE &&
            s->pass.who == NULL && s->next == NULL && !s->closing && !s->quitting &&
@@ -105,7 +129,10 @@ static size_t read(const struct tr_bs_session *s, const uint8_t *bytes, size_t l
         return 0;
     }
     whole = (size_t)(end - bytes) + 2;
-    if (line->command == TR_BS_DELETE) {
+    if ((line->command == TR_BS_RESERVE) != waits(s)) {
+        return 0;
+    }
+    if (line->command == TR_BS_DELETE || line->command == TR_BS_RESERVE) {
         line->body_len = 0;
         return whole;
     }
@@ -146,6 +173,9 @@ size_t tr_bs_ahead(struct tr_bs_session *s, const uint8_t *bytes, size_t len)
         a->req.op = TR_OP_PUSH;
         a->req.body = a->body;
         a->req.body_len = a->len;
+    } else if (line.command == TR_BS_RESERVE) {
+        a->req.op = TR_OP_RESERVE;
+        tr_bs_set_reserve(s, &a->req, TR_WAIT_FOREVER);
     } else {
         a->req.op = TR_OP_DELETE;
         a->req.id = line.id;
@@ -170,4 +200,38 @@ void tr_bs_ahead_drop(struct tr_bs_session *s, bool abandon, struct tr_now now)
         }
         drop(a);
     }
+}
+
+void tr_bs_ahead_end_waits(struct tr_bs_session *s, struct tr_now now)
+{
+    struct tr_list these;
+
+    if (!tr_bs_ahead_waits(s)) {
+        return;
+    }
+    s->now = now;
+    tr_list_init(&these);
+    tr_list_splice(&these, &s->ahead);
+    while (!tr_list_empty(&these)) {
+        struct tr_bs_ahead *a = TR_CONTAINER_OF(these.next, struct tr_bs_ahead, link);
+
+        tr_list_remove(&a->link);
+        tr_list_append(&s->ahead, &a->link);
+        if (a->req.wait_us != 0) {
+            s->port->queue.abandon(s->port->queue.ctx, &a->req, now);
+            a->req.topics = s->watched;
+            a->req.wait_us = 0;
+            s->port->queue.submit(s->port->queue.ctx, &a->req, now); /* which may end it */
+        }
+    }
+}
+
+unsigned tr_bs_ahead_drop_waits(struct tr_bs_session *s, struct tr_now now)
+{
+    unsigned count = tr_bs_ahead_waits(s) ? s->ahead_count : 0;
+
+    if (count > 0) {
+        tr_bs_ahead_drop(s, true, now);
+    }
+    return count;
 }

@@ -50,7 +50,7 @@ void tr_bs_do_put(struct tr_bs_session *s, const uint8_t *body, size_t len)
 }
 
 /* Remembers a hand-out until its reply has left. False: no memory. */
-static bool note_handout(struct tr_bs_session *s)
+static bool note_handout(struct tr_bs_session *s, uint64_t id)
 {
     size_t sent = 0;
 
@@ -73,7 +73,7 @@ static bool note_handout(struct tr_bs_session *s)
         s->handout_room = room;
     }
     s->handouts[s->handout_count++] =
-        (struct tr_bs_handout){.end = tr_output_end(&s->out), .id = s->req.out.job.id};
+        (struct tr_bs_handout){.end = tr_output_end(&s->out), .id = id};
     return true;
 }
 
@@ -85,28 +85,38 @@ static void become_worker(struct tr_bs_session *s)
     }
 }
 
-static void reserve_done(struct tr_bs_session *s)
+void tr_bs_say_reserved(struct tr_bs_session *s, const struct tr_req *r)
 {
-    if (s->req.out.status != TARRY_OK) {
-        tr_bs_say_error(s, s->req.out.status);
+    if (r->out.status != TARRY_OK) {
+        tr_bs_say_error(s, r->out.status);
         return;
     }
     become_worker(s);
-    tr_bs_say_job(s, "RESERVED");
-    if (!note_handout(s)) {
+    tr_bs_say_job(s, "RESERVED", &r->out.job);
+    if (!note_handout(s, r->out.job.id)) {
         s->out.broken = true; /* the connection is closed, and the job is ready again */
     }
+}
+
+static void reserve_done(struct tr_bs_session *s)
+{
+    tr_bs_say_reserved(s, &s->req);
+}
+
+void tr_bs_set_reserve(const struct tr_bs_session *s, struct tr_req *r, uint64_t wait_us)
+{
+    r->topics = s->watched;
+    r->topic_count = s->watched_count;
+    r->order = TR_ORDER_ID;
+    r->wait_us = s->half_closed ? 0 : wait_us;
+    r->warn_us = WARN_US;
+    r->ttr_us = 0;
 }
 
 static void reserve(struct tr_bs_session *s, uint64_t wait_us)
 {
     become_worker(s);
-    s->req.topics = s->watched;
-    s->req.topic_count = s->watched_count;
-    s->req.order = TR_ORDER_ID;
-    s->req.wait_us = s->half_closed ? 0 : wait_us;
-    s->req.warn_us = WARN_US;
-    s->req.ttr_us = 0;
+    tr_bs_set_reserve(s, &s->req, wait_us);
     tr_bs_ask(s, TR_OP_RESERVE, reserve_done);
 }
 
@@ -144,7 +154,7 @@ static void ask_for_line(struct tr_bs_session *s, enum tr_op op, const char *suc
 static void peek_done(struct tr_bs_session *s)
 {
     if (s->req.out.status == TARRY_OK) {
-        tr_bs_say_job(s, "FOUND");
+        tr_bs_say_job(s, "FOUND", &s->req.out.job);
     } else {
         tr_bs_say_error(s, s->req.out.status);
     }

@@ -22,7 +22,7 @@ void tr_bs_say_number(struct tr_bs_session *s, const char *word, uint64_t number
 void tr_bs_say_error(struct tr_bs_session *s, int status);
 
 /* word, id and length, and then the body of the job that the queue gave. */
-void tr_bs_say_job(struct tr_bs_session *s, const char *word);
+void tr_bs_say_job(struct tr_bs_session *s, const char *word, const struct tr_job_view *job);
 
 /* OK, length, text. */
 void tr_bs_say_text(struct tr_bs_session *s, const void *text, size_t len);
@@ -32,18 +32,26 @@ const uint8_t *tr_bs_find_end(const uint8_t *bytes, size_t len);
 
 /* beanstalk_ahead.c */
 
-/* While a put or delete is under way: takes the next one, if these bytes are one and it may go
- * ahead, and says how many; else 0. */
+/* While a put, delete or reserve is under way: takes the next one, if these bytes are one and it
+ * may go ahead, and says how many; else 0. */
 size_t tr_bs_ahead(struct tr_bs_session *s, const uint8_t *bytes, size_t len);
 /* Says what can be said of those, when the one before them was told. */
 void tr_bs_ahead_say(struct tr_bs_session *s);
 /* The session ends. */
 void tr_bs_ahead_drop(struct tr_bs_session *s, bool abandon, struct tr_now now);
+/* Of those that are reserves: are there any? They take what is there, and wait no longer; they are
+ * given up, and it were so many. */
+bool tr_bs_ahead_waits(const struct tr_bs_session *s);
+void tr_bs_ahead_end_waits(struct tr_bs_session *s, struct tr_now now);
+unsigned tr_bs_ahead_drop_waits(struct tr_bs_session *s, struct tr_now now);
 
 /* beanstalk_do.c */
 
 /* What the line of a put says of its job. */
 void tr_bs_set_put(const struct tr_bs_session *s, struct tr_req *r, const struct tr_bs_line *line);
+/* What a reserve asks for, and says. */
+void tr_bs_set_reserve(const struct tr_bs_session *s, struct tr_req *r, uint64_t wait_us);
+void tr_bs_say_reserved(struct tr_bs_session *s, const struct tr_req *r);
 
 /* Executes s->line; for a put, which is a line and a body, the second. */
 void tr_bs_do(struct tr_bs_session *s);

@@ -10,6 +10,7 @@ import json
 import pathlib
 import re
 import signal
+import socket
 import time
 
 import pytest
@@ -262,6 +263,35 @@ def test_a_client_that_leaves_in_the_middle_of_many_commands(tmp_path, redis):
                 came.append(job[0])
                 assert second.ask(f"delete {job[0]}").word == "DELETED"
             assert set(kept) <= set(came) and len(set(came)) == len(came)
+
+
+def test_reserves_that_are_sent_together(tmp_path, redis):
+    """Each job is told once, to who is still there; what nobody heard of comes back."""
+    with web_server(tmp_path / "a", *redis.tarry()) as one:
+        port = served(one)
+        with Client(port) as producer, Client(port) as first, Client(port) as second:
+            ids = [producer.put(b"%d" % n) for n in range(10)]
+            first.send(4 * "reserve\r\n")
+            assert [int(first.reply().args[0]) for _ in range(4)] == ids[:4]
+            second.send(8 * "reserve\r\n" + "stats-job 1\r\n")
+            assert [int(second.reply().args[0]) for _ in range(6)] == ids[4:]
+            first.send(3 * "reserve\r\n")
+            time.sleep(0.1)
+            more = [producer.put(b"%d" % n) for n in range(2)]  # second came first
+            assert [int(second.reply().args[0]) for _ in range(2)] == more
+            assert second.reply().word == "NOT_FOUND"
+            with Client(port) as third:
+                third.send(20 * "reserve\r\n")
+                time.sleep(0.1)
+            first.socket.shutdown(socket.SHUT_WR)
+            assert [first.reply().word for _ in range(3)] == ["TIMED_OUT"] * 3
+            with pytest.raises(EOFError):
+                first.reply()
+            # All that the first one had is there again, and waits for nobody who has left.
+            again = [second.reserve(wait_s=20)[0] for _ in range(4)]
+            assert sorted(again) == ids[:4]
+            last = producer.put(b"last")
+            assert second.reserve(wait_s=20) == (last, b"last")
 
 
 # ---- a Redis that is not there ----

@@ -240,6 +240,54 @@ static void test_ahead_not_behind_a_reserve(void **state)
     assert_int_equal(feed(&q, "reserve\r\ndelete 1\r\n"), 9);
     assert_int_equal(q.count, 1);
     end(&q);
+    start(&q, 8);
+    assert_int_equal(feed(&q, "reserve-with-timeout 9\r\nreserve\r\n"), 24);
+    assert_int_equal(q.count, 1);
+    end(&q);
+}
+
+static void test_ahead_reserves(void **state)
+{
+    struct slow q;
+
+    (void)state;
+    start(&q, 8);
+    assert_int_equal(feed(&q, "reserve\r\nreserve\r\nreserve\r\nreserve-with-timeout 1\r\n"), 27);
+    assert_int_equal(q.count, 3);
+    assert_int_equal(q.asked[1]->topic_count, 1);
+    assert_true(q.asked[1]->wait_us == TR_WAIT_FOREVER && q.asked[1]->warn_us == 1000000);
+    answer(&q, 2, TARRY_OK); /* which one it is for is all the same */
+    says(&q, "RESERVED 102 0\r\n\r\n");
+    assert_int_equal(feed(&q, "delete 1\r\n"), 0);
+    answer(&q, 0, TARRY_OK);
+    says(&q, "RESERVED 100 0\r\n\r\n");
+    assert_int_equal(feed(&q, "put 0 0 1 0\r\n\r\n"), 0);
+    assert_int_equal(feed(&q, "reserve\r\n"), 9);
+    answer(&q, 1, TARRY_ESOON);
+    answer(&q, 3, TARRY_OK);
+    says(&q, "DEADLINE_SOON\r\nRESERVED 103 0\r\n\r\n");
+    assert_int_equal(tr_bs_want(&q.session), TR_WANT_INPUT);
+    end(&q);
+}
+
+static void test_ahead_reserves_of_who_sends_no_more(void **state)
+{
+    struct slow q;
+
+    (void)state;
+    start(&q, 8);
+    assert_int_equal(feed(&q, "reserve\r\nreserve\r\nreserve\r\n"), 27);
+    tr_bs_half_close(&q.session, (struct tr_now){0});
+    assert_int_equal(q.abandoned, 3);
+    assert_int_equal(q.count, 6);
+    for (unsigned i = 3; i < 6; i++) {
+        assert_int_equal(q.asked[i]->wait_us, 0);
+    }
+    answer(&q, 4, TARRY_OK);
+    answer(&q, 3, TARRY_ETIMEOUT);
+    says(&q, "RESERVED 104 0\r\n\r\nTIMED_OUT\r\n");
+    end(&q);
+    assert_int_equal(q.abandoned, 4);
 }
 
 static void test_ahead_no_put_while_somebody_waits(void **state)
@@ -281,6 +329,8 @@ int main(void)
         cmocka_unit_test(test_ahead_all_else_waits),
         cmocka_unit_test(test_ahead_so_many_and_no_more),
         cmocka_unit_test(test_ahead_not_behind_a_reserve),
+        cmocka_unit_test(test_ahead_reserves),
+        cmocka_unit_test(test_ahead_reserves_of_who_sends_no_more),
         cmocka_unit_test(test_ahead_no_put_while_somebody_waits),
         cmocka_unit_test(test_ahead_no_memory),
     };
