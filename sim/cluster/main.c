@@ -51,12 +51,14 @@ static const struct mutant mutants[] = {
      "t.level_new = t.level_now"},
     {"quick: limits are not minded", TR_CL_MUTANT_NONE, TR_SCRIPT_TAKE,
      "and not (c[5] or c[6] or c[7] or c[8])", ""},
-    {"quick: any lease will do", TR_CL_MUTANT_NONE, TR_SCRIPT_EDIT,
-     "and sub(h, 29, 36) == leases[i]", ""},
+    {"quick: any lease will do", TR_CL_MUTANT_NONE, TR_SCRIPT_EDIT, "and sub(h, 29, 36) == lease",
+     ""},
+    {"quick: the next header is like this one", TR_CL_MUTANT_NONE, TR_SCRIPT_EDIT,
+     "if h ~= was or leases[i] ~= lease then", "if not was then"},
     {"quick: a push does not keep its answer", TR_CL_MUTANT_NONE, TR_SCRIPT_PUSH,
      "OP .. put('>I2I2', 8, 0) .. vers .. 'n' .. put('>I7I7', base, from)", "''"},
     {"quick: an ack does not keep its answer", TR_CL_MUTANT_NONE, TR_SCRIPT_EDIT,
-     "call('HSET', META, KIND .. NODE, OP .. put('>I2I2', 8, 0) .. vers .. put('>I2I2', n, 2) .. "
+     "call('HSET', META, KIND .. NODE, OP .. put('>I2I2', 8, 0) .. vers .. put('>I2I2', 1, 2) .. "
      "'Op')",
      ""},
     {"who is told of a later job is forgotten", TR_CL_MUTANT_NONE, TR_SCRIPT_PUSH,

@@ -1314,12 +1314,16 @@ def test_rows_of_jobs_that_are_alike(slot):
         assert [int(item[15:], 16) for item in said[4:]] == 3 * [slot.now + SECOND - 7] + 21 * [slot.now]
         assert ids == ["%014x" % (int(ids[0], 16) + 1024 * i) for i in range(24)]
         assert each_pushed(slot.call("push", 0, SLOT, *args, op=slot.op), args) == said
-        slot.now += SECOND
         sets = slot.sets()
         assert sets["store"] == ids[:3] and sets["ready"] == ids[3:]
         taken = slot.got(24)
+        slot.now += SECOND
+        taken += slot.got(24)
         assert [job for job, _, _ in taken] == ids[3:] + ids[:3]
         bodies = {job: body for job, _, body in taken}
+        heads = [header(slot.redis("HGET", slot.key("h"), job)) for job in ids]
+        due = 3 * [slot.now - 7] + 21 * [slot.now - SECOND]
+        assert [(h["prio"], h["due"]) for h in heads] == [*zip(3 * [1024] + [3] + 20 * [1024], due)]
         assert [bodies[job] for job in ids] == [body.encode() for _, row in rows for body in row]
         assert [header(slot.redis("HGET", slot.key("h"), job))["size"] for job in ids] == 3 * [2] + [1] + 20 * [4]
         assert slot.edit(*[what("A", job, lease=1) for job in ids])[4:] == [b"Op"] * 24
@@ -1329,6 +1333,10 @@ def test_rows_of_jobs_that_are_alike(slot):
 
 
 MUTATIONS = {
+    "quick: the next job is like this one": ("take", [("if h ~= was then", "if not was then")],
+                                             test_rows_of_jobs_that_are_alike),
+    "quick: the next header is like this one": ("edit", [("if h ~= was or leases[i] ~= lease then", "if not was then")],
+                                                test_bytes_of_the_quick_ways),
     "a row is one job": ("push", [("for i = at + 1, at + count do", "for i = at + 1, at + 1 do")],
                          test_rows_of_jobs_that_are_alike),
     "bytes: an ack does not count": ("edit", [("bytes = bytes - size", "")],
