@@ -130,10 +130,14 @@ enum tr_sql_kind {
     TR_SQL_CHANGE, /* items, decide */
     TR_SQL_LOOK,   /* items, BY_ID or BY_KEY, without locks: only read */
     TR_SQL_PAGE,   /* slot, topic, state; those behind (from_us, from_id) by (next_us, id), before
-                      until_us; count at most -> rows, count */
+                      until_us; number at most -> rows, count */
     TR_SQL_BLOCK,  /* slot, number: ids of so many jobs -> first: the first sequence number */
-    TR_SQL_TOPIC,  /* name; makes: spread, order -> topic, or 0: there is none */
-    TR_SQL_COUNT,  /* topic -> counts, of the gen of now */
+    TR_SQL_TOPIC, /* name, or without one number; makes: spread, order, keep -> topics: the one, and
+                     topic, or 0: there is none */
+    TR_SQL_TOPICS, /* those behind `topic` by number, `number` of them at most -> topics, count */
+    TR_SQL_POLICY, /* name, text, keep, spread, order; version: as it was, first: as it is to be ->
+                      topics: the one; number: 1: it was changed */
+    TR_SQL_COUNT,  /* topic, slot, order -> counts, of the gen of now, and heads, of the slot */
     TR_SQL_OWN, /* slot, node, epoch: as it was -> epoch: as it is; number: 1: it is the node's */
     TR_SQL_KINDS,
 };
@@ -154,6 +158,30 @@ enum { TR_SQL_WHY = 1000 };
 
 struct tr_sql_counts {
     int64_t waiting, reserved, dead, bytes;
+};
+
+/* Which jobs of a slot would be next. Times and ids: 0 is none. */
+struct tr_sql_heads {
+    uint64_t ready, urgent; /* as far as they were counted */
+    uint64_t ended;         /* reserved ones whose lease is over, though nobody has written that */
+    uint64_t oldest_us;     /* due time of the oldest ready one */
+    uint64_t best_id, best_due_us;
+    uint32_t best_priority;
+    uint64_t next_id, next_due_us; /* the first one that is not due */
+    uint64_t dead_id;
+};
+
+/* A topic, as the database has it. */
+enum tr_sql_keep { TR_SQL_KEEP_JOBS, TR_SQL_KEEP_ALWAYS, TR_SQL_KEEP_NOT };
+
+struct tr_sql_topic {
+    uint32_t id;
+    uint32_t spread;
+    uint32_t version; /* of its policy */
+    uint32_t gen;
+    uint8_t order;
+    uint8_t keep; /* enum tr_sql_keep: without jobs, too; or it was deleted */
+    struct tr_span name, policy;
 };
 
 struct tr_sql_ask {
@@ -177,7 +205,10 @@ struct tr_sql_ask {
     uint64_t node;
     uint32_t epoch;
     struct tr_span name;
+    struct tr_span text; /* a policy */
+    uint32_t version;
     bool makes;
+    uint8_t keep;
     uint32_t spread;
     uint8_t order;
 
@@ -187,8 +218,10 @@ struct tr_sql_ask {
     enum tr_sql_blame blame;
     const char *why; /* sentences for people; good until `ended` has returned */
     struct tr_sql_job *rows;
+    struct tr_sql_topic *topics;
     uint64_t first;
     struct tr_sql_counts counts;
+    struct tr_sql_heads heads;
 
     /* The port's. */
     struct tr_sql_ask *next;

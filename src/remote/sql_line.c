@@ -309,6 +309,7 @@ void tr_sql_line_do(struct tr_sql_line *line, struct tr_sql_ask *ask)
     ask->blame = TR_SQL_FINE;
     ask->why = "";
     ask->rows = NULL;
+    ask->topics = NULL;
     for (unsigned from = 0; from < count;) {
         unsigned to = count - from < step ? count : from + step;
         unsigned smaller = 0;

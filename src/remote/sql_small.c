@@ -105,40 +105,6 @@ static void put_block(struct tr_sql_text *t, const struct tr_sql_ask *ask)
                 (uint64_t)ask->slot, ask->number, (uint64_t)ask->slot);
 }
 
-static void put_topic(struct tr_sql_text *t, const struct tr_sql_ask *ask)
-{
-    tr_sql_put(t, "SELECT " TR_SQL_NOW "; ");
-    if (ask->makes) {
-        tr_sql_putf(t,
-                    "INSERT IGNORE INTO `topic` (`name`,`spread`,`ord`,`policy`) VALUES (%q,%u,%u,"
-                    "''); ",
-                    &ask->name, (uint64_t)ask->spread, (uint64_t)ask->order);
-    } else {
-        tr_sql_put(t, "DO 0; ");
-    }
-    tr_sql_putf(t, "SELECT `topic_id`,`spread`,`ord` FROM `topic` WHERE `name` = %q", &ask->name);
-}
-
-static void put_count(struct tr_sql_text *t, const struct tr_sql_ask *ask)
-{
-    tr_sql_putf(t,
-                "SELECT " TR_SQL_NOW "; SELECT SUM(`waiting`), SUM(`reserved`), SUM(`dead`), "
-                "SUM(`bytes`) FROM `cnt` WHERE `topic_id` = %u AND `gen` = (SELECT t.`gen` FROM "
-                "`topic` t WHERE t.`topic_id` = %u)",
-                (uint64_t)ask->topic, (uint64_t)ask->topic);
-}
-
-static void put_own(struct tr_sql_text *t, const struct tr_sql_ask *ask)
-{
-    tr_sql_putf(
-        t,
-        "SELECT " TR_SQL_NOW "; INSERT IGNORE INTO `slot` (`slot`) VALUES (%u); UPDATE "
-        "`slot` SET `epoch` = `epoch` + 1, `owner` = %u WHERE `slot` = %u AND `epoch` = %u; "
-        "SELECT `epoch`, `owner` FROM `slot` WHERE `slot` = %u",
-        (uint64_t)ask->slot, ask->node, (uint64_t)ask->slot, (uint64_t)ask->epoch,
-        (uint64_t)ask->slot);
-}
-
 /* A sum of numbers, or NULL. */
 static int64_t signed_of(const struct tr_sql_row *row, unsigned i)
 {
@@ -155,6 +121,187 @@ static int64_t signed_of(const struct tr_sql_row *row, unsigned i)
     rest.values = values;
     rest.lengths = lengths;
     return -(int64_t)tr_sql_number(&rest, 0);
+}
+
+#define TOPIC_COLUMNS "`topic_id`,`spread`,`ord`,`kept`,`pver`,`gen`,`name`,`policy`"
+
+static void put_one_topic(struct tr_sql_text *t, const struct tr_sql_ask *ask)
+{
+    if (ask->name.len > 0) {
+        tr_sql_putf(t, "SELECT " TOPIC_COLUMNS " FROM `topic` WHERE `name` = %q", &ask->name);
+    } else {
+        tr_sql_putf(t, "SELECT " TOPIC_COLUMNS " FROM `topic` WHERE `topic_id` = %u", ask->number);
+    }
+}
+
+/* One that was deleted is there again, and one that is to be kept is from now on. */
+static void put_topic(struct tr_sql_text *t, const struct tr_sql_ask *ask)
+{
+    tr_sql_put(t, "SELECT " TR_SQL_NOW "; ");
+    if (ask->makes) {
+        tr_sql_putf(t,
+                    "INSERT INTO `topic` (`name`,`spread`,`ord`,`kept`,`policy`) VALUES "
+                    "(%q,%u,%u,%u,'') ON DUPLICATE KEY UPDATE `kept` = IF(VALUES(`kept`) = 1, 1, "
+                    "IF(`kept` = 2, 0, `kept`)); ",
+                    &ask->name, (uint64_t)ask->spread, (uint64_t)ask->order, (uint64_t)ask->keep);
+    }
+    put_one_topic(t, ask);
+}
+
+static void put_topics(struct tr_sql_text *t, const struct tr_sql_ask *ask)
+{
+    tr_sql_putf(t,
+                "SELECT " TR_SQL_NOW "; SELECT " TOPIC_COLUMNS " FROM `topic` FORCE INDEX "
+                "(PRIMARY) WHERE `topic_id` > %u ORDER BY `topic_id` LIMIT %u",
+                (uint64_t)ask->topic, ask->number);
+}
+
+/* If the version is still that one; who asks again after a lost answer finds his own. */
+static void put_policy(struct tr_sql_text *t, const struct tr_sql_ask *ask)
+{
+    tr_sql_putf(t,
+                "SELECT " TR_SQL_NOW "; INSERT IGNORE INTO `topic` (`name`,`spread`,`ord`,`kept`,"
+                "`policy`) VALUES (%q,%u,%u,%u,''); ",
+                &ask->name, (uint64_t)ask->spread, (uint64_t)ask->order, (uint64_t)ask->keep);
+    tr_sql_putf(t,
+                "UPDATE `topic` SET `policy` = %q, `kept` = %u, `spread` = %u, `pver` = %u WHERE "
+                "`name` = %q AND `pver` = %u; ",
+                &ask->text, (uint64_t)ask->keep, (uint64_t)ask->spread, ask->first, &ask->name,
+                (uint64_t)ask->version);
+    put_one_topic(t, ask);
+}
+
+static bool same(struct tr_span a, struct tr_span b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
+}
+
+static void hear_topic(struct tr_sql_line *line, struct tr_sql_ask *ask,
+                       const struct tr_sql_row *row)
+{
+    struct tr_sql_topic *is;
+
+    if (ask->topics == NULL) {
+        unsigned room = ask->kind == TR_SQL_TOPICS ? TR_SQL_PAGE_MAX : 1;
+
+        ask->topics = tr_sql_room_get(line->room, room * sizeof *ask->topics);
+        ask->count = 0;
+    }
+    if (ask->topics == NULL || ask->count == TR_SQL_PAGE_MAX) {
+        return;
+    }
+    is = &ask->topics[ask->count++];
+    *is = (struct tr_sql_topic){
+        .id = (uint32_t)tr_sql_number(row, 0),
+        .spread = (uint32_t)tr_sql_number(row, 1),
+        .order = (uint8_t)tr_sql_number(row, 2),
+        .keep = (uint8_t)tr_sql_number(row, 3),
+        .version = (uint32_t)tr_sql_number(row, 4),
+        .gen = (uint32_t)tr_sql_number(row, 5),
+        .name = tr_sql_room_copy(line->room, row->values[6], row->lengths[6]),
+        .policy = tr_sql_room_copy(line->room, row->values[7], row->lengths[7])};
+    if (ask->kind == TR_SQL_TOPIC) {
+        ask->topic = is->id;
+        ask->spread = is->spread;
+        ask->order = is->order;
+    } else if (ask->kind == TR_SQL_POLICY) {
+        ask->number =
+            is->version == ask->first && is->keep == ask->keep && same(is->policy, ask->text);
+    }
+}
+
+/* ---- how many, and which come first ---- */
+
+enum { COUNT_MOST = 200000, SORT_MOST = 10000 };
+
+static void put_where(struct tr_sql_text *t, const struct tr_sql_ask *ask, unsigned state)
+{
+    tr_sql_putf(t,
+                " FROM `job` FORCE INDEX (`work`) WHERE `slot` = %u AND `topic_id` = %u AND "
+                "`state` = %u",
+                (uint64_t)ask->slot, (uint64_t)ask->topic, (uint64_t)state);
+}
+
+static void put_heads(struct tr_sql_text *t, const struct tr_sql_ask *ask)
+{
+    tr_sql_put(t, "; SELECT COUNT(*), MIN(`next_at`) FROM (SELECT `next_at`");
+    put_where(t, ask, TR_SQL_WAITING);
+    tr_sql_putf(t,
+                " AND `next_at` <= @n LIMIT %u) x; SELECT SUM(`prio` < 1024) FROM (SELECT `prio`",
+                (uint64_t)COUNT_MOST);
+    put_where(t, ask, TR_SQL_WAITING);
+    tr_sql_putf(t,
+                " AND `next_at` <= @n LIMIT %u) x; SELECT `id`,`prio`,`due` FROM (SELECT "
+                "`id`,`prio`,`due`",
+                (uint64_t)SORT_MOST);
+    put_where(t, ask, TR_SQL_WAITING);
+    tr_sql_putf(t,
+                " AND `next_at` <= @n LIMIT %u) x ORDER BY `prio`,%s `id` LIMIT 1; SELECT "
+                "`id`,`next_at`",
+                (uint64_t)SORT_MOST, ask->order == 0 ? "`due`," : "");
+    put_where(t, ask, TR_SQL_WAITING);
+    tr_sql_put(t, " AND `next_at` > @n ORDER BY `next_at`,`id` LIMIT 1; SELECT `id`");
+    put_where(t, ask, TR_SQL_DEAD);
+    tr_sql_put(t, " ORDER BY `next_at`,`id` LIMIT 1; SELECT COUNT(*) FROM (SELECT `id`");
+    put_where(t, ask, TR_SQL_RESERVED);
+    tr_sql_putf(t, " AND `next_at` <= @n LIMIT %u) x", (uint64_t)COUNT_MOST);
+}
+
+static void put_count(struct tr_sql_text *t, const struct tr_sql_ask *ask)
+{
+    tr_sql_putf(t,
+                "SELECT @n := " TR_SQL_NOW "; SELECT SUM(`waiting`), SUM(`reserved`), "
+                "SUM(`dead`), SUM(`bytes`) FROM `cnt` WHERE `topic_id` = %u AND `gen` = (SELECT "
+                "t.`gen` FROM `topic` t WHERE t.`topic_id` = %u)",
+                (uint64_t)ask->topic, (uint64_t)ask->topic);
+    put_heads(t, ask);
+}
+
+static void hear_count(struct tr_sql_ask *ask, const struct tr_sql_row *row)
+{
+    struct tr_sql_heads *h = &ask->heads;
+
+    switch (row->result) {
+    case 1:
+        ask->counts = (struct tr_sql_counts){.waiting = signed_of(row, 0),
+                                             .reserved = signed_of(row, 1),
+                                             .dead = signed_of(row, 2),
+                                             .bytes = signed_of(row, 3)};
+        break;
+    case 2:
+        h->ready = tr_sql_number(row, 0);
+        h->oldest_us = tr_sql_number(row, 1);
+        break;
+    case 3:
+        h->urgent = tr_sql_number(row, 0);
+        break;
+    case 4:
+        h->best_id = tr_sql_number(row, 0);
+        h->best_priority = (uint32_t)tr_sql_number(row, 1);
+        h->best_due_us = tr_sql_number(row, 2);
+        break;
+    case 5:
+        h->next_id = tr_sql_number(row, 0);
+        h->next_due_us = tr_sql_number(row, 1);
+        break;
+    case 6:
+        h->dead_id = tr_sql_number(row, 0);
+        break;
+    default:
+        h->ended = tr_sql_number(row, 0);
+        break;
+    }
+}
+
+static void put_own(struct tr_sql_text *t, const struct tr_sql_ask *ask)
+{
+    tr_sql_putf(
+        t,
+        "SELECT " TR_SQL_NOW "; INSERT IGNORE INTO `slot` (`slot`) VALUES (%u); UPDATE "
+        "`slot` SET `epoch` = `epoch` + 1, `owner` = %u WHERE `slot` = %u AND `epoch` = %u; "
+        "SELECT `epoch`, `owner` FROM `slot` WHERE `slot` = %u",
+        (uint64_t)ask->slot, ask->node, (uint64_t)ask->slot, (uint64_t)ask->epoch,
+        (uint64_t)ask->slot);
 }
 
 struct heard {
@@ -182,15 +329,12 @@ static void hear(void *ctx, const struct tr_sql_row *row)
         ask->first = tr_sql_number(row, 0);
         break;
     case TR_SQL_TOPIC:
-        ask->topic = (uint32_t)tr_sql_number(row, 0);
-        ask->spread = (uint32_t)tr_sql_number(row, 1);
-        ask->order = (uint8_t)tr_sql_number(row, 2);
+    case TR_SQL_TOPICS:
+    case TR_SQL_POLICY:
+        hear_topic(h->line, ask, row);
         break;
     case TR_SQL_COUNT:
-        ask->counts = (struct tr_sql_counts){.waiting = signed_of(row, 0),
-                                             .reserved = signed_of(row, 1),
-                                             .dead = signed_of(row, 2),
-                                             .bytes = signed_of(row, 3)};
+        hear_count(ask, row);
         break;
     case TR_SQL_OWN:
         ask->number =
@@ -220,10 +364,22 @@ static void put(struct tr_sql_text *t, struct tr_sql_ask *ask)
         put_block(t, ask);
         break;
     case TR_SQL_TOPIC:
-        ask->topic = 0;
         put_topic(t, ask);
+        ask->topic = 0;
+        ask->count = 0;
+        break;
+    case TR_SQL_TOPICS:
+        ask->count = 0;
+        put_topics(t, ask);
+        break;
+    case TR_SQL_POLICY:
+        ask->count = 0;
+        ask->number = 0;
+        put_policy(t, ask);
         break;
     case TR_SQL_COUNT:
+        ask->heads = (struct tr_sql_heads){0};
+        ask->counts = (struct tr_sql_counts){0};
         put_count(t, ask);
         break;
     case TR_SQL_OWN:
