@@ -85,12 +85,14 @@ TR_MUST_USE int tr_answer_kicked(const struct tr_answer *a, struct tr_kicked *k)
 /* COUNT: one topic of the call. Times and ids: 0 is none. */
 struct tr_counted {
     uint64_t ready, urgent, delayed, reserved, dead;
-    uint64_t next_due_us;                         /* of the first delayed job */
-    uint64_t oldest_ready_us;                     /* its due time, as far as it is known */
-    uint64_t out_until_us;                        /* its settings say that it is paused so long, */
-    uint64_t hold_until_us;                       /* or the beanstalk port did, */
-    uint64_t hold_us;                             /* for so long, */
-    uint64_t holds;                               /* so many times */
+    uint64_t waiting;         /* with a database: ready and delayed ones of the whole topic, */
+    uint64_t ended;           /* and reserved ones whose leases are over */
+    uint64_t next_due_us;     /* of the first delayed job */
+    uint64_t oldest_ready_us; /* its due time, as far as it is known */
+    uint64_t out_until_us;    /* its settings say that it is paused so long, */
+    uint64_t hold_until_us;   /* or the beanstalk port did, */
+    uint64_t hold_us;         /* for so long, */
+    uint64_t holds;           /* so many times */
     uint64_t best_priority, best_due_us, best_id; /* what a take would hand out */
     uint64_t first_delayed_id, first_dead_id;
 };

@@ -5,7 +5,7 @@
  */
 
 #include "base/err.h"
-#include "cluster/inner.h"
+#include "cluster/desk.h"
 
 static tr_item_fn counted;
 
@@ -51,7 +51,8 @@ bool tr_count_start(struct tr_cluster *c, struct tr_ctopic *t, uint64_t since_us
     for (unsigned i = 0; i < t->spread; i++) {
         struct tr_spot *spot = &t->spots[i];
 
-        if (!spot->counting && (spot->counted_us == 0 || spot->counted_us < since_us)) {
+        if (!spot->counting && (c->desk == NULL || t->row != 0) &&
+            (spot->counted_us == 0 || spot->counted_us < since_us)) {
             spot->counting = true;
             tr_ctopic_pin(t);
             tr_lane_put(c, TR_CL_COUNT, &spot->counter);
@@ -64,7 +65,7 @@ void tr_count_topic(struct tr_cluster *c, struct tr_item *item, uint64_t since_u
 {
     struct tr_ctopic *t = item->topic;
 
-    if (is_fresh(t, since_us)) {
+    if (is_fresh(t, since_us) || (c->desk != NULL && t->row == 0)) { /* then it has no jobs */
         then(c, item);
         return;
     }
@@ -173,6 +174,8 @@ void tr_count_sum(const struct tr_ctopic *t, struct tr_counted *sum)
         sum->ready += n->ready;
         sum->urgent += n->urgent;
         sum->delayed += n->delayed;
+        sum->waiting += n->waiting;
+        sum->ended += n->ended;
         sum->reserved += n->reserved;
         sum->dead += n->dead;
         sum->next_due_us = least(sum->next_due_us, n->next_due_us);
@@ -182,6 +185,13 @@ void tr_count_sum(const struct tr_ctopic *t, struct tr_counted *sum)
         sum->hold_us = most(sum->hold_us, n->hold_us);
         sum->holds = most(sum->holds, n->holds);
         sum->first_dead_id = sum->first_dead_id != 0 ? sum->first_dead_id : n->first_dead_id;
+    }
+    if (sum->waiting > sum->ready) { /* of a database, which knows the sum of both */
+        sum->delayed = sum->waiting - sum->ready;
+    }
+    if (sum->reserved >= sum->ended) {
+        sum->reserved -= sum->ended;
+        sum->ready += sum->ended;
     }
 }
 

@@ -14,8 +14,8 @@
  */
 
 #include "base/err.h"
+#include "cluster/desk.h"
 #include "cluster/hex.h"
-#include "cluster/inner.h"
 
 #include <string.h>
 
@@ -315,8 +315,8 @@ static void refused(struct tr_cluster *c, struct tr_item *item, const struct tr_
     tr_item_finish(c, item, TARRY_ESTATE);
 }
 
-static void ended(struct tr_cluster *c, struct tr_item *item, const struct tr_edited *e,
-                  uint64_t now_us)
+void tr_edit_ended(struct tr_cluster *c, struct tr_item *item, const struct tr_edited *e,
+                   uint64_t now_us)
 {
     if (e->what == 'O' || e->what == 'D') {
         done(c, item, e, now_us);
@@ -340,7 +340,7 @@ static void answered(struct tr_cluster *c, struct tr_clane *lane, const struct t
         struct tr_edited e;
 
         if (tr_answer_edited(*tr_answer_item(a, i), &e) == TARRY_OK) {
-            ended(c, item, &e, a->now_us);
+            tr_edit_ended(c, item, &e, a->now_us);
         } else {
             tr_item_finish(c, item, TARRY_EDAMAGED);
         }

@@ -16,7 +16,7 @@
 
 #include "base/err.h"
 #include "base/text.h"
-#include "cluster/inner.h"
+#include "cluster/load.h"
 #include "cluster/mutant.h"
 
 #include <stdarg.h>
@@ -37,6 +37,11 @@ void tr_cluster_config_init(struct tr_cluster_config *c, struct tr_mem *mem)
                                     .timeout_us = 500000,
                                     .patience_us = 1500000,
                                     .lease_us = 10000000,
+                                    .sql_connections = 4,
+                                    .sql_batch = 256,
+                                    .hot_window_us = UINT64_C(600000000),
+                                    .hot_max = 50000,
+                                    .reconcile_us = UINT64_C(600000000),
                                     .body_max = 1 << 20,
                                     .flight_calls = 256,
                                     .flight_bytes = 16 * TR_EVAL_BYTES,
@@ -163,6 +168,12 @@ int tr_cluster_new(const struct tr_cluster_config *config, struct tr_now now,
     if (err == TARRY_OK) {
         err = tr_picture_init(c);
     }
+    if (err == TARRY_OK) {
+        err = tr_desk_init(c);
+    }
+    if (err == TARRY_OK) {
+        err = tr_align_init(c);
+    }
     if (err != TARRY_OK) {
         tr_cluster_free(c);
         return err;
@@ -194,6 +205,7 @@ static void free_lanes(struct tr_cluster *c)
             }
         }
         tr_list_remove(&lane->all);
+        tr_desk_lane_fini(c, lane);
         tr_call_fini(c, &lane->call);
         tr_mem_free(c->mem, lane, sizeof *lane);
     }
@@ -233,6 +245,10 @@ void tr_cluster_free(struct tr_cluster *c)
     tr_waits_free(c);
     tr_take_free(c);
     free_lanes(c);
+    if (c->desk != NULL) {
+        tr_desk_free_parts(c);
+        tr_align_fini(c);
+    }
     free_items(c, &c->gathering);
     free_items(c, &c->painting.asking);
     free_items(c, &c->telling);
@@ -250,6 +266,7 @@ void tr_cluster_free(struct tr_cluster *c)
     tr_picture_fini(c);
     tr_call_fini(c, &c->chart);
     tr_ctopics_fini(c);
+    tr_desk_fini(c);
     tr_atlas_fini(&c->atlas);
     tr_gauges_fini(c);
     tr_vigil_fini(&c->vigil);
@@ -262,6 +279,16 @@ struct tr_redis_ear tr_cluster_ear(struct tr_cluster *c)
 {
     return (struct tr_redis_ear){
         .ctx = c, .up = tr_link_up, .heard = tr_link_heard, .closed = tr_link_closed};
+}
+
+struct tr_sql_ear tr_cluster_sql_ear(struct tr_cluster *c)
+{
+    return (struct tr_sql_ear){.ctx = c, .ended = tr_desk_ended};
+}
+
+void tr_cluster_tick(struct tr_cluster *c, struct tr_now now)
+{
+    tr_cluster_set_now(c, now);
 }
 
 /* ---- requests ---- */
@@ -392,6 +419,12 @@ static void clear_answer(struct tr_req *r)
     r->out.picture = NULL;
 }
 
+/* No server is there, or will be before long, that is needed for it. */
+static bool is_away(const struct tr_cluster *c, enum tr_op op)
+{
+    return op != TR_OP_PICTURE && !tr_link_hope(c) && (c->desk == NULL || tr_desk_needs_redis(op));
+}
+
 void tr_cluster_submit(struct tr_cluster *c, struct tr_req *r, struct tr_now now)
 {
     struct tr_item *item;
@@ -403,8 +436,11 @@ void tr_cluster_submit(struct tr_cluster *c, struct tr_req *r, struct tr_now now
     clear_answer(r);
     if (is_local(r->op)) {
         do_local(c, r);
-    } else if (c->stage != TR_ENGINE_OPEN || (!tr_link_hope(c) && r->op != TR_OP_PICTURE)) {
+    } else if (tr_cluster_stage(c) != TR_ENGINE_OPEN || is_away(c, r->op)) {
         tr_req_finish(r, TARRY_EAWAY);
+    } else if (tr_desk_cannot(c, r) != NULL) {
+        r->out.why = tr_desk_cannot(c, r);
+        tr_req_finish(r, TARRY_EUNSUPPORTED);
     } else if (r->op == TR_OP_RESERVE) {
         tr_wait_ask(c, r);
     } else if ((item = tr_item_new(c, r)) == NULL) {
@@ -487,7 +523,9 @@ uint64_t tr_cluster_turn(struct tr_cluster *c, struct tr_now now)
     tr_chart_turn(c);
     tr_coord_turn(c);
     tr_home_turn(c);
+    tr_desk_turn(c);
     if (c->stage == TR_ENGINE_OPEN) {
+        tr_align_turn(c);
         tr_hold_turn(c);
         tr_mourn_turn(c);
         tr_schedules_turn(c);
@@ -507,7 +545,9 @@ uint64_t tr_cluster_turn(struct tr_cluster *c, struct tr_now now)
         next_us = min(next_us, min(tr_wake_next(c), min(tr_hold_next(c), c->retry_us)));
         next_us = min(next_us, min(tr_take_next(c), tr_delivers_next(c)));
         next_us = min(next_us, min(tr_loss_next(c), min(tr_mourn_next(c), tr_sweep_next(c))));
+        next_us = min(next_us, tr_align_next(c));
     }
+    next_us = min(next_us, tr_desk_next(c));
     return anything_to_send(c) ? c->now.boot_us : next_us;
 }
 
@@ -543,6 +583,9 @@ uint64_t tr_cluster_slot_now(const struct tr_cluster *c, unsigned slot)
     int server = tr_shards_find(&c->shards, c->slots[slot].hash);
     const struct tr_cl_slot *last = &c->slots[slot];
 
+    if (c->desk != NULL) {
+        return tr_cluster_server_now(c);
+    }
     /* If that is long ago: whichever of its slots it answered last. */
     for (unsigned i = 0; i < c->layout.slots && last->server_at_us + FRESH_US < c->now.boot_us;
          i++) {
@@ -623,7 +666,8 @@ void tr_cluster_better(struct tr_cluster *c, enum tr_cl_kind kind)
 
 enum tr_engine_stage tr_cluster_stage(const struct tr_cluster *c)
 {
-    return c->stage;
+    return c->stage == TR_ENGINE_OPEN && c->desk != NULL && !c->desk->ready ? TR_ENGINE_OPENING
+                                                                            : c->stage;
 }
 
 /* A server that is needed and not there; NULL: none is. */
@@ -682,7 +726,8 @@ unsigned tr_cluster_unready(struct tr_cluster *c, struct tr_reason *reasons)
         reasons[n++] = (struct tr_reason){
             "redis_clock", "the clock of a Redis server is off: its jobs wait until it is right"};
     }
-    n += tr_coord_trouble(c, &reasons[n]);
+    n += tr_desk_trouble(c, &reasons[n]);
+    n += n < TR_REASONS - 2 && tr_coord_trouble(c, &reasons[n]);
     return n;
 }
 
@@ -708,6 +753,11 @@ void tr_cluster_stat(const struct tr_cluster *c, struct tr_cluster_stat *s)
     s->topics = c->topic_count;
     s->waiting = c->wait_count;
     s->held = c->held;
+    if (c->desk != NULL) {
+        s->sql_under_way = c->desk->under_way;
+        s->images = c->desk->images;
+        s->images_dropped = c->desk->dropped;
+    }
 }
 
 unsigned tr_cluster_servers(const struct tr_cluster *c, struct tr_cluster_server *servers,

@@ -17,6 +17,7 @@
 #include "port/meter.h"
 #include "port/queue.h"
 #include "port/redis.h"
+#include "port/sql.h"
 #include "port/zones.h"
 
 #include <stdbool.h>
@@ -43,6 +44,13 @@ struct tr_cluster_config {
     bool asks_config;       /* servers are asked how they sync, to tell people */
     const struct tr_coord_port *coord; /* NULL: leases in Redis say who lives; copied */
     uint64_t session_us;               /* of that, as far as is known before it has said so */
+    const struct tr_sql_port
+        *sql;                 /* a database has the truth, Redis is an index; or NULL; copied */
+    unsigned sql_connections; /* that it has, */
+    unsigned sql_batch;       /* and jobs of one transaction, at most */
+    uint64_t hot_window_us;   /* rows that are due so soon are in the index, */
+    uint64_t hot_max;         /* so many of a topic and slot at most; */
+    uint64_t reconcile_us;    /* so often it is compared with them */
     size_t body_max;
     unsigned flight_calls; /* under way on one connection at most; what is more waits, */
     size_t flight_bytes;   /* and so it is with bytes; but one call always */
@@ -73,6 +81,10 @@ void tr_cluster_free(struct tr_cluster *c);
 
 /* Where the port tells what happened. */
 struct tr_redis_ear tr_cluster_ear(struct tr_cluster *c);
+
+/* And the database, if there is one: what time it is comes first. */
+struct tr_sql_ear tr_cluster_sql_ear(struct tr_cluster *c);
+void tr_cluster_tick(struct tr_cluster *c, struct tr_now now);
 
 /* And the coordinator, if there is one besides Redis. */
 struct tr_coord_ear tr_cluster_coord_ear(struct tr_cluster *c);
@@ -148,10 +160,13 @@ struct tr_cluster_stat {
     unsigned connections; /* of those that are up */
     unsigned nodes;       /* that live */
     unsigned slots_owned;
-    uint64_t topics;  /* known here */
-    uint64_t waiting; /* reserves */
-    uint64_t held;    /* jobs that connections of this node have */
-    bool deaf;        /* wake-ups do not come */
+    uint64_t topics;         /* known here */
+    uint64_t waiting;        /* reserves */
+    uint64_t held;           /* jobs that connections of this node have */
+    bool deaf;               /* wake-ups do not come */
+    uint64_t sql_under_way;  /* questions to the database, */
+    uint64_t images;         /* changes on their way into the index, */
+    uint64_t images_dropped; /* and those that were left to reconciliation */
 };
 void tr_cluster_stat(const struct tr_cluster *c, struct tr_cluster_stat *s);
 

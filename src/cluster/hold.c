@@ -12,7 +12,7 @@
  */
 
 #include "base/err.h"
-#include "cluster/inner.h"
+#include "cluster/desk.h"
 #include "cluster/mutant.h"
 
 #define AGAIN_US UINT64_C(300000)
@@ -169,20 +169,25 @@ uint64_t tr_hold_first_end(const struct tr_cluster *c, const struct tr_holder *h
 
 /* ---- going back ---- */
 
-void tr_hold_return(struct tr_cluster *c, struct tr_holding *g, bool handed)
+static void go_back(struct tr_cluster *c, struct tr_holding *g, enum tr_op op)
 {
     struct tr_clane *lane;
 
     unhold(c, g);
     g->returning = true;
     c->returning++;
-    g->item.op = handed ? TR_OP_CLOSE : TR_OP_RETURN;
+    g->item.op = op;
     g->item.slot = tr_place_slot_of(g->item.id);
     g->item.since_us = c->now.boot_us;
-    c->stat.given_back += !handed;
     lane = tr_lane_of(c, TR_CL_EDIT, g->item.slot);
     TR_CHECK(lane != NULL);
     tr_lane_add(c, lane, &g->item);
+}
+
+void tr_hold_return(struct tr_cluster *c, struct tr_holding *g, bool handed)
+{
+    c->stat.given_back += !handed;
+    go_back(c, g, handed ? TR_OP_CLOSE : TR_OP_RETURN);
 }
 
 static void went_back(struct tr_cluster *c, struct tr_item *item)
@@ -208,7 +213,14 @@ static void end_leases(struct tr_cluster *c)
 
     while ((top = tr_heap_top(&c->ends)) != NULL && top->second <= c->now.boot_us) {
         c->totals.timeouts++;
-        tr_hold_free(c, top->what);
+        if (c->desk != NULL) {
+            struct tr_holding *g = top->what;
+
+            g->item.kind = TR_DESK_TENDS; /* its row is to say so, once */
+            go_back(c, g, TR_OP_RETURN);
+        } else {
+            tr_hold_free(c, top->what);
+        }
     }
 }
 

@@ -15,7 +15,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "cluster/hex.h"
-#include "cluster/inner.h"
+#include "cluster/load.h"
 #include "cluster/mutant.h"
 
 #include <string.h>
@@ -157,7 +157,11 @@ static void tell_members(struct tr_cluster *c, const struct tr_redis_reply *r)
  * another one, and refuse those slots. */
 static void emptied(struct tr_cluster *c)
 {
-    if (!c->emptied) {
+    if (!c->emptied && c->desk != NULL) {
+        tr_cluster_note(
+            c, TR_NOTE_WARNING,
+            "Redis was emptied: the jobs are in the database, and come back from there.");
+    } else if (!c->emptied) {
         tr_cluster_note(c, TR_NOTE_WARNING,
                         "Redis was emptied: the jobs that were in it are lost. It is used on.");
         tr_loss_red(c);
@@ -289,7 +293,9 @@ static void build_agenda(struct tr_cluster *c, struct tr_clane *lane)
 /* The topic of its keeper is to be tended: its settings, then the script. */
 static void tend(struct tr_cluster *c, struct tr_item *keeper)
 {
-    if (tr_coord_may(c) && c->slots[keeper->slot].owned) {
+    if (tr_coord_may(c) && c->slots[keeper->slot].owned && c->desk != NULL) {
+        tr_take_tend(c, keeper);
+    } else if (tr_coord_may(c) && c->slots[keeper->slot].owned) {
         tr_lane_put(c, TR_CL_TEND, keeper);
     } else {
         tr_item_finish(c, keeper, TARRY_OK);
@@ -461,6 +467,10 @@ void tr_home_heard(struct tr_cluster *c, unsigned s, uint64_t word)
     c->slots[s].told_us[word] = c->now.boot_us;
     if (word == TR_HOME_OUTLETS) {
         tr_delivers_look(c);
+    } else if (word == TR_HOME_LOAD || word == TR_HOME_ALIGN) {
+        if (c->desk != NULL && s < c->layout.slots && c->slots[s].owned) {
+            tr_align_slot(c, s, word == TR_HOME_ALIGN ? TR_ALIGN_ALL : TR_ALIGN_WINDOW);
+        }
     } else {
         look_soon(c, s, c->now.boot_us);
     }

@@ -16,7 +16,7 @@
  *     picture.c                                    how all of it is
  *     plan.c, roster.c, schedule.c, recur.c        schedules: kept, named, asked for, at work
  *     loss.c                                       data that a server has lost
- *     deliver.c                                    which topics this node is to deliver
+ *     deliver.c; desk.h                            which topics this node delivers; a database
  *
  * Nothing is sent from inside submit, so that all requests of a round go together: see
  * tr_cluster_turn.
@@ -56,6 +56,7 @@ struct tr_roam;
 struct tr_tour;
 struct tr_plan;
 struct tr_cbulk;
+struct tr_desk;
 struct tr_item;
 typedef void tr_item_fn(struct tr_cluster *c, struct tr_item *item);
 
@@ -141,6 +142,11 @@ enum tr_cl_kind {
     TR_CL_FORGET,   /* a topic that nobody needs */
     TR_CL_FIX,      /* how many slots a topic has */
     TR_CL_MADE,     /* a slot was made */
+    TR_CL_INDEX,    /* with a database, see desk.h: what changed, */
+    TR_CL_CLAIM,    /* jobs that are to be handed out, */
+    TR_CL_WHICH,    /* a topic by its number there, */
+    TR_CL_RAISE,    /* up to which time rows are in Redis, */
+    TR_CL_SCAN,     /* and what is there */
     TR_CL_KINDS,
 };
 
@@ -156,7 +162,8 @@ struct tr_clane {
     unsigned count;                           /* of those */
     struct tr_ctopic *topics[TR_EVAL_TOPICS]; /* of those: a script of jobs names them, */
     unsigned topic_count;
-    uint64_t soonest_us; /* and says that something is due then; 0: now */
+    uint64_t soonest_us;      /* and says that something is due then; 0: now */
+    struct tr_desk_lane *sql; /* it asks a database, for all slots of a connection; or NULL */
 };
 
 /* How a kind of lane works. */
@@ -273,7 +280,10 @@ struct tr_ctopic {
     struct tr_meter_hold metering;
     struct tr_late *late;
     struct tr_rate pushes, hands;
-    uint64_t full_us; /* boot time at which it was last known to have a job; 0: not known */
+    uint64_t full_us;  /* boot time at which it was last known to have a job; 0: not known */
+    uint32_t row;      /* its number in the database; 0: it is not there, or that is not known */
+    uint64_t heavy;    /* bytes that it had there when it was counted */
+    bool makes, keeps; /* it is to be made there when it is loaded; and to stay without jobs */
 };
 
 int tr_ctopics_init(struct tr_cluster *c);
@@ -506,7 +516,7 @@ void tr_home_leave(struct tr_cluster *c);
 /* Wake-ups may have got lost: all that is ours is looked at soon. */
 void tr_home_look_all(struct tr_cluster *c);
 /* What may have changed, of which the owner of the slot is told: this node, or by a wake-up. */
-enum tr_home_word { TR_HOME_AGENDA, TR_HOME_OUTLETS, TR_HOME_WORDS };
+enum tr_home_word { TR_HOME_AGENDA, TR_HOME_OUTLETS, TR_HOME_LOAD, TR_HOME_ALIGN, TR_HOME_WORDS };
 void tr_home_tell(struct tr_cluster *c, unsigned slot, enum tr_home_word word);
 /* It has another owner than this node believed: he is told what the last one was. */
 void tr_home_retell(struct tr_cluster *c, unsigned slot);
@@ -683,6 +693,7 @@ struct tr_cl_slot {
 
 struct tr_cluster {
     struct tr_mem *mem;
+    struct tr_desk *desk; /* it has a database: desk.h; or NULL */
     struct tr_cluster_config config;
     struct tr_redis_port port;
     struct tr_now now;

@@ -13,7 +13,7 @@
  */
 
 #include "base/err.h"
-#include "cluster/inner.h"
+#include "cluster/load.h"
 
 #include <string.h>
 
@@ -41,7 +41,8 @@ const struct tr_cl_way *tr_lane_way(enum tr_cl_kind kind)
         [TR_CL_BULK] = &tr_bulk_way,       [TR_CL_FIELDS] = &tr_fields_way,
         [TR_CL_BEATS] = &tr_beats_way,     [TR_CL_SWEEP] = &tr_sweep_way,
         [TR_CL_FORGET] = &tr_forget_way,   [TR_CL_FIX] = &tr_fix_way,
-        [TR_CL_MADE] = &tr_made_way,
+        [TR_CL_MADE] = &tr_made_way,       [TR_CL_INDEX] = &tr_index_way,
+        [TR_CL_RAISE] = &tr_raise_way,     [TR_CL_SCAN] = &tr_scan_way,
     };
 
     return ways[kind];
@@ -52,9 +53,14 @@ static void heard(struct tr_cluster *c, struct tr_call *call, const struct tr_re
 
 struct tr_clane *tr_lane_of(struct tr_cluster *c, enum tr_cl_kind kind, unsigned slot)
 {
-    uint64_t key = (uint64_t)kind << KEY_SLOT_BITS | slot;
-    struct tr_clane *lane = tr_map_find(&c->lanes, key);
+    uint64_t key;
+    struct tr_clane *lane;
 
+    if (tr_desk_way(c, kind) != NULL) {
+        slot = tr_desk_conn(c, slot); /* one for all slots of a connection */
+    }
+    key = (uint64_t)kind << KEY_SLOT_BITS | slot;
+    lane = tr_map_find(&c->lanes, key);
     if (lane != NULL) {
         return lane;
     }
@@ -72,7 +78,8 @@ struct tr_clane *tr_lane_of(struct tr_cluster *c, enum tr_cl_kind kind, unsigned
     tr_list_init(&lane->dirty);
     tr_list_init(&lane->items);
     tr_list_init(&lane->flying);
-    if (tr_map_put(&c->lanes, key, lane) != TARRY_OK) {
+    if (tr_desk_lane_init(c, lane) != TARRY_OK || tr_map_put(&c->lanes, key, lane) != TARRY_OK) {
+        tr_desk_lane_fini(c, lane);
         tr_call_fini(c, &lane->call);
         tr_mem_free(c->mem, lane, sizeof *lane);
         return NULL;
@@ -99,7 +106,8 @@ void tr_lane_add(struct tr_cluster *c, struct tr_clane *lane, struct tr_item *it
 
 void tr_lane_put(struct tr_cluster *c, enum tr_cl_kind kind, struct tr_item *item)
 {
-    struct tr_clane *lane = tr_lane_of(c, kind, tr_lane_way(kind)->meta ? 0 : item->slot);
+    const struct tr_cl_way *way = tr_lane_way(kind);
+    struct tr_clane *lane = tr_lane_of(c, kind, way != NULL && way->meta ? 0 : item->slot);
 
     if (lane == NULL) {
         tr_item_finish(c, item, TARRY_ENOMEM);
@@ -217,12 +225,18 @@ static void no_memory(struct tr_cluster *c, struct tr_clane *lane)
 void tr_lane_go(struct tr_cluster *c, struct tr_clane *lane)
 {
     const struct tr_cl_way *way = tr_lane_way(lane->kind);
-    struct tr_call_way how = {.script = way->script,
-                              .hash_slot = way->meta ? c->meta_hash : c->slots[lane->slot].hash,
-                              .slot = lane->slot,
-                              .server = -1,
-                              .patience_us = c->config.patience_us,
-                              .repeats = true};
+    struct tr_call_way how;
+
+    if (lane->sql != NULL) {
+        tr_desk_lane_go(c, lane);
+        return;
+    }
+    how = (struct tr_call_way){.script = way->script,
+                               .hash_slot = way->meta ? c->meta_hash : c->slots[lane->slot].hash,
+                               .slot = lane->slot,
+                               .server = -1,
+                               .patience_us = c->config.patience_us,
+                               .repeats = true};
 
     if (lane->call.state != TR_CALL_IDLE || tr_list_empty(&lane->items)) {
         return;
@@ -278,10 +292,12 @@ void tr_lane_common(struct tr_cluster *c, const struct tr_answer *a, const struc
     char node[TR_PLACE_NODE_DIGITS];
     unsigned topic;
 
-    c->server_us = a->now_us;
-    c->server_at_us = c->now.boot_us;
-    c->slots[of->slot].server_us = a->now_us;
-    c->slots[of->slot].server_at_us = c->now.boot_us;
+    if (c->desk == NULL) { /* else it is the database's time that counts */
+        c->server_us = a->now_us;
+        c->server_at_us = c->now.boot_us;
+        c->slots[of->slot].server_us = a->now_us;
+        c->slots[of->slot].server_at_us = c->now.boot_us;
+    }
     for (unsigned i = 0; i < of->count && a->versions.len > 0; i++) {
         tr_ctopic_version(c, of->topics[i], of->slot, tr_answer_version(a, i));
     }
@@ -290,7 +306,8 @@ void tr_lane_common(struct tr_cluster *c, const struct tr_answer *a, const struc
             topic < of->count ? tr_ctopic_spot(of->topics[topic], of->slot) : NULL;
 
         if (spot != NULL) {
-            wake(c, node, spot, of->soonest_us, a->now_us);
+            wake(c, node, spot, of->soonest_us,
+                 c->desk != NULL ? tr_cluster_server_now(c) : a->now_us);
         }
     }
     if (tr_answer_ended(a)) {

@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 #include "base/text.h"
-#include "cluster/inner.h"
+#include "cluster/load.h"
 #include "cluster/mutant.h"
 
 #include <string.h>
@@ -321,7 +321,9 @@ static void checked(struct tr_cluster *c, unsigned server, unsigned slot,
     }
     tr_text(l->run, sizeof l->run, "%.*s", shortened(reply->items[4]), reply->items[4].at);
     c->stat.jumps += is(reply->items[1], "jumped");
-    if (is(reply->items[1], "new")) {
+    if (c->desk != NULL) {
+        tr_align_slot(c, slot, TR_ALIGN_ALL); /* all of it is in the database */
+    } else if (is(reply->items[1], "new")) {
         tr_loss_made(c, slot);
     }
 }

@@ -6,7 +6,7 @@
  */
 
 #include "base/err.h"
-#include "cluster/inner.h"
+#include "cluster/desk.h"
 
 static void to_lane(struct tr_cluster *c, struct tr_item *item)
 {
@@ -24,7 +24,7 @@ void tr_look_at(struct tr_cluster *c, struct tr_item *item)
     to_lane(c, item);
 }
 
-static bool wants_body(const struct tr_item *item)
+bool tr_look_body(const struct tr_item *item)
 {
     return item->req != NULL && item->op != TR_OP_STAT_JOB && item->op != TR_OP_HISTORY;
 }
@@ -35,7 +35,7 @@ static void build(struct tr_cluster *c, struct tr_clane *lane)
 
     (void)c;
     for (const struct tr_list *n = lane->flying.next; n != &lane->flying; n = n->next) {
-        bodies = bodies || wants_body(TR_CONTAINER_OF(n, struct tr_item, link));
+        bodies = bodies || tr_look_body(TR_CONTAINER_OF(n, struct tr_item, link));
     }
     tr_eval_look(&lane->call.eval, bodies);
     for (const struct tr_list *n = lane->flying.next; n != &lane->flying; n = n->next) {
@@ -69,8 +69,8 @@ static void tell_history(struct tr_cluster *c, struct tr_req *r, const struct tr
     r->out.number = n;
 }
 
-static void show(struct tr_cluster *c, struct tr_item *item, const struct tr_span *said,
-                 uint64_t now_us)
+void tr_look_show(struct tr_cluster *c, struct tr_item *item, const struct tr_span said[2],
+                  uint64_t now_us)
 {
     struct tr_req *r = item->req;
     struct tr_header h;
@@ -102,7 +102,7 @@ static void answered(struct tr_cluster *c, struct tr_clane *lane, const struct t
 
     for (size_t i = 0; a->count == 2 * (size_t)lane->count && (item = tr_lane_next(lane)) != NULL;
          i++) {
-        show(c, item, &a->items[2 * i], a->now_us);
+        tr_look_show(c, item, &a->items[2 * i], a->now_us);
     }
 }
 

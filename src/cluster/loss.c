@@ -31,6 +31,9 @@ void tr_loss_init(struct tr_cluster *c)
 
 void tr_loss_made(struct tr_cluster *c, unsigned slot)
 {
+    if (c->desk != NULL) {
+        return; /* the database has what was there */
+    }
     c->loss.made[slot / WORD] |= UINT64_C(1) << slot % WORD;
     c->slots[slot].had = c->slots[slot].seen != 0 || c->slots[slot].server_at_us != 0;
     c->loss.next_us = c->now.boot_us;

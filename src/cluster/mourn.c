@@ -260,7 +260,7 @@ void tr_mourn_turn(struct tr_cluster *c)
 {
     struct tr_mourn *m = &c->mourn;
 
-    if (c->owns && !m->busy && m->next_us <= c->now.boot_us) {
+    if (c->desk == NULL && c->owns && !m->busy && m->next_us <= c->now.boot_us) {
         m->busy = true;
         tr_lane_put(c, TR_CL_DEAD, &m->item);
     }
@@ -268,5 +268,5 @@ void tr_mourn_turn(struct tr_cluster *c)
 
 uint64_t tr_mourn_next(const struct tr_cluster *c)
 {
-    return c->owns && !c->mourn.busy ? c->mourn.next_us : TR_CL_NEVER;
+    return c->desk == NULL && c->owns && !c->mourn.busy ? c->mourn.next_us : TR_CL_NEVER;
 }

@@ -32,7 +32,9 @@
     X(TOLD_ONCE, "who becomes the owner of a slot is not told what the last one was told")         \
     X(RESERVED_KEPT, "a job that was reserved by its id for nobody stays out")                     \
     X(LIMIT_WHOLE, "each slot of a topic has the whole limit")                                     \
-    X(NOT_CONFIRMED, "what replicas were asked about is answered before they say so")
+    X(NOT_CONFIRMED, "what replicas were asked about is answered before they say so")              \
+    X(READ_FIRST, "rows are read before it is said that they will be in the index")                \
+    X(DROP_ANY, "an entry whose row is gone is dropped, whatever it is by then")
 
 enum tr_cl_mutant {
     TR_CL_MUTANT_NONE,

@@ -11,7 +11,7 @@
  */
 
 #include "base/err.h"
-#include "cluster/inner.h"
+#include "cluster/desk.h"
 #include "cluster/mutant.h"
 
 #include <string.h>
@@ -77,6 +77,13 @@ const struct tr_cl_way tr_conf_way = {
 
 /* ---- in the list ---- */
 
+void tr_policy_next(const struct tr_item *item, struct tr_policy *next)
+{
+    *next = item->topic->policy;
+    tr_policy_change(next, item->req->policy, item->req->fields);
+    next->given |= item->req->keep_topic ? TR_POLICY_BIT(KEPT) : 0;
+}
+
 static void build_note(struct tr_cluster *c, struct tr_clane *lane)
 {
     const struct tr_item *item = TR_CONTAINER_OF(lane->flying.next, struct tr_item, link);
@@ -85,7 +92,7 @@ static void build_note(struct tr_cluster *c, struct tr_clane *lane)
     char key[TR_PLACE_KEY_MAX];
     char flag = item->kind;
     uint8_t bytes[TR_POLICY_BYTES_MAX];
-    struct tr_policy next = t->policy;
+    struct tr_policy next;
 
     tr_eval_meta(e, TR_SCRIPT_TOPIC, 2);
     tr_eval_add(e, key, tr_place_meta_key(key, &c->layout, TR_META_TOPICS));
@@ -96,8 +103,7 @@ static void build_note(struct tr_cluster *c, struct tr_clane *lane)
         tr_eval_add(e, c->node, TR_PLACE_NODE_DIGITS);
     }
     if (!item->inner) {
-        tr_policy_change(&next, item->req->policy, item->req->fields);
-        next.given |= item->req->keep_topic ? TR_POLICY_BIT(KEPT) : 0;
+        tr_policy_next(item, &next);
         tr_eval_add_number(e, t->version);
         tr_eval_add(e, (const char *)bytes, tr_policy_encode(bytes, &next));
         tr_eval_add_number(e, t->slot_version);
@@ -118,14 +124,21 @@ static void heard_note(struct tr_cluster *c, struct tr_clane *lane,
     if (item->inner) {
         good = good && tr_span_begins(reply->items[0], "OK");
         tr_item_finish(c, item, good ? TARRY_OK : TARRY_EDAMAGED);
-        return;
+    } else if (!good) {
+        tr_item_finish(c, item, TARRY_EDAMAGED);
+    } else {
+        tr_policy_noted(c, item, tr_span_begins(reply->items[0], "OK"), reply->items[1]);
     }
+}
+
+void tr_policy_noted(struct tr_cluster *c, struct tr_item *item, bool stored, struct tr_span text)
+{
     item->flying = false;
-    if (!good || (!tr_span_begins(reply->items[0], "OK") && ++item->tries > TRIES_MAX)) {
-        tr_item_finish(c, item, good ? TARRY_EAWAY : TARRY_EDAMAGED);
-    } else if (!tr_ctopic_learn(c, item->topic, reply->items[1])) {
+    if (!stored && ++item->tries > TRIES_MAX) {
+        tr_item_finish(c, item, TARRY_EAWAY);
+    } else if (!tr_ctopic_learn(c, item->topic, text)) {
         tr_item_finish(c, item, TARRY_ENOMEM);
-    } else if (tr_span_begins(reply->items[0], "OK")) {
+    } else if (stored) {
         item->at = 0;
         if (item->implied || item->topic->policy.deliver_len > 0) {
             tr_delivers_changed(c, item->topic);
@@ -236,12 +249,10 @@ const struct tr_cl_way tr_fix_way = {
 static void reloaded(struct tr_cluster *c, struct tr_item *item)
 {
     struct tr_ctopic *t = item->topic;
-    const struct tr_req *r = item->req;
-    struct tr_policy next = t->policy;
+    struct tr_policy next;
     const char *why;
 
-    tr_policy_change(&next, r->policy, r->fields);
-    next.given |= r->keep_topic ? TR_POLICY_BIT(KEPT) : 0;
+    tr_policy_next(item, &next);
     why = objection(c, &next);
     if (!tr_policy_ok(&next) || why != NULL) {
         tr_item_refuse(c, item, TARRY_EINVAL, why);
@@ -285,6 +296,13 @@ static void pause_slot(struct tr_cluster *c, struct tr_item *item)
         }
         tr_lane_put(c, TR_CL_PAUSE, item);
     } else {
+        if (c->desk != NULL) { /* which does not know: this node tells what it did */
+            struct tr_counted *n = &item->topic->spots[0].count;
+
+            n->hold_us = item->number;
+            n->hold_until_us = tr_cluster_server_now(c) + item->number;
+            n->holds++;
+        }
         tr_item_finish(c, item, TARRY_OK);
     }
 }

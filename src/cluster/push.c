@@ -1,7 +1,7 @@
 /* New jobs: what is asked is checked here, all else is decided by the script. */
 
 #include "base/err.h"
-#include "cluster/inner.h"
+#include "cluster/desk.h"
 #include "cluster/mutant.h"
 
 /* Ages are rounded down to this: jobs that came together are alike then, which is cheaper
@@ -30,6 +30,10 @@ static void to_slot(struct tr_cluster *c, struct tr_item *item)
         t->order = r->beanstalk ? TR_ORDER_ID : TR_ORDER_DUE;
     }
     item->slot = t->spots[i].slot;
+    if (c->desk != NULL) {
+        tr_desk_push_ask(c, item);
+        return;
+    }
     tr_ctopic_note(c, t, r->keep_topic);
     tr_lane_put(c, TR_CL_PUSH, item);
 }
@@ -55,8 +59,7 @@ void tr_push_ask(struct tr_cluster *c, struct tr_item *item)
     }
 }
 
-/* The due times of a topic are spread by its jitter, later only. */
-static void with_jitter(struct tr_cluster *c, const struct tr_ctopic *t, struct tr_req *r)
+void tr_push_jitter(struct tr_cluster *c, const struct tr_ctopic *t, struct tr_req *r)
 {
     uint64_t jitter_us =
         t->policy.jitter_us != 0 ? tr_rng_below(&c->rng, t->policy.jitter_us + 1) : 0;
@@ -78,7 +81,7 @@ static void build(struct tr_cluster *c, struct tr_clane *lane)
         struct tr_req asked = *item->req;
         uint64_t age_us = c->now.boot_us - item->since_us;
 
-        with_jitter(c, item->topic, &asked);
+        tr_push_jitter(c, item->topic, &asked);
         tr_eval_push(e, tr_lane_topic(lane, item->topic), &asked, age_us - age_us % AGE_STEP_US);
         item->topic->turn++;
     }
@@ -145,20 +148,27 @@ static void note_pushed(struct tr_cluster *c, struct tr_item *item, const struct
     }
 }
 
-static void ended(struct tr_cluster *c, struct tr_clane *lane, struct tr_item *item,
-                  const struct tr_pushed *p, uint64_t now_us)
+/* What a slot and who waits there are to know of it. */
+static void note_slot(struct tr_cluster *c, struct tr_clane *lane, const struct tr_pushed *p)
+{
+    uint64_t *seen = &c->slots[lane->slot].seen;
+
+    if (p->what == 'N' && tr_place_seq_of(p->id) > *seen) {
+        *seen = tr_place_seq_of(p->id);
+    }
+    if ((p->what == 'N' || p->what == 'R') &&
+        (lane->soonest_us == 0 || p->due_us < lane->soonest_us)) {
+        lane->soonest_us = p->due_us;
+    }
+}
+
+void tr_push_ended(struct tr_cluster *c, struct tr_item *item, const struct tr_pushed *p,
+                   uint64_t now_us)
 {
     struct tr_req *r = item->req;
-    uint64_t *seen = &c->slots[lane->slot].seen;
 
     item->id = p->id;
     if (p->what == 'N' || p->what == 'R') {
-        if (p->what == 'N' && tr_place_seq_of(p->id) > *seen) {
-            *seen = tr_place_seq_of(p->id);
-        }
-        if (lane->soonest_us == 0 || p->due_us < lane->soonest_us) {
-            lane->soonest_us = p->due_us;
-        }
         tr_find_note(c, p->id, item->topic);
     }
     if (p->what == 'N') {
@@ -209,7 +219,8 @@ static void answered(struct tr_cluster *c, struct tr_clane *lane, const struct t
         struct tr_pushed p;
 
         if (outcome(&o, lane, i, &p) == TARRY_OK) {
-            ended(c, lane, item, &p, a->now_us);
+            note_slot(c, lane, &p);
+            tr_push_ended(c, item, &p, a->now_us);
         } else {
             tr_item_finish(c, item, TARRY_EDAMAGED);
         }

@@ -11,6 +11,7 @@
  */
 
 #include "base/err.h"
+#include "cluster/desk.h"
 #include "cluster/tour.h"
 #include "cluster/walk.h"
 
@@ -35,6 +36,7 @@ struct tr_roam {
     unsigned looked;
     struct tr_job_view *views;
     struct tr_backoff *backoffs;
+    uint64_t from_us, from_id; /* with a database: behind this row */
     /* FORECAST */
     struct tr_forecast_view view;
     uint64_t *counts;
@@ -81,6 +83,12 @@ static void purge_step(struct tr_cluster *c, struct tr_item *item)
     item->roam->found = 0;
     item->roam->passes = 0;
     tr_tour_ask(c, item, TR_CL_PURGE);
+}
+
+void tr_purge_slot_done(struct tr_cluster *c, struct tr_item *item)
+{
+    item->roam->tour.at++;
+    purge_step(c, item);
 }
 
 void tr_purge_ask(struct tr_cluster *c, struct tr_item *item)
@@ -207,6 +215,8 @@ static void ask_slot(struct tr_cluster *c, struct tr_item *item)
 
     m->walk = tr_walk_at(first_set(m));
     m->of_set = 0;
+    m->from_us = 0;
+    m->from_id = 0;
     tr_tour_ask(c, item, TR_CL_LIST);
 }
 
@@ -331,6 +341,148 @@ const struct tr_cl_way tr_list_way = {.script = TR_SCRIPT_LIST,
                                       .jobs = true,
                                       .build = build_list,
                                       .answered = answered_list};
+
+/* ---- the same from a database: rows that wait are in order, those that are reserved are not ----
+ */
+
+static uint8_t state_of(char set)
+{
+    switch (set) {
+    case 'd':
+        return TR_SQL_DEAD;
+    case 'p':
+        return TR_SQL_RESERVED;
+    default:
+        return TR_SQL_WAITING;
+    }
+}
+
+static bool list_rows(struct tr_cluster *c, struct tr_clane *lane)
+{
+    const struct tr_item *item = tr_tour_only(lane);
+    const struct tr_roam *m = item->roam;
+    const struct tr_req *r = item->req;
+    struct tr_sql_ask *ask = &lane->sql->call.ask;
+    bool in_order = m->walk.set == 'r' || (m->walk.set == 'd' && r->cursor.dead);
+
+    (void)c;
+    ask->kind = TR_SQL_PAGE;
+    ask->slot = item->slot;
+    ask->topic = item->topic->row;
+    ask->state = state_of(m->walk.set);
+    ask->from_us = m->from_us;
+    ask->from_id = m->from_id;
+    ask->until_us = INT64_MAX;
+    ask->number = TR_WALK_LOOK;
+    if (in_order && m->from_us == 0 && m->from_id == 0) {
+        ask->from_us = r->cursor.at;
+        ask->from_id = r->cursor.id;
+    }
+    if (m->walk.set == 'r' && r->filter.due_from_us > ask->from_us) {
+        ask->from_us = r->filter.due_from_us;
+        ask->from_id = 0;
+    }
+    if (m->walk.set == 'r' && r->filter.due_to_us != 0) {
+        ask->until_us = r->filter.due_to_us;
+    }
+    return true;
+}
+
+static bool is_behind(const struct tr_cursor *cursor, const struct tr_header *h, uint64_t id)
+{
+    bool dead = h->set == 'd';
+    uint64_t at = dead ? h->at_us : h->due_us;
+
+    if (cursor->dead != dead) {
+        return dead;
+    }
+    return at > cursor->at || (at == cursor->at && id > cursor->id);
+}
+
+static bool is_wanted(const struct tr_req *r, const struct tr_header *h, uint64_t id,
+                      uint64_t now_us)
+{
+    const struct tr_filter *f = &r->filter;
+
+    return (f->states == 0 || (f->states & (1U << tr_header_state(h, now_us))) != 0) &&
+           h->due_us >= f->due_from_us && (f->due_to_us == 0 || h->due_us < f->due_to_us) &&
+           (f->tag_len == 0 ||
+            (f->tag_len == h->tag_len && memcmp(f->tag, h->tag, h->tag_len) == 0)) &&
+           is_behind(&r->cursor, h, id);
+}
+
+static int gather_rows(struct tr_cluster *c, struct tr_item *item, const struct tr_sql_ask *ask)
+{
+    struct tr_roam *m = item->roam;
+    struct tr_truth_topic says = tr_desk_says(item->topic);
+    char text[TR_HEADER_MAX];
+    int err = TARRY_OK;
+
+    (void)c;
+    for (unsigned i = 0; err == TARRY_OK && i < ask->count; i++) {
+        struct tr_sql_item row = {.found = true, .row = ask->rows[i], .gen = ask->rows[i].gen};
+        struct tr_listed_job job = {.id = ask->rows[i].id};
+        struct tr_sql_job is;
+
+        if (!tr_truth_look(&row, &says, ask->now_us, &is)) {
+            continue;
+        }
+        tr_truth_header(&is, (struct tr_span){item->topic->name, item->topic->name_len},
+                        ask->now_us, &job.header);
+        if (is_wanted(item->req, &job.header, job.id, ask->now_us)) {
+            job.bytes.len = tr_header_write(text, &job.header);
+            job.bytes.at = text;
+            err = tr_page_add(&m->page, &job);
+            m->of_set++;
+        }
+    }
+    if (ask->count > 0) {
+        m->from_us = ask->rows[ask->count - 1].next_us;
+        m->from_id = ask->rows[ask->count - 1].id;
+    }
+    m->looked += ask->count;
+    return err;
+}
+
+static void listed_rows(struct tr_cluster *c, struct tr_clane *lane)
+{
+    const struct tr_sql_ask *ask = &lane->sql->call.ask;
+    struct tr_item *item = tr_lane_next(lane);
+    struct tr_roam *m = item->roam;
+    int err = tr_desk_status(ask, ask->end);
+    bool last = ask->count < TR_WALK_LOOK;
+
+    item->flying = false;
+    err = err == TARRY_EUNSURE ? TARRY_EAWAY : err;
+    if (err == TARRY_OK && item->req != NULL) {
+        err = gather_rows(c, item, ask);
+    }
+    if (err != TARRY_OK || item->req == NULL) {
+        tr_item_finish(c, item, err);
+        return;
+    }
+    if (!last && m->looked > LOOKED_MAX) {
+        tr_item_refuse(c, item, TARRY_EUNSUPPORTED,
+                       "too many jobs to look at: ask for one state, or a range of due times");
+        return;
+    }
+    if (last || (m->walk.set != 'p' && m->of_set > m->page.limit)) {
+        char next = m->walk.set == 'r' ? 'p' : '\0';
+
+        m->walk = tr_walk_at(next);
+        m->of_set = 0;
+        m->from_us = 0;
+        m->from_id = 0;
+    }
+    if (m->walk.set != '\0') {
+        tr_lane_put(c, TR_CL_LIST, item);
+        return;
+    }
+    m->tour.at++;
+    list_step(c, item);
+}
+
+const struct tr_desk_way tr_desk_list = {.most = 1, .build = list_rows, .ended = listed_rows};
 
 /* ---- forecast ---- */
 

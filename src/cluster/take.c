@@ -17,11 +17,15 @@
  * nobody knows. Before anything else is asked of that slot they are given back (a take of none): it
  * keeps the ids of a node's last take only.
  *
+ * With a database, Redis only says which jobs may be to be had (`claim`), for three seconds; what
+ * the database says of each (sql_take.c) is the answer. Housekeeping is a question for none, which
+ * brings those that time has changed.
+ *
  * *Invariant.* For each job that may come there is a holding, made before it is asked for.
  */
 
 #include "base/err.h"
-#include "cluster/inner.h"
+#include "cluster/desk.h"
 #include "cluster/mutant.h"
 
 #include <string.h>
@@ -52,6 +56,15 @@ struct tr_take {
     struct tr_ctopic *owed; /* jobs of it are to be given back, or NULL */
     uint64_t owed_since_us;
     uint64_t owed_us; /* when that is tried */
+
+    /* With a database. */
+    struct tr_claim *claim; /* what it is asked; NULL: there is none */
+    uint64_t next_us;       /* what Redis has said */
+    bool more;
+    unsigned told_jobs;
+    unsigned won;
+    struct tr_item *keeper; /* housekeeping that waits, or is done now */
+    bool tending;
 };
 
 uint64_t tr_take_lease(struct tr_cluster *c)
@@ -64,6 +77,32 @@ uint64_t tr_take_lease(struct tr_cluster *c)
 
 static void heard(struct tr_cluster *c, struct tr_call *call, const struct tr_redis_reply *reply,
                   enum tr_route_why why);
+static tr_item_fn claimed;
+
+/* Room for what a database is asked. */
+static bool make_claim(struct tr_cluster *c, struct tr_take *take)
+{
+    if (c->desk == NULL) {
+        return true;
+    }
+    take->claim = tr_mem_alloc(c->mem, sizeof *take->claim);
+    if (take->claim == NULL) {
+        return false;
+    }
+    take->claim->item = (struct tr_item){.inner = true, .end = claimed, .slot = take->slot};
+    take->claim->item.number = take->slot;
+    tr_list_init(&take->claim->item.link);
+    return tr_lane_of(c, TR_CL_CLAIM, take->slot) != NULL; /* so that nothing can fail later */
+}
+
+static void drop_claim(struct tr_cluster *c, struct tr_take *take)
+{
+    if (take->claim != NULL) {
+        tr_list_remove(&take->claim->item.link);
+        tr_mem_free(c->mem, take->claim, sizeof *take->claim);
+        take->claim = NULL;
+    }
+}
 
 int tr_take_lane(struct tr_cluster *c, unsigned slot)
 {
@@ -87,7 +126,8 @@ int tr_take_lane(struct tr_cluster *c, unsigned slot)
     tr_list_init(&take->spots);
     tr_list_init(&take->group);
     take->slot = slot;
-    if (tr_map_put(&c->takes, slot, take) != TARRY_OK) {
+    if (!make_claim(c, take) || tr_map_put(&c->takes, slot, take) != TARRY_OK) {
+        drop_claim(c, take);
         tr_call_fini(c, &take->call);
         tr_mem_free(c->mem, take, sizeof *take);
         return TARRY_ENOMEM;
@@ -113,6 +153,7 @@ void tr_take_free(struct tr_cluster *c)
         }
         tr_list_remove(&take->all);
         drop_rooms(c, take);
+        drop_claim(c, take);
         tr_call_fini(c, &take->call);
         tr_mem_free(c->mem, take, sizeof *take);
     }
@@ -249,9 +290,9 @@ static const struct tr_req *gather(struct tr_cluster *c, struct tr_take *take, b
     return first;
 }
 
-/* The call, for a topic. */
-static int build_call(struct tr_cluster *c, struct tr_take *take, const struct tr_ctopic *t,
-                      const struct tr_eval_take *asked)
+/* The keys and first arguments of the call, for a topic. */
+static void begin_call(struct tr_cluster *c, struct tr_take *take, enum tr_script_name script,
+                       const struct tr_ctopic *t)
 {
     struct tr_eval_topic topic = {t->name, t->spread, t->order};
     struct tr_eval_about about = {.layout = &c->layout,
@@ -262,8 +303,37 @@ static int build_call(struct tr_cluster *c, struct tr_take *take, const struct t
                                   .topics = &topic,
                                   .topic_count = 1};
 
-    tr_eval_begin(&take->call.eval, TR_SCRIPT_TAKE, &about);
+    tr_eval_begin(&take->call.eval, script, &about);
+}
+
+static int build_call(struct tr_cluster *c, struct tr_take *take, const struct tr_ctopic *t,
+                      const struct tr_eval_take *asked)
+{
+    begin_call(c, take, TR_SCRIPT_TAKE, t);
     tr_eval_take(&take->call.eval, asked);
+    return tr_eval_end(&take->call.eval);
+}
+
+/* With a database; NULL: nobody waits, but time goes on. */
+static int build_claim(struct tr_cluster *c, struct tr_take *take, const struct tr_ctopic *t,
+                       const struct tr_eval_take *asked)
+{
+    struct tr_eval_claim claim = {.now_us = tr_cluster_server_now(c),
+                                  .version = t->version,
+                                  .most = asked != NULL ? TR_CLAIM_MOST : TR_CLAIM_TENDS};
+
+    if (asked != NULL) {
+        claim.count = asked->count;
+        claim.tag = asked->tag;
+        claim.tag_len = asked->tag_len;
+        claim.wait_until_us = asked->wait_until_us;
+        take->claim->lease = asked->lease;
+        take->claim->held = asked->held;
+        take->claim->ttr_us = asked->ttr_us;
+        take->claim->least_us = asked->least_us;
+    }
+    begin_call(c, take, TR_SCRIPT_CLAIM, t);
+    tr_eval_claim(&take->call.eval, &claim);
     return tr_eval_end(&take->call.eval);
 }
 
@@ -280,7 +350,8 @@ static int build(struct tr_cluster *c, struct tr_take *take, const struct tr_req
                                  .least_us = r->lease_us,
                                  .bytes = c->config.take_bytes};
 
-    return build_call(c, take, take->spot->topic, &asked);
+    return c->desk != NULL ? build_claim(c, take, take->spot->topic, &asked)
+                           : build_call(c, take, take->spot->topic, &asked);
 }
 
 /* The round is over: when to ask again. */
@@ -335,7 +406,7 @@ static void give_up(struct tr_cluster *c, struct tr_take *take, int status, uint
 
 static void send(struct tr_cluster *c, struct tr_take *take)
 {
-    struct tr_call_way way = {.script = TR_SCRIPT_TAKE,
+    struct tr_call_way way = {.script = c->desk != NULL ? TR_SCRIPT_CLAIM : TR_SCRIPT_TAKE,
                               .hash_slot = c->slots[take->slot].hash,
                               .slot = take->slot,
                               .server = -1,
@@ -347,6 +418,23 @@ static void send(struct tr_cluster *c, struct tr_take *take)
     tr_call_start(c, &take->call, &way);
 }
 
+/* Nobody is asked for meanwhile: who is not to wait hears why. */
+static void refuse_idle(struct tr_cluster *c, struct tr_spot *spot, int status)
+{
+    const struct tr_list *line = &spot->topic->line;
+    const struct tr_list *n = line->next;
+
+    while (n != line) {
+        const struct tr_waiter *waiter = TR_CONTAINER_OF(n, struct tr_waiter, link);
+
+        n = n->next;
+        if (is_open(waiter, spot) && waiter->wait->idle) {
+            tr_wait_finish(c, waiter->wait, status);
+            n = line->next; /* whoever heard of it may have done anything */
+        }
+    }
+}
+
 static void ask(struct tr_cluster *c, struct tr_take *take)
 {
     struct tr_spot *spot = TR_CONTAINER_OF(take->spots.next, struct tr_spot, queued);
@@ -356,6 +444,13 @@ static void ask(struct tr_cluster *c, struct tr_take *take)
     tr_list_remove(&spot->queued);
     if (!anybody_open(spot)) {
         end_round(c, spot, spot->known_us);
+        return;
+    }
+    if (c->desk != NULL && tr_desk_down(c)) {
+        tr_ctopic_pin(spot->topic);
+        refuse_idle(c, spot, TARRY_EAWAY);
+        end_round(c, spot, c->now.boot_us + AWAY_AGAIN_US);
+        tr_ctopic_unpin(c, spot->topic);
         return;
     }
     take->spot = spot;
@@ -385,7 +480,7 @@ static void mark(struct tr_cluster *c, struct tr_take *take)
 
 static void owe(struct tr_cluster *c, struct tr_take *take, struct tr_ctopic *t)
 {
-    if (TR_CL_MUTANT(TAKE_FORGOTTEN)) {
+    if (TR_CL_MUTANT(TAKE_FORGOTTEN) || c->desk != NULL) { /* claims end by themselves */
         return;
     }
     tr_ctopic_pin(t);
@@ -414,23 +509,6 @@ static void give_back(struct tr_cluster *c, struct tr_take *take)
         send(c, take);
     } else {
         take->owed_us = c->now.boot_us + NO_MEMORY_AGAIN_US;
-    }
-}
-
-/* Nobody is asked for meanwhile: who is not to wait hears why. */
-static void refuse_idle(struct tr_cluster *c, struct tr_spot *spot, int status)
-{
-    const struct tr_list *line = &spot->topic->line;
-    const struct tr_list *n = line->next;
-
-    while (n != line) {
-        const struct tr_waiter *waiter = TR_CONTAINER_OF(n, struct tr_waiter, link);
-
-        n = n->next;
-        if (is_open(waiter, spot) && waiter->wait->idle) {
-            tr_wait_finish(c, waiter->wait, status);
-            n = line->next; /* whoever heard of it may have done anything */
-        }
     }
 }
 
@@ -493,8 +571,52 @@ static void look_at_owed(struct tr_cluster *c)
     }
 }
 
+/* Housekeeping is over. */
+static void end_tending(struct tr_cluster *c, struct tr_take *take, int status)
+{
+    struct tr_item *keeper = take->keeper;
+
+    take->tending = false;
+    take->keeper = NULL;
+    c->stat.tended++;
+    c->slots[take->slot].agenda_us = c->now.boot_us; /* there may be another topic behind it */
+    tr_count_changed(c, keeper->topic, take->slot);
+    tr_item_finish(c, keeper, status);
+    mark(c, take);
+}
+
+static void tend(struct tr_cluster *c, struct tr_take *take)
+{
+    take->tending = true;
+    if (build_claim(c, take, take->keeper->topic, NULL) == TARRY_OK) {
+        send(c, take);
+    } else {
+        end_tending(c, take, TARRY_ENOMEM);
+    }
+}
+
+void tr_take_tend(struct tr_cluster *c, struct tr_item *keeper)
+{
+    struct tr_take *take;
+
+    if (tr_take_lane(c, keeper->slot) != TARRY_OK) {
+        tr_item_finish(c, keeper, TARRY_ENOMEM);
+        return;
+    }
+    take = tr_map_find(&c->takes, keeper->slot);
+    TR_CHECK(take->keeper == NULL);
+    take->keeper = keeper;
+    mark(c, take);
+}
+
 static void go_on(struct tr_cluster *c, struct tr_take *take)
 {
+    if (take->keeper != NULL && !take->tending && take->spot == NULL) {
+        tend(c, take);
+    }
+    if (take->tending) {
+        return;
+    }
     if (take->owed != NULL && take->call.state == TR_CALL_IDLE && take->owed_us <= c->now.boot_us) {
         give_back(c, take);
     }
@@ -623,15 +745,15 @@ static void nothing(const struct tr_take *take)
     }
 }
 
-static void read_answer(struct tr_cluster *c, struct tr_take *take, const struct tr_answer *a,
-                        const struct tr_taken *t)
+/* What was said besides jobs, before they are handed out. */
+static void read_news(struct tr_cluster *c, struct tr_take *take, const struct tr_taken *t,
+                      uint64_t now_us)
 {
     struct tr_spot *spot = take->spot;
     uint64_t next_us =
-        t->next_us != UINT64_MAX ? tr_cluster_boot_of(c, t->next_us, a->now_us) : TR_CL_NEVER;
+        t->next_us != UINT64_MAX ? tr_cluster_boot_of(c, t->next_us, now_us) : TR_CL_NEVER;
     bool more = t->more || t->jobs >= take->want;
 
-    take->call.brings = 0;
     spot->known_us = next_us < spot->known_us ? next_us : spot->known_us;
     spot->count.best_id = more ? spot->count.best_id : 0;
     c->stat.empty += t->jobs == 0;
@@ -640,14 +762,14 @@ static void read_answer(struct tr_cluster *c, struct tr_take *take, const struct
     } else if (take->told && !take->tagged && !more) {
         nothing(take);
     }
-    for (size_t i = 0; i < t->jobs && take->room_count > 0; i++) {
-        struct tr_taken_job job;
+}
 
-        if (tr_answer_taken_job(a, i, &job) == TARRY_OK) {
-            take->call.brings += job.body.len; /* the next one may be like it */
-            came(c, take, &job, a->now_us);
-        }
-    }
+/* All jobs were handed out: what is to be asked next. */
+static void end_answer(struct tr_cluster *c, struct tr_take *take, const struct tr_taken *t)
+{
+    struct tr_spot *spot = take->spot;
+    bool more = t->more || t->jobs >= take->want;
+
     drop_rooms(c, take);
     if (t->more && t->jobs > 0 && !TR_CL_MUTANT(REST_FORGOTTEN)) {
         ask_again(c, take);
@@ -660,6 +782,144 @@ static void read_answer(struct tr_cluster *c, struct tr_take *take, const struct
     } else {
         end_round(c, spot,
                   more && !tr_list_empty(&spot->topic->line) ? c->now.boot_us : spot->known_us);
+    }
+}
+
+static void read_answer(struct tr_cluster *c, struct tr_take *take, const struct tr_answer *a,
+                        const struct tr_taken *t)
+{
+    take->call.brings = 0;
+    read_news(c, take, t, a->now_us);
+    for (size_t i = 0; i < t->jobs && take->room_count > 0; i++) {
+        struct tr_taken_job job;
+
+        if (tr_answer_taken_job(a, i, &job) == TARRY_OK) {
+            take->call.brings += job.body.len; /* the next one may be like it */
+            came(c, take, &job, a->now_us);
+        }
+    }
+    end_answer(c, take, t);
+}
+
+/* ---- the answer, with a database ---- */
+
+static struct tr_take *take_of(const struct tr_cluster *c, const struct tr_claim *claim)
+{
+    return tr_map_find(&c->takes, claim->item.number);
+}
+
+void tr_take_won(struct tr_cluster *c, struct tr_claim *claim, const struct tr_taken_job *job,
+                 uint64_t now_us)
+{
+    struct tr_take *take = take_of(c, claim);
+
+    take->won++;
+    came(c, take, job, now_us);
+}
+
+void tr_take_unsure(struct tr_cluster *c, struct tr_claim *claim, uint64_t id)
+{
+    struct tr_take *take = take_of(c, claim);
+    struct tr_holding *g = take->rooms[--take->room_count];
+
+    tr_item_pin(&g->item, claim->item.topic);
+    g->item.id = id;
+    g->item.lease = claim->lease;
+    g->end_us = c->now.boot_us + OWED_MOST_US;
+    tr_hold_return(c, g, false);
+}
+
+/* The database has answered, or there was nothing to ask it. */
+static void claimed(struct tr_cluster *c, struct tr_item *item)
+{
+    struct tr_take *take = tr_map_find(&c->takes, item->number);
+    struct tr_ctopic *topic = item->topic;
+    /* One that was not to be had leaves somebody with nothing though there may be more. */
+    struct tr_taken t = {.next_us = take->next_us,
+                         .more = take->more || take->claim->lost > 0,
+                         .jobs = take->claim->lost > 0 ? take->told_jobs : take->won};
+
+    item->topic = NULL;
+    if (take->tending) {
+        end_tending(c, take, item->status);
+    } else if (item->status != TARRY_OK) {
+        give_up(c, take, item->status, AWAY_AGAIN_US);
+        mark(c, take);
+        return;
+    } else {
+        end_answer(c, take, &t);
+        mark(c, take);
+    }
+    tr_ctopic_unpin(c, topic);
+}
+
+/* Which jobs may be to be had: the database is asked. */
+static int read_claim(struct tr_cluster *c, struct tr_take *take, const struct tr_answer *a,
+                      struct tr_ctopic *topic)
+{
+    struct tr_claim *claim = take->claim;
+    struct tr_claimed t;
+
+    if (tr_answer_claimed(a, &t) != TARRY_OK) {
+        return TARRY_EDAMAGED;
+    }
+    claim->count = 0;
+    claim->lost = 0;
+    take->won = 0;
+    take->told_jobs = 0;
+    for (size_t i = 0; i < t.jobs && claim->count < TR_CLAIM_IDS; i++) {
+        unsigned n = claim->count;
+
+        if (tr_answer_claimed_job(a, i, &claim->whats[n], &claim->ids[n]) == TARRY_OK &&
+            (claim->whats[n] != 'C' || take->told_jobs < take->room_count)) {
+            take->told_jobs += claim->whats[n] == 'C';
+            claim->count++;
+        }
+    }
+    take->next_us = t.next_us;
+    take->more = t.more;
+    tr_load_hint(c, topic, take->slot, &(struct tr_indexed){t.loaded_us, t.left});
+    if (!take->tending) {
+        read_news(c, take,
+                  &(struct tr_taken){.next_us = t.next_us, .more = t.more, .jobs = take->told_jobs},
+                  tr_cluster_server_now(c));
+    }
+    claim->item.topic = topic;
+    if (claim->count > 0) {
+        tr_lane_put(c, TR_CL_CLAIM, &claim->item);
+    } else {
+        claim->item.status = TARRY_OK;
+        claimed(c, &claim->item);
+    }
+    return TARRY_OK;
+}
+
+static void answered_claim(struct tr_cluster *c, struct tr_take *take,
+                           const struct tr_redis_reply *reply)
+{
+    struct tr_ctopic *topic = take->tending ? take->keeper->topic : take->spot->topic;
+    struct tr_answer a;
+
+    if (tr_answer_read(reply, &a) == TARRY_OK) {
+        tr_lane_common(c, &a,
+                       &(struct tr_lane_told){.slot = take->slot, .topics = &topic, .count = 1});
+        if (take->tending) {
+            tr_ctopic_pin(topic);
+        }
+        if (read_claim(c, take, &a, topic) == TARRY_OK) {
+            return;
+        }
+        if (take->tending) {
+            tr_ctopic_unpin(c, topic);
+        }
+    }
+    if (take->tending) {
+        end_tending(c, take, TARRY_EDAMAGED);
+    } else {
+        give_up(c, take, TARRY_EAWAY, NO_MEMORY_AGAIN_US);
+    }
+    if (tr_lane_spread(reply) != 0) {
+        (void)tr_ctopic_set_spread(c, topic, tr_lane_spread(reply));
     }
 }
 
@@ -698,6 +958,10 @@ static void heard(struct tr_cluster *c, struct tr_call *call, const struct tr_re
     }
     if (take->owed != NULL) {
         gave_back(c, take, reply, why);
+    } else if (why != 0 && take->tending) {
+        end_tending(c, take, tr_call_status(why));
+    } else if (why == 0 && c->desk != NULL) {
+        answered_claim(c, take, reply);
     } else if (why != 0) {
         if (why == TR_ROUTE_UNKNOWN) {
             owe(c, take, take->spot->topic);

@@ -18,8 +18,8 @@
 
 #include "base/crc.h"
 #include "base/err.h"
+#include "cluster/desk.h"
 #include "cluster/hex.h"
-#include "cluster/inner.h"
 #include "cluster/mutant.h"
 
 #include <string.h>
@@ -70,6 +70,9 @@ static void drop_spots(struct tr_cluster *c, struct tr_ctopic *t)
 static void topic_free(struct tr_cluster *c, struct tr_ctopic *t)
 {
     tr_gauge_leave(c, t);
+    if (t->row != 0) {
+        (void)tr_map_take(&c->desk->topics, t->row);
+    }
     tr_list_remove(&t->all);
     tr_list_remove(&t->idle);
     forget_policy(c, t);
@@ -468,7 +471,7 @@ static void build_names(struct tr_cluster *c, struct tr_clane *lane)
 }
 
 /* Those that are not in the list any more: the next push enters them again. */
-static void unlist(struct tr_cluster *c)
+void tr_ctopics_unlist(struct tr_cluster *c)
 {
     for (struct tr_list *n = c->topics.next; n != &c->topics; n = n->next) {
         struct tr_ctopic *t = TR_CONTAINER_OF(n, struct tr_ctopic, all);
@@ -497,7 +500,7 @@ static void heard_names(struct tr_cluster *c, struct tr_clane *lane,
             status = TARRY_ENOMEM;
         }
     }
-    unlist(c);
+    tr_ctopics_unlist(c);
     tr_item_finish(c, tr_lane_next(lane), status);
 }
 

@@ -66,6 +66,7 @@ void tr_truth_header(const struct tr_sql_job *job, struct tr_span topic, uint64_
                             .retries = job->retries,
                             .flags = job->flags,
                             .created_us = job->created_us,
+                            .body_len = (uint32_t)job->body_len,
                             .topic = topic.at,
                             .topic_len = topic.len,
                             .tag = job->tag.at,
@@ -98,12 +99,18 @@ static void die(struct act *a, enum tr_why why)
     a->j->flags &= (uint8_t)~TR_HEADER_HELD;
 }
 
+static uint64_t lease_of(const struct act *a)
+{
+    uint64_t ttr_us = a->t->ttr_us != 0   ? a->t->ttr_us
+                      : a->j->ttr_us != 0 ? a->j->ttr_us
+                                          : a->t->topic.ttr_us;
+
+    return ttr_us > a->t->least_us ? ttr_us : a->t->least_us;
+}
+
 static void hold(struct act *a)
 {
     struct tr_sql_job *j = a->j;
-    uint64_t ttr_us = a->t->ttr_us != 0 ? a->t->ttr_us
-                      : j->ttr_us != 0  ? j->ttr_us
-                                        : a->t->topic.ttr_us;
 
     j->ver++;
     j->attempts++;
@@ -111,7 +118,7 @@ static void hold(struct act *a)
     j->due_us = j->due_us < a->now_us ? j->due_us : a->now_us;
     j->state = TR_SQL_RESERVED;
     j->lease = a->t->lease;
-    j->next_us = a->now_us + ttr_us;
+    j->next_us = a->now_us + lease_of(a);
     j->handed_us = j->handed_us != 0 ? j->handed_us : a->now_us;
     j->flags &= (uint8_t)~TR_HEADER_HELD;
     j->flags |= a->t->held ? TR_HEADER_HELD : 0;
@@ -248,12 +255,9 @@ static enum tr_truth_said bury(struct act *a)
 static enum tr_truth_said touch(struct act *a)
 {
     struct tr_sql_job *j = a->j;
-    uint64_t ttr_us = a->t->ttr_us != 0 ? a->t->ttr_us
-                      : j->ttr_us != 0  ? j->ttr_us
-                                        : a->t->topic.ttr_us;
 
     j->ver++;
-    j->next_us = a->now_us + ttr_us;
+    j->next_us = a->now_us + lease_of(a);
     return TR_TRUTH_DONE;
 }
 
@@ -514,7 +518,9 @@ static void decide(struct tr_truth *t, struct tr_sql_item *item, uint64_t now_us
     item->event_count = 0;
     t->said = TR_TRUTH_NONE;
     if (!there) {
-        if (t->what == TR_TRUTH_PUSH) {
+        if (t->what == TR_TRUTH_PUSH && t->full) {
+            t->said = TR_TRUTH_FULL;
+        } else if (t->what == TR_TRUTH_PUSH) {
             push_new(t, item, now_us);
         }
         return;
@@ -545,4 +551,18 @@ void tr_truth_decide(struct tr_sql_ask *ask, unsigned from, unsigned to)
         decide(t, &ask->items[i], ask->now_us);
         add_event(t, &ask->items[i], ask->now_us);
     }
+}
+
+bool tr_truth_look(const struct tr_sql_item *item, const struct tr_truth_topic *topic,
+                   uint64_t now_us, struct tr_sql_job *is)
+{
+    struct tr_truth t = {.what = TR_TRUTH_TEND, .topic = *topic};
+    struct act a = {.t = &t, .j = is, .now_us = now_us};
+
+    if (!item->found || item->row.gen != item->gen) {
+        return false;
+    }
+    *is = item->row;
+    settle(&a);
+    return true;
 }

@@ -42,6 +42,7 @@ enum tr_truth_said {
     TR_TRUTH_NONE,     /* there is no such job */
     TR_TRUTH_LOST,     /* the lease is not, or not any more, that of the job */
     TR_TRUTH_STATE,    /* the state of the job is in the way */
+    TR_TRUTH_FULL,     /* PUSH: there may be no new one */
 };
 
 /* What the topic says; copied, since another thread reads it. */
@@ -63,12 +64,14 @@ struct tr_truth {
     uint64_t lease;
     bool held; /* by a connection */
     uint64_t ttr_us;
+    uint64_t least_us; /* CLAIM, RESERVE, TOUCH: the lease is at least so long */
     uint64_t delay_us;
     uint64_t at_us;  /* not 0: absolute, instead of delay_us */
     uint64_t age_us; /* of what was asked: delays count from then */
     bool by_backoff;
     bool keep_priority;
     bool force;
+    bool full; /* PUSH: the topic has as much as it may have */
     bool beanstalk;
     uint64_t random; /* any number: for jitter */
     unsigned edit;   /* enum tr_edit */
@@ -90,6 +93,10 @@ void tr_truth_decide(struct tr_sql_ask *ask, unsigned from, unsigned to);
  * is the caller's; texts are borrowed. */
 void tr_truth_header(const struct tr_sql_job *job, struct tr_span topic, uint64_t now_us,
                      struct tr_header *h);
+
+/* What time has done to a row that was read, as others see it. False: it is not there. */
+bool tr_truth_look(const struct tr_sql_item *item, const struct tr_truth_topic *topic,
+                   uint64_t now_us, struct tr_sql_job *is);
 
 /* The state that others see. */
 enum tr_job_state tr_truth_state(const struct tr_sql_job *job, uint64_t now_us);

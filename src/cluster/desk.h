@@ -1,0 +1,243 @@
+#ifndef TR_CLUSTER_DESK_H
+#define TR_CLUSTER_DESK_H
+
+/*
+ * The engine with a database, which has the truth: what its files share. Requests come here by
+ * their lanes (lane.c), which ask a database instead of Redis if there is one:
+ *
+ *     desk.c        asks under way, the database's clock, whether it is there; lanes of asks
+ *     image.c       what became of a job, on its way into the index in Redis
+ *     numbers.c     ids of new jobs: blocks.c of each slot
+ *     sql_push.c, sql_edit.c, sql_take.c, sql_look.c, sql_topic.c, and parts of roam.c    requests
+ *
+ * A change is: lane ──► CHANGE, decided by truth.c ──► committed ──► image ──► `index` ──► answer,
+ * which waits for the index for 50 ms at most. The index follows the commit, never the other way.
+ */
+
+#include "cluster/blocks.h"
+#include "cluster/inner.h"
+#include "cluster/truth.h"
+#include "port/sql.h"
+
+/* One ask; embedded by who asks. */
+struct tr_desk_call;
+typedef void tr_desk_done_fn(struct tr_cluster *c, struct tr_desk_call *call);
+struct tr_desk_call {
+    struct tr_sql_ask ask;
+    tr_desk_done_fn *done;
+    uint64_t sent_us;
+    bool busy;
+};
+
+/* Numbers of a slot, and pushes that wait for some. */
+struct tr_desk_slot {
+    struct tr_block block;
+    struct tr_list waiting;
+    struct tr_desk_call call;
+    uint32_t asked;
+};
+
+struct tr_desk {
+    struct tr_sql_port port;
+    unsigned conns;
+    unsigned batch;
+    bool ready;              /* it has answered */
+    uint64_t down_us;        /* boot time until which nobody is asked, since the last one failed */
+    enum tr_sql_blame blame; /* what was wrong with it last; FINE: nothing */
+    char why[TR_SQL_WHY];
+    uint64_t trip_us;    /* of the answer by which its time is known, */
+    uint64_t trip_at_us; /* and when that came */
+    struct tr_desk_call probe;
+    uint64_t probe_us;
+    uint64_t under_way;
+    struct tr_map topics;   /* by their numbers there */
+    struct tr_list tickets; /* images on their way, */
+    struct tr_list replies; /* tickets whose askers wait for the index, the first to end first */
+    struct tr_list later;   /* images that could not be sent: again at */
+    uint64_t later_us;
+    uint64_t images;                                  /* so many are on their way, */
+    uint64_t dropped;                                 /* and so many were left to reconciliation */
+    struct tr_align *align;                           /* load.h */
+    struct tr_list crowds;                            /* sql_edit.c */
+    uint8_t policy[TR_POLICY_BYTES_MAX];              /* that is being stored; */
+    char text[TR_CL_NOTE_HEAD + TR_POLICY_BYTES_MAX]; /* that was read: sql_topic.c */
+    struct tr_desk_slot slots[];                      /* layout.slots */
+};
+
+TR_MUST_USE int tr_desk_init(struct tr_cluster *c);
+/* Tickets and all that they pin; lanes are gone already. Then the rest, when topics are gone. */
+void tr_desk_free_parts(struct tr_cluster *c);
+void tr_desk_fini(struct tr_cluster *c);
+void tr_desk_turn(struct tr_cluster *c);
+uint64_t tr_desk_next(const struct tr_cluster *c);
+/* It is of no use now: a reason for /readyz. */
+bool tr_desk_trouble(const struct tr_cluster *c, struct tr_reason *reason);
+/* What this engine cannot do with a database yet; NULL: it can. */
+const char *tr_desk_cannot(const struct tr_cluster *c, const struct tr_req *r);
+/* Is Redis needed for it? */
+bool tr_desk_needs_redis(enum tr_op op);
+
+void tr_desk_send(struct tr_cluster *c, struct tr_desk_call *call);
+unsigned tr_desk_conn(const struct tr_cluster *c, unsigned slot);
+/* It has just failed: nothing is asked for the moment. */
+bool tr_desk_down(const struct tr_cluster *c);
+/* What who asked is told. */
+int tr_desk_status(const struct tr_sql_ask *ask, enum tr_sql_end end);
+/* The same of one item of a change, which was not done; or perhaps it was, and then the index is to
+ * be looked at. */
+int tr_desk_failed(struct tr_cluster *c, const struct tr_sql_ask *ask,
+                   const struct tr_sql_item *row);
+void tr_desk_ended(void *ctx, struct tr_sql_ask *ask);
+
+/* A topic by its number in the database; NULL: this node has not met it. */
+struct tr_ctopic *tr_desk_topic(const struct tr_cluster *c, uint32_t row);
+
+/* ---- tickets ---- */
+
+struct tr_ticket;
+typedef void tr_ticket_fn(struct tr_cluster *c, struct tr_ticket *k);
+
+/* One job of a change: all that the database's thread reads of it, and then its image. */
+struct tr_ticket {
+    struct tr_item image;  /* on its way into the index; its topic stays */
+    struct tr_list all;    /* of the desk's, on their way */
+    struct tr_list reply;  /* among those who wait */
+    struct tr_item *asker; /* who is told when the index has it; NULL: nobody waits */
+    tr_ticket_fn *tell;    /* how */
+    uint64_t until_us;     /* boot time: not longer */
+    size_t size;
+    bool gone;
+    char how;      /* enum tr_index_how */
+    char letter;   /* what the index said of it, */
+    bool unloaded; /* and of its topic: that none of its rows are there yet */
+    struct tr_sql_job row;
+    uint64_t now_us; /* when, by the database */
+    struct tr_truth truth;
+    size_t used; /* of text */
+    char text[];
+};
+
+/* With room for so many bytes of texts. NULL: no memory. */
+struct tr_ticket *tr_ticket_new(struct tr_cluster *c, struct tr_ctopic *t, size_t room);
+void tr_ticket_free(struct tr_cluster *c, struct tr_ticket *k);
+/* Texts that may be others' are copied to where they stay. */
+struct tr_span tr_ticket_keep(struct tr_ticket *k, const void *at, size_t len);
+enum { TR_TICKET_TEXTS = 64 + 255 + TR_HEADER_BACKOFF + TR_ACTOR_NAME_MAX };
+
+/* The change is done: *row is how it is now (or was, if it is gone). The ticket goes into the index
+ * and is freed then. The asker, if there is one, is told by `tell` when that was done, or 50 ms
+ * later, or at once if Redis is away. */
+void tr_image_go(struct tr_cluster *c, struct tr_ticket *k, const struct tr_sql_job *row,
+                 uint64_t now_us);
+/* The header of the row that the ticket has, for an answer. */
+void tr_ticket_header(const struct tr_ticket *k, struct tr_header *h);
+void tr_image_turn(struct tr_cluster *c);
+uint64_t tr_image_next(const struct tr_cluster *c);
+void tr_images_free(struct tr_cluster *c);
+/* An image of a row that was read; false: no memory. */
+TR_MUST_USE bool tr_image_put(struct tr_cluster *c, struct tr_ctopic *t, char how,
+                              const struct tr_sql_job *row);
+TR_MUST_USE bool tr_image_gone(struct tr_cluster *c, struct tr_ctopic *t, uint64_t id,
+                               uint32_t ver);
+
+/* A script has said what the index has of a topic in a slot: load.c */
+void tr_load_hint(struct tr_cluster *c, struct tr_ctopic *t, unsigned slot,
+                  const struct tr_indexed *x);
+
+/* ---- lanes of asks ---- */
+
+/* How one works. */
+struct tr_desk_way {
+    unsigned most; /* items in an ask; 0: as many as the config says */
+    /* The ask for all in `flying`. False: no memory. */
+    bool (*build)(struct tr_cluster *c, struct tr_clane *lane);
+    /* It has ended; ends all in `flying`. */
+    void (*ended)(struct tr_cluster *c, struct tr_clane *lane);
+    /* How many jobs it is; NULL: one. */
+    unsigned (*weight)(const struct tr_item *item);
+    /* Both cannot be in one ask; or NULL. */
+    bool (*clash)(const struct tr_item *a, const struct tr_item *b);
+};
+
+struct tr_desk_lane {
+    struct tr_desk_call call;
+    struct tr_clane *lane;
+    struct tr_sql_item *items; /* of the ask, */
+    unsigned room;             /* so many */
+    char key[255];             /* that is looked for */
+};
+
+/* NULL: lanes of this kind are those of Redis. */
+const struct tr_desk_way *tr_desk_way(const struct tr_cluster *c, enum tr_cl_kind kind);
+TR_MUST_USE int tr_desk_lane_init(struct tr_cluster *c, struct tr_clane *lane);
+void tr_desk_lane_fini(struct tr_cluster *c, struct tr_clane *lane);
+void tr_desk_lane_go(struct tr_cluster *c, struct tr_clane *lane);
+/* Room for the items of its ask; NULL: no memory. */
+struct tr_sql_item *tr_desk_items(struct tr_cluster *c, struct tr_clane *lane, unsigned count);
+struct tr_item *tr_desk_first(const struct tr_clane *lane);
+
+extern const struct tr_cl_way tr_index_way;
+extern const struct tr_desk_way tr_desk_push, tr_desk_edit, tr_desk_kick, tr_desk_claim,
+    tr_desk_look, tr_desk_header, tr_desk_key, tr_desk_list, tr_desk_purge, tr_desk_count,
+    tr_desk_load, tr_desk_note, tr_desk_names, tr_desk_which;
+
+/* What a topic says of its jobs. */
+struct tr_truth_topic tr_desk_says(const struct tr_ctopic *t);
+/* That, and who asks. */
+void tr_ticket_say(struct tr_cluster *c, struct tr_ticket *k, const struct tr_item *item);
+
+/* Parts of requests that are the same with Redis alone: push.c, edit.c, look.c, policy.c, roam.c,
+ * topics.c, take.c. The due times of a topic are spread by its jitter, later only. */
+void tr_push_jitter(struct tr_cluster *c, const struct tr_ctopic *t, struct tr_req *r);
+/* This is what became of it. */
+void tr_push_ended(struct tr_cluster *c, struct tr_item *item, const struct tr_pushed *p,
+                   uint64_t now_us);
+void tr_edit_ended(struct tr_cluster *c, struct tr_item *item, const struct tr_edited *e,
+                   uint64_t now_us);
+/* Header and body as they were read, or both empty. */
+void tr_look_show(struct tr_cluster *c, struct tr_item *item, const struct tr_span said[2],
+                  uint64_t now_us);
+bool tr_look_body(const struct tr_item *item);
+/* Settings were stored, or others were quicker; text: as they are now. */
+void tr_policy_noted(struct tr_cluster *c, struct tr_item *item, bool stored, struct tr_span text);
+void tr_policy_next(const struct tr_item *item, struct tr_policy *next);
+/* A slot was purged: the next one. */
+void tr_purge_slot_done(struct tr_cluster *c, struct tr_item *item);
+/* Housekeeping of its topic. */
+void tr_take_tend(struct tr_cluster *c, struct tr_item *keeper);
+/* All topics were named. */
+void tr_ctopics_unlist(struct tr_cluster *c);
+
+/* A push, whose topic and slot are known: the topic is made, quotas are looked at. */
+void tr_desk_push_ask(struct tr_cluster *c, struct tr_item *item);
+/* An id for a new job, then its lane. */
+void tr_numbers_give(struct tr_cluster *c, struct tr_item *item);
+void tr_numbers_free(struct tr_cluster *c);
+
+void tr_crowds_free(struct tr_cluster *c);
+
+/* Jobs of a topic in a slot that are to be handed out, or looked at since time has changed them. */
+enum { TR_CLAIM_TENDS = 64, TR_CLAIM_IDS = TR_EVAL_JOBS + TR_CLAIM_TENDS };
+struct tr_claim {
+    struct tr_item item; /* its topic is who asks' to keep */
+    unsigned count;
+    uint64_t ids[TR_CLAIM_IDS];
+    char whats[TR_CLAIM_IDS]; /* C: is claimed; E: TR_TRUTH_TEND */
+    uint64_t lease;
+    bool held;
+    uint64_t ttr_us, least_us;
+    unsigned lost; /* of those that were claimed, so many were not to be had */
+};
+/* take.c: this one was won; or it is not known whether it was. */
+void tr_take_won(struct tr_cluster *c, struct tr_claim *claim, const struct tr_taken_job *job,
+                 uint64_t now_us);
+void tr_take_unsure(struct tr_cluster *c, struct tr_claim *claim, uint64_t id);
+
+/* What an inner item of an edit has in its `kind`: a lease ran out, a cancel by force, a kick as
+ * the beanstalk port has it. */
+enum { TR_DESK_TENDS = 't', TR_DESK_FORCES = 'f', TR_DESK_KICKS = 'b' };
+
+/* Which topic is it, by its number there? Then item->then, with that topic. */
+void tr_desk_which_topic(struct tr_cluster *c, struct tr_item *item, uint32_t row);
+
+#endif

@@ -1,0 +1,207 @@
+/*
+ * New jobs in a database. The topic is there first, then the job has its id (numbers.c), then it is
+ * a row; what has its key is decided by truth.c.
+ */
+
+#include "base/err.h"
+#include "cluster/desk.h"
+
+#include <string.h>
+
+#define COUNTED_US UINT64_C(1000000)
+
+/* ---- before ---- */
+
+static bool is_paused(const struct tr_cluster *c, const struct tr_policy *p)
+{
+    return (p->paused & TR_PAUSED_IN) != 0 &&
+           (p->paused_until_us == 0 || p->paused_until_us > tr_cluster_server_now(c));
+}
+
+static bool has_quota(const struct tr_policy *p)
+{
+    return p->max_jobs != UINT64_MAX || p->max_bytes != UINT64_MAX;
+}
+
+/* It was counted a second ago at most, and what this node has pushed since is in it. */
+static void check_quota(struct tr_cluster *c, struct tr_item *item)
+{
+    const struct tr_ctopic *t = item->topic;
+    struct tr_counted sum;
+
+    tr_count_sum(t, &sum);
+    item->implied =
+        sum.ready + sum.delayed + sum.reserved + sum.dead >= t->policy.max_jobs ||
+        (t->policy.max_bytes != UINT64_MAX && t->heavy + item->req->body_len > t->policy.max_bytes);
+    if (item->implied && item->req->key_len == 0) {
+        tr_item_finish(c, item, TARRY_EQUOTA);
+    } else { /* one with that key may be there already */
+        tr_numbers_give(c, item);
+    }
+}
+
+void tr_desk_push_ask(struct tr_cluster *c, struct tr_item *item)
+{
+    struct tr_ctopic *t = item->topic;
+    uint64_t now_us = c->now.boot_us;
+
+    if (t->row == 0 || !t->known || (item->req->keep_topic && !t->kept)) {
+        t->makes = true;
+        t->keeps = t->keeps || item->req->keep_topic;
+        tr_ctopic_reload(c, item, tr_desk_push_ask);
+    } else if (is_paused(c, &t->policy)) {
+        tr_item_finish(c, item, TARRY_EPAUSED);
+    } else if (has_quota(&t->policy)) {
+        tr_count_topic(c, item, now_us > COUNTED_US ? now_us - COUNTED_US : 0, check_quota);
+    } else {
+        tr_numbers_give(c, item);
+    }
+}
+
+/* ---- the ask ---- */
+
+static bool clash(const struct tr_item *a, const struct tr_item *b)
+{
+    const struct tr_req *x = a->req;
+    const struct tr_req *y = b->req;
+
+    return a->topic == b->topic && x->key_len > 0 && x->key_len == y->key_len &&
+           memcmp(x->key, y->key, x->key_len) == 0;
+}
+
+static uint32_t retries_of(const struct tr_req *r)
+{
+    if (!r->has_retries) {
+        return TR_RETRIES_TOPIC;
+    }
+    return r->retries < 0 ? TR_RETRIES_NO_END : (uint32_t)r->retries;
+}
+
+/* The row that is asked for; its texts are the ticket's. */
+static void fill(struct tr_cluster *c, struct tr_ticket *k, const struct tr_item *item,
+                 const struct tr_req *r)
+{
+    char backoff[TR_HEADER_BACKOFF];
+    size_t len = r->backoff != NULL ? tr_header_put_backoff(backoff, r->backoff) : 0;
+    struct tr_truth *t = &k->truth;
+
+    t->what = TR_TRUTH_PUSH;
+    t->conflict = r->conflict;
+    t->full = item->implied;
+    t->delay_us = r->delay_us;
+    t->at_us = r->at_us;
+    t->age_us = c->now.boot_us - item->since_us;
+    t->job = (struct tr_sql_job){.priority = r->priority,
+                                 .ttr_us = r->ttr_us,
+                                 .ttl_us = r->ttl_us != 0 ? r->ttl_us : item->topic->policy.ttl_us,
+                                 .retries = retries_of(r),
+                                 .flags = (uint8_t)((r->beanstalk ? TR_HEADER_BEANSTALK : 0U) |
+                                                    (r->ttl_us != 0 ? TR_HEADER_OWN_TTL : 0U)),
+                                 .tag = tr_ticket_keep(k, r->tag, r->tag_len),
+                                 .key = tr_ticket_keep(k, r->key, r->key_len),
+                                 .backoff = tr_ticket_keep(k, backoff, len),
+                                 .body = tr_ticket_keep(k, r->body, r->body_len)};
+    t->job.body_len = r->body_len;
+    tr_ticket_say(c, k, item);
+}
+
+static bool build(struct tr_cluster *c, struct tr_clane *lane)
+{
+    struct tr_sql_item *items = tr_desk_items(c, lane, lane->count);
+    unsigned i = 0;
+
+    for (const struct tr_list *n = lane->flying.next; items != NULL && n != &lane->flying;
+         n = n->next) {
+        struct tr_item *item = TR_CONTAINER_OF(n, struct tr_item, link);
+        struct tr_req asked = *item->req;
+        struct tr_ticket *k =
+            tr_ticket_new(c, item->topic, 2 * TR_TICKET_TEXTS + item->req->body_len);
+
+        if (k == NULL) {
+            return false;
+        }
+        tr_push_jitter(c, item->topic, &asked);
+        fill(c, k, item, &asked);
+        items[i++] = (struct tr_sql_item){.by = asked.key_len > 0 ? TR_SQL_NEW_KEY : TR_SQL_NEW,
+                                          .id = item->id,
+                                          .topic = item->topic->row,
+                                          .key = k->truth.job.key,
+                                          .ctx = &k->truth};
+        item->topic->turn++;
+    }
+    lane->sql->call.ask.kind = TR_SQL_CHANGE;
+    lane->sql->call.ask.decide = tr_truth_decide;
+    return items != NULL;
+}
+
+/* ---- what came of it ---- */
+
+static char letter_of(const struct tr_truth *t)
+{
+    switch (t->said) {
+    case TR_TRUTH_DONE:
+        return 'N';
+    case TR_TRUTH_REPLACED:
+        return 'R';
+    case TR_TRUTH_KEPT:
+        return 'K';
+    case TR_TRUTH_EXISTS:
+        return 'E';
+    case TR_TRUTH_FULL:
+        return 'F';
+    default:
+        return 'X';
+    }
+}
+
+static void tell(struct tr_cluster *c, struct tr_ticket *k)
+{
+    struct tr_pushed p = {.what = letter_of(&k->truth), .id = k->row.id, .due_us = k->row.due_us};
+
+    tr_ticket_header(k, &p.header);
+    tr_push_ended(c, k->asker, &p, k->now_us);
+}
+
+/* Nothing was written, or it is due so late that nobody looks for it in the index. */
+static bool is_apart(const struct tr_truth *t, const struct tr_sql_item *item, uint64_t now_us)
+{
+    return item->write == TR_SQL_LEAVE ||
+           (t->said == TR_TRUTH_DONE && t->is.due_us >= now_us + TR_HOT_WINDOW_MAX_US);
+}
+
+static void ended_one(struct tr_cluster *c, struct tr_item *item, struct tr_sql_item *row,
+                      uint64_t now_us)
+{
+    struct tr_truth *t = row->ctx;
+    struct tr_ticket *k = TR_CONTAINER_OF(t, struct tr_ticket, truth);
+
+    k->asker = item;
+    k->tell = tell;
+    k->now_us = now_us;
+    if (is_apart(t, row, now_us)) {
+        k->row = t->is;
+        tell(c, k);
+        k->asker = NULL;
+        return; /* the lane frees it */
+    }
+    row->ctx = NULL;
+    tr_image_go(c, k, &t->is, now_us);
+}
+
+static void ended(struct tr_cluster *c, struct tr_clane *lane)
+{
+    const struct tr_sql_ask *ask = &lane->sql->call.ask;
+    struct tr_item *item;
+
+    for (unsigned i = 0; (item = tr_lane_next(lane)) != NULL; i++) {
+        struct tr_sql_item *row = &ask->items[i];
+
+        if (row->end == TR_SQL_DONE) {
+            ended_one(c, item, row, ask->now_us);
+        } else {
+            tr_item_finish(c, item, tr_desk_failed(c, ask, row));
+        }
+    }
+}
+
+const struct tr_desk_way tr_desk_push = {.build = build, .ended = ended, .clash = clash};
