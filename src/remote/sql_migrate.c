@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "remote/sql_schema.h"
+#include "remote/sql_text.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -321,6 +322,73 @@ int tr_sql_inspect(const struct tr_sql_access *access, uint64_t body_max,
         return TARRY_EAWAY;
     }
     err = inspect(&j, body_max);
+    tr_sql_conn_close(j.conn);
+    return err;
+}
+
+/* ---- the store ---- */
+
+enum { VALUE = 64, UUID = 32 };
+
+struct agreed {
+    char uuid[VALUE];
+    char slots[VALUE];
+    char prefix[VALUE];
+};
+
+static void note_meta(void *ctx, const struct tr_sql_row *row)
+{
+    struct agreed *a = ctx;
+    const char *k = row->values[0];
+    char *out = strcmp(k, "uuid") == 0 ? a->uuid : strcmp(k, "slots") == 0 ? a->slots : a->prefix;
+
+    tr_text(out, VALUE, "%.*s", (int)row->lengths[1], row->values[1]);
+}
+
+static int agree(struct job *j, const struct tr_sql_store *store)
+{
+    struct agreed is = {{0}, {0}, {0}};
+    struct tr_span uuid = {store->uuid, strlen(store->uuid)};
+    struct tr_span prefix = {store->prefix, strlen(store->prefix)};
+    struct tr_sql_text t = {0};
+    char slots[VALUE];
+    int err;
+
+    tr_text(slots, sizeof slots, "%u", store->slots);
+    tr_sql_putf(&t,
+                "INSERT IGNORE INTO `meta` (`k`, `v`) VALUES ('uuid', %q), ('slots', %u), "
+                "('prefix', %q); SELECT `k`, `v` FROM `meta` WHERE `k` IN ('uuid', 'slots', "
+                "'prefix')",
+                &uuid, (uint64_t)store->slots, &prefix);
+    err = t.failed ? TARRY_ENOMEM : tr_sql_conn_run(j->conn, t.at, t.len, note_meta, &is);
+    tr_sql_text_free(&t);
+    if (err != TARRY_OK) {
+        *j->f = *tr_sql_conn_fault(j->conn);
+        return err;
+    }
+    if (strcmp(is.slots, slots) != 0 || strcmp(is.prefix, store->prefix) != 0 ||
+        strlen(is.uuid) != UUID) {
+        return refuse(j, TARRY_ESTATE,
+                      "its rows are those of a store with %s slots and the prefix %s; this node is "
+                      "set up for %s slots and the prefix %s (cluster.slots, redis.prefix).",
+                      is.slots, is.prefix, slots, store->prefix);
+    }
+    memcpy(store->uuid, is.uuid, UUID + 1);
+    return TARRY_OK;
+}
+
+int tr_sql_agree(const struct tr_sql_access *access, const struct tr_sql_store *store,
+                 struct tr_sql_fault *f)
+{
+    struct job j = {.access = access, .f = f};
+    int err;
+
+    *f = (struct tr_sql_fault){.blame = TR_SQL_FINE};
+    j.conn = tr_sql_conn_open(access, f);
+    if (j.conn == NULL) {
+        return TARRY_EAWAY;
+    }
+    err = agree(&j, store);
     tr_sql_conn_close(j.conn);
     return err;
 }

@@ -34,6 +34,17 @@ TR_MUST_USE int tr_sql_migrate(const struct tr_sql_access *access, struct tr_sql
 TR_MUST_USE int tr_sql_inspect(const struct tr_sql_access *access, uint64_t body_max,
                                struct tr_sql_found *found, struct tr_sql_fault *f);
 
+/* The store behind these tables: if they have no name, slots and prefix yet they get these. uuid:
+ * what it is called from now on, with room for 32 digits and an end. TARRY_ESTATE: slots or prefix
+ * are others. */
+struct tr_sql_store {
+    char *uuid;
+    unsigned slots;
+    const char *prefix;
+};
+TR_MUST_USE int tr_sql_agree(const struct tr_sql_access *access, const struct tr_sql_store *store,
+                             struct tr_sql_fault *f);
+
 /* What is odd but no error, one after the other: a sentence, or NULL. */
 const char *tr_sql_odd(const struct tr_sql_found *found, unsigned i);
 

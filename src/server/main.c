@@ -42,12 +42,6 @@ static enum tr_exit serve(struct tr_config *config)
 {
     struct tr_logger log;
 
-    if (config->on_redis && config->sql_url != NULL) {
-        fputs("tarry: sql.url names a database, and this version cannot serve with one yet: jobs "
-              "would be in Redis alone.\nTake it out of the config, or keep it for tarry sql.\n",
-              stderr);
-        return TR_EXIT_USAGE;
-    }
     tr_logger_init(&log, config->log_level, config->log_json);
     tr_config_warn(config, &log);
     return tr_serve(config);

@@ -148,21 +148,25 @@ static void close_zoo(struct tr_on_redis *o)
 
 #endif
 
+static int make_uuid(struct tr_on_redis *o)
+{
+    uint8_t bytes[TR_CLUSTER_UUID / 2];
+    int err = tr_random_linux_fill(bytes, sizeof bytes);
+
+    for (size_t i = 0; err == TARRY_OK && i < sizeof bytes; i++) {
+        tr_text(o->uuid + 2 * i, 3, "%02x", bytes[i]);
+    }
+    return err;
+}
+
 static int open_cluster(struct tr_on_redis *o, const struct servers *servers, uint64_t node)
 {
     const struct tr_config *c = o->parts.config;
     struct tr_cluster_config config;
     struct tr_coord_port coord;
-    char uuid[TR_CLUSTER_UUID + 1];
-    uint8_t bytes[TR_CLUSTER_UUID / 2];
-    int err = tr_random_linux_fill(bytes, sizeof bytes);
+    struct tr_sql_port sql;
+    int err;
 
-    if (err != TARRY_OK) {
-        return err;
-    }
-    for (size_t i = 0; i < sizeof bytes; i++) {
-        tr_text(uuid + 2 * i, 3, "%02x", bytes[i]);
-    }
     tr_cluster_config_init(&config, o->parts.mem);
     config.port = tr_redis_port(o->remote);
     config.prefix = c->redis_prefix;
@@ -171,7 +175,7 @@ static int open_cluster(struct tr_on_redis *o, const struct servers *servers, ui
     config.server_count = servers->count;
     config.node = node;
     config.address = o->address;
-    config.uuid = uuid;
+    config.uuid = o->uuid;
     config.timeout_us = c->redis_timeout_us;
     config.patience_us = PATIENCE_TIMES * c->redis_timeout_us;
     config.lease_us = c->cluster_lease_us;
@@ -187,7 +191,16 @@ static int open_cluster(struct tr_on_redis *o, const struct servers *servers, ui
         config.coord = &coord;
         config.session_us = c->zookeeper_session_us;
     }
+    if (o->sql != NULL) {
+        sql = tr_on_redis_sql_port(o);
+        config.sql = &sql;
+        config.sql_connections = c->sql_connections;
+        config.sql_batch = c->sql_batch;
+    }
     err = tr_cluster_new(&config, tr_clock_linux_now(), &o->cluster);
+    if (err == TARRY_OK && o->sql != NULL) {
+        tr_on_redis_sql_listen(o);
+    }
     if (err == TARRY_OK) {
         tr_redis_listen(o->remote, tr_cluster_ear(o->cluster));
     }
@@ -222,6 +235,17 @@ static int prepare(void *ctx)
         }
     }
     if (err == TARRY_OK) {
+        err = make_uuid(o);
+    }
+    if (err == TARRY_OK && c->sql_url != NULL) {
+        int how = tr_on_redis_open_sql(o, node);
+
+        if (how != TR_EXIT_FINE) {
+            free(servers);
+            return how;
+        }
+    }
+    if (err == TARRY_OK) {
         err = open_cluster(o, servers, node);
     }
     free(servers);
@@ -234,7 +258,8 @@ static int close_all(void *ctx)
 
     tr_cluster_leave(o->cluster, tr_clock_linux_now());
     tr_redis_flush(o->remote);
-    puts("stopped: the jobs are in Redis");
+    puts(o->sql != NULL ? "stopped: the jobs are in the database"
+                        : "stopped: the jobs are in Redis");
     return TR_EXIT_FINE;
 }
 
@@ -242,6 +267,7 @@ static void free_all(void *ctx)
 {
     struct tr_on_redis *o = ctx;
 
+    tr_on_redis_close_sql(o); /* its threads read what the cluster has */
     if (o->cluster != NULL) {
         tr_cluster_free(o->cluster);
     }
@@ -294,6 +320,7 @@ static bool busy(void *ctx)
     if (o->cluster == NULL || tr_cluster_stage(o->cluster) != TR_ENGINE_OPEN) {
         return false;
     }
+    tr_on_redis_collect(o);
     (void)tr_cluster_turn(o->cluster, now);
     tr_redis_flush(o->remote);
     return tr_cluster_owes(o->cluster) && now.boot_us - o->stop_us < STOP_US;
@@ -327,6 +354,16 @@ static bool waited(void *ctx, uint32_t topic)
     const struct tr_on_redis *o = ctx;
 
     return tr_cluster_waited(o->cluster, topic);
+}
+
+/* Answers of the database may have come. */
+static void woken(void *ctx)
+{
+    const struct tr_on_redis *o = ctx;
+
+    if (o->cluster != NULL) {
+        tr_on_redis_collect(o);
+    }
 }
 
 static uint64_t turn(void *ctx, struct tr_now now)
@@ -455,6 +492,7 @@ static const struct tr_engine_ops ops = {
     .busy = busy,
     .stuck = "Redis does not answer",
     .turn = turn,
+    .woken = woken,
     .view = view,
     .clock = clock_of,
     .uuid = uuid,

@@ -97,6 +97,12 @@ const char *tr_on_redis_durability(void *ctx)
     struct found f = look(o);
     char failover[TR_ON_REDIS_TEXT / 2];
 
+    if (o->sql != NULL) {
+        return o->sql_found[0] != '\0'
+                   ? o->sql_found
+                   : "success is answered when the database has committed it. It has not been "
+                     "reached yet";
+    }
     if (f.count == 0) {
         return "success is answered when Redis has it, and is as durable as its appendfsync and "
                "its replication: a failover may take back the last second, or repeat a delivery. "
@@ -164,6 +170,24 @@ static void tell_remote(struct tr_json *j, const struct tr_redis_stat *s)
     tr_json_member(j, "bytes_in", s->bytes_in);
 }
 
+static void tell_sql(const struct tr_on_redis *o, struct tr_json *j,
+                     const struct tr_cluster_stat *stat)
+{
+    struct tr_sql_stat s = tr_on_redis_sql_stat(o);
+
+    tr_json_name(j, "sql");
+    tr_json_open(j, '{');
+    tr_json_member(j, "under_way", stat->sql_under_way);
+    tr_json_member(j, "images", stat->images);
+    tr_json_member(j, "images_dropped", stat->images_dropped);
+    tr_json_member(j, "connects", s.connects);
+    tr_json_member(j, "transactions", s.transactions);
+    tr_json_member(j, "repeats", s.repeats);
+    tr_json_member(j, "halvings", s.halvings);
+    tr_json_member(j, "lookups", s.lookups);
+    tr_json_close(j, '}');
+}
+
 void tr_on_redis_tell(void *ctx, struct tr_json *j)
 {
     const struct tr_on_redis *o = ctx;
@@ -179,6 +203,9 @@ void tr_on_redis_tell(void *ctx, struct tr_json *j)
     tell_calls(j, &stat);
     tell_remote(j, &remote);
     tr_json_close(j, '}');
+    if (o->sql != NULL) {
+        tell_sql(o, j, &stat);
+    }
 }
 
 /* ---- /metrics ---- */
@@ -216,6 +243,22 @@ static void count_bytes(struct tr_prom *p, const struct tr_redis_stat *s)
     tr_prom_counter(p, "tarry_redis_bytes_in_total", "Bytes received.", s->bytes_in);
 }
 
+static void count_sql(const struct tr_on_redis *o, struct tr_prom *p,
+                      const struct tr_cluster_stat *stat)
+{
+    struct tr_sql_stat s = tr_on_redis_sql_stat(o);
+
+    tr_prom_counter(p, "tarry_sql_connects_total", "Connections made to the database.", s.connects);
+    tr_prom_counter(p, "tarry_sql_transactions_total", "Transactions, and questions.",
+                    s.transactions);
+    tr_prom_counter(p, "tarry_sql_repeats_total", "Of those once more.", s.repeats);
+    tr_prom_counter(p, "tarry_sql_halvings_total", "Batches that were cut in two.", s.halvings);
+    tr_prom_counter(p, "tarry_sql_lookups_total", "Commits whose answer was lost.", s.lookups);
+    tr_prom_counter(p, "tarry_sql_images_dropped_total",
+                    "Changes that were left to reconciliation.", stat->images_dropped);
+    tr_prom_gauge(p, "tarry_sql_images", "Changes on their way into the index.", stat->images);
+}
+
 void tr_on_redis_metrics(void *ctx, struct tr_prom *p)
 {
     const struct tr_on_redis *o = ctx;
@@ -225,6 +268,9 @@ void tr_on_redis_metrics(void *ctx, struct tr_prom *p)
     tr_cluster_stat(o->cluster, &stat);
     count_calls(p, &stat);
     count_bytes(p, &remote);
+    if (o->sql != NULL) {
+        count_sql(o, p, &stat);
+    }
     tr_prom_gauge(p, "tarry_redis_servers", "Servers that are known.", stat.servers);
     tr_prom_gauge(p, "tarry_redis_connections", "Connections that are up.", stat.connections);
     tr_prom_gauge(p, "tarry_redis_deaf", "1 while wake-ups from other nodes do not come.",

@@ -167,8 +167,3 @@ def test_wrong_usage(tmp_path):
     assert "say sql.user" in tarry("sql", "migrate", "--set", "sql.url=mysql://u:p@h/d").stderr
     for args in (["sql", "--help"], ["help", "sql"], ["sql", "migrate", "--help"]):
         assert tarry(*args).stdout.startswith("usage: tarry sql migrate")
-
-
-def test_serve_does_not_pretend():
-    done = tarry("serve", "--engine", "redis", "--set", "redis.servers=127.0.0.1:1", "--set", "sql.url=mysql://h/d")
-    assert done.returncode == 2 and "cannot serve with one yet" in done.stderr

@@ -1,0 +1,310 @@
+"""`--engine redis` with sql.url: rows in a database are the truth, Redis is an index of the near future.
+
+What holds for all engines is tested by the very same tests as on Redis alone (test_on_redis.py); what is different, and
+what does not work yet, says doc/engines.md. Below: a Redis that is emptied loses nothing, nor does a database that is
+killed; what a database may have wrong is said, and ends by itself.
+"""
+import concurrent.futures
+import json
+import time
+
+import pytest
+
+import dialogue
+from client import Client
+from dialogue import Wrong, has_time, is_for, replay
+from harness import PATIENCE_S, tarry
+from on_redis import served
+from on_sql import Both, OnSql
+from test_http import (  # noqa: F401 (run here)
+    is_error,
+    test_a_job_is_one_job_on_both_ports,
+    test_bodies_come_back_exactly,
+    test_cancel,
+    test_edit,
+    test_fire_and_kick,
+    test_key_conflicts,
+    test_lease_runs_out,
+    test_long_poll,
+    test_long_poll_of_a_client_that_left_gets_nothing,
+    test_pause_is_told,
+    test_push_and_look_up,
+    test_push_many,
+    test_push_with_all_fields,
+    test_quota,
+    test_release_touch_and_lost_leases,
+    test_reserve_and_ack,
+    test_topics,
+)
+from web import Web, web_port, web_server
+
+OTHERWISE = {
+    "beanstalk-stats": "who waits is counted when its topics were read, a moment later",
+    "beanstalk-ttr": "a job whose lease has ended takes its place again a moment later",
+    "beanstalk-pipelining": "who waits has a job a moment after its put was answered",
+    "beanstalk-lists": "a tube that went and came again has its pause and its counts still",
+    "beanstalk-order": "jobs of equal priority in tubes of different slots: ids do not say which came first",
+}
+
+
+@pytest.fixture(scope="module")
+def both():
+    with Both() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def own():
+    """Those that are stopped and killed."""
+    with Both() as made:
+        yield made
+
+
+@pytest.fixture
+def server(tmp_path, both):
+    with web_server(tmp_path / "unused", *both.tarry()) as made:
+        made.web = web_port(made)
+        yield made
+        assert made.stop() == 0, made.said
+        assert "runtime error" not in made.said, made.said
+    assert not (tmp_path / "unused").exists()
+
+
+@pytest.fixture
+def web(server):
+    client = Web(server.web)
+    yield client
+    client.close()
+
+
+def wait_until(true):
+    end = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+# ---- the beanstalk port ----
+
+
+# What is about jobs; how lines are read has nothing to do with the engine.
+NAMES = ("bury", "delete", "deadline-soon", "kick", "kick-job", "lists", "order", "pause", "peek", "pipelining",
+         "release", "reserve", "reserve-job", "stats", "touch", "ttr", "waiting", "waiting-order", "watch-ignore")
+FILES = [path for path in sorted(dialogue.FOLDER.glob("beanstalk-*.txt"))
+         if path.stem.removeprefix("beanstalk-") in NAMES and is_for(path.read_text(), "tarry") and
+         path.stem not in OTHERWISE]
+
+
+def play(both, path):
+    with OnSql(both) as made:
+        try:
+            replay(path, made)
+        except Wrong as wrong:
+            return f"{path.name} {wrong}"
+    return ""
+
+
+@pytest.fixture(scope="module")
+def timed_plays(both):
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        yield {path: pool.submit(play, both, path)
+               for path in FILES if has_time(path.read_text())}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem.removeprefix("beanstalk-"))
+def test_dialogue(path, both, timed_plays):
+    wrong = timed_plays[path].result() if path in timed_plays else play(both, path)
+    assert not wrong, wrong
+
+
+# ---- two nodes ----
+
+
+def test_two_nodes_are_one_queue(tmp_path, both):
+    flags = both.tarry()
+    with web_server(tmp_path / "a", *flags) as one, web_server(tmp_path / "b", *flags) as two:
+        a, b = Web(web_port(one)), Web(web_port(two))
+        job = a.push("t", b"x", key="k")
+        assert b.get(f"/v1/jobs/{job['id']}").json["body"] == "x"
+        assert b.get("/v1/topics/t/keys/k").json["id"] == job["id"]
+        taken = b.reserve("t", wait="20s")
+        assert [got["id"] for got in taken] == [job["id"]]
+        assert a.reserve("t") == []
+        acked = a.post(f"/v1/jobs/{job['id']}/ack", lease=taken[0]["lease"])
+        assert acked.status in (200, 204), acked
+        is_error(b.get(f"/v1/jobs/{job['id']}"), 404, "not_found")
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            waits = pool.submit(b.reserve, "t", wait="40s")
+            wait_until(lambda: a.get("/v1/topics/t").json["waiting"] >= 0)
+            began = time.monotonic()
+            a.push("t", b"y", delay="300ms")
+            assert waits.result()[0]["body"] == "y"
+            assert 0.3 <= time.monotonic() - began < 20
+        a.close()
+        b.close()
+
+
+# ---- what is lost, and what is not ----
+
+
+def take_all(web, topic, want):
+    """Reserves and acks until so many bodies came; gives them. What is away meanwhile is asked again."""
+    got = {}
+    end = time.monotonic() + PATIENCE_S
+    while len(got) < want:
+        assert time.monotonic() < end, sorted(got)
+        answer = web.post(f"/v1/topics/{topic}/reserve", wait="2s", count="100")
+        assert answer.status in (200, 204, 503), answer
+        for job in answer.json.get("jobs", []) if answer.status == 200 else []:
+            done = web.post(f"/v1/jobs/{job['id']}/ack", lease=job["lease"])
+            assert done.status in (200, 204, 409, 503), done
+            got[job["id"]] = job["body"]
+    return got
+
+
+def test_a_redis_that_is_emptied_loses_nothing(tmp_path, both):
+    flags = both.tarry()
+    with web_server(tmp_path / "a", *flags) as one:
+        web = Web(web_port(one))
+        assert web.ask("PUT", "/v1/topics/t", json.dumps({"ttr": "2s"})).status in (200, 201)
+        ready = {web.push("t", f"r{i}".encode())["id"]: f"r{i}" for i in range(20)}
+        later = {web.push("t", f"d{i}".encode(), delay="1500ms")["id"]: f"d{i}" for i in range(20)}
+        far = web.push("t", b"far", delay="1h", key="k")
+        held = web.reserve("t")[0]  # and not acked: it comes again
+        client = both.redis.client()
+        client.send("FLUSHALL")
+        assert client.read() == b"OK"
+        client.close()
+        assert take_all(web, "t", 40) == ready | later
+        assert held["id"] in ready
+        assert web.get("/v1/topics/t/keys/k").json["id"] == far["id"]
+        told = web.get("/v1/topics/t").json
+        assert told["delayed"] == 1 and told["policy"]["ttr_ms"] == 2000, told
+        assert one.stop() == 0, one.said
+
+
+def test_a_redis_that_is_away_takes_no_answer_away(tmp_path, own):
+    with web_server(tmp_path / "a", *own.tarry()) as one:
+        web = Web(web_port(one))
+        first = web.push("t", b"a")
+        own.redis.stop()
+        wait_until(lambda: web.get("/readyz").status == 503)
+        pushed = web.push("t", b"b")
+        assert web.get(f"/v1/jobs/{first['id']}").json["body"] == "a"
+        gone = web.push("t", b"c")
+        assert web.ask("DELETE", f"/v1/jobs/{gone['id']}").status == 200
+        own.redis.start()
+        assert take_all(web, "t", 2) == {first["id"]: "a", pushed["id"]: "b"}
+        assert one.stop() == 0, one.said
+
+
+def test_a_database_that_is_killed_loses_nothing(tmp_path, own):
+    with web_server(tmp_path / "a", *own.tarry()) as one:
+        web = Web(web_port(one))
+        kept = {}
+        for i in range(30):
+            answer = web.post("/v1/topics/t/jobs", f"b{i}".encode())
+            assert answer.status == 201, answer
+            kept[answer.json["id"]] = f"b{i}"
+            if i == 15:
+                own.maria.kill()
+                began = time.monotonic()
+                refused = web.post("/v1/topics/t/jobs", b"no")
+                assert refused.status == 503 and time.monotonic() - began < 10, refused
+                assert web.get("/readyz").json["reasons"][0]["code"] == "sql_away"
+                refused = web.post("/v1/topics/t/reserve")
+                assert refused.status == 503, refused
+                own.maria.start()
+                wait_until(lambda: web.get("/readyz").status == 200)
+        got = take_all(web, "t", 30)
+        got = {job: body for job, body in got.items() if body != "no"}  # it may have been done
+        assert got == kept
+        assert one.stop() == 0, one.said
+
+
+# ---- a database that is not right ----
+
+
+def refused(*flags):
+    """A start that ends with exit code 2: what it said."""
+    done = tarry("serve", "--beanstalk", "127.0.0.1:0", "--http", "127.0.0.1:0", *flags)
+    assert done.returncode == 2, done
+    return done.stderr
+
+
+def test_what_is_wrong_with_a_database_is_said(both):
+    redis = both.redis.tarry()
+    name = both.maria.database()
+    flags = ["--set", f"sql.url=mariadb://127.0.0.1:{both.maria.port}/{name}", "--set", f"sql.user={name}"]
+    said = refused(*redis, *flags, "--set", "sql.password=wrong-one")
+    assert "sql.password" in said and "wrong-one" not in said
+    said = refused(*redis, *flags, "--set", "sql.password=word")
+    assert "tarry sql migrate" in said
+    good = both.database()
+    name = good[3].partition("=")[2]
+    both.maria.ask("UPDATE meta SET v = '99' WHERE k = 'schema'", name)
+    assert "99" in refused(*redis, *good)
+
+
+def test_another_layout_is_refused(tmp_path, both):
+    flags = both.tarry()
+    with web_server(tmp_path / "a", *flags) as one:
+        web_port(one)
+        assert one.stop() == 0
+    client = both.redis.client()
+    client.send("FLUSHALL")  # then only the database knows
+    assert client.read() == b"OK"
+    client.close()
+    said = refused(*flags, "--set", "cluster.slots=64")
+    assert "64" in said and "256" in said
+    said = refused(*both.redis.tarry("other:"), *flags[len(both.redis.tarry()):])
+    assert "other:" in said
+
+
+def test_a_missing_right_is_named(both):
+    name = both.maria.database("SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, INDEX")
+    flags = ["--set", f"sql.url=mariadb://127.0.0.1:{both.maria.port}/{name}", "--set", f"sql.user={name}",
+             "--set", "sql.password=word"]
+    assert tarry("sql", "migrate", *flags).returncode == 0
+    both.maria.ask(f"REVOKE DELETE ON {name}.* FROM {name}@'127.0.0.1'")
+    said = refused(*both.redis.tarry(), *flags)
+    assert "DELETE" in said
+    check = tarry("sql", "check", *flags)
+    assert check.stderr == said
+
+
+def test_starts_without_a_database(tmp_path, own):
+    flags = own.tarry()
+    own.maria.kill()
+    with web_server(tmp_path / "a", *flags) as one:
+        web = Web(web_port(one))
+        reasons = web.get("/readyz").json["reasons"]
+        assert reasons[0]["code"] == "sql_away", reasons
+        assert str(own.maria.port) in reasons[0]["message"], reasons
+        assert web.post("/v1/topics/t/jobs", b"x").status == 503
+        own.maria.start()
+        wait_until(lambda: web.get("/readyz").status == 200)
+        assert web.push("t", b"x")["state"] == "ready"
+        assert one.stop() == 0, one.said
+
+
+# ---- what does not work yet ----
+
+
+def test_what_does_not_work_is_said(web):
+    web.push("t", b"x")
+    for answer in (web.ask("PUT", "/v1/schedules/s", json.dumps({"topic": "t", "every": "1m"})),
+                   web.get("/v1/forecast", topic="t"),
+                   web.ask("PUT", "/v1/topics/t", json.dumps({"deliver": {"type": "webhook", "url": "http://hooks.example/"}}))):
+        assert answer.status == 501, answer
+        assert "[sql]" in answer.json["error"]["message"], answer
+
+
+def test_beanstalk_connections(tmp_path, both):
+    with web_server(tmp_path / "a", *both.tarry()) as one:
+        port = served(one)
+        with Client(port) as first:
+            job = first.put(b"x", ttr=3600)
+            assert first.reserve() == (job, b"x")
+        with Client(port) as second:
+            assert second.reserve(wait_s=20) == (job, b"x")
