@@ -22,6 +22,9 @@ def free_port():
 class Server:
     """Use with `with`: it is gone afterwards."""
 
+    apart = False  # True: Ctrl-C in a terminal is not for it
+    before = ()    # a command that starts it, and its arguments
+
     def __init__(self, *flags):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="tarry-maria-"))
         self.path = str(self.folder / "socket")
@@ -37,10 +40,10 @@ class Server:
     def start(self, *flags):
         self.log = open(self.folder / "log", "ab")
         self.process = subprocess.Popen(
-            [MARIADBD, "--no-defaults", f"--datadir={self.folder}/data", f"--socket={self.path}",
+            [*self.before, MARIADBD, "--no-defaults", f"--datadir={self.folder}/data", f"--socket={self.path}",
              f"--port={self.port}", "--bind-address=127.0.0.1", "--user=root", "--skip-name-resolve",
              f"--pid-file={self.folder}/pid", "--performance-schema=OFF", *SMALL, *self.flags, *flags],
-            stdout=self.log, stderr=self.log)
+            stdout=self.log, stderr=self.log, start_new_session=self.apart)
         end = time.monotonic() + PATIENCE_S
         while self.ask("SELECT 1", check=False) != "1\n":
             assert self.process.poll() is None, (self.folder / "log").read_text()
@@ -74,6 +77,6 @@ class Server:
         return self
 
     def __exit__(self, *_):
-        if self.process.poll() is None:
+        if self.process is not None and self.process.poll() is None:
             self.kill()
         shutil.rmtree(self.folder)

@@ -65,6 +65,8 @@ class Node:
 
     def __init__(self, folder, port, bus, flags):
         self.folder, self.port, self.bus, self.flags = folder, port, bus, flags
+        self.public = (port, bus)  # where others find it: something may stand in front of it
+        self.before = []           # a command that starts it, and its arguments
         self.address = f"127.0.0.1:{port}"
         self.process = None
         self.wire = None
@@ -74,7 +76,7 @@ class Node:
                    "--cluster-port", str(self.bus), "--cluster-node-timeout", "2000"] if self.bus else []
         with open(f"{self.folder}/{self.port}.log", "ab") as log:
             self.process = subprocess.Popen(
-                ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.folder,
+                [*self.before, "redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.folder,
                  "--save", "", "--appenddirname", f"aof-{self.port}",
                  "--repl-diskless-sync-delay", "0", *cluster, *self.flags],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=self.apart)
@@ -181,7 +183,7 @@ class Cluster:
         for node in self.nodes:  # each by itself: gossip alone takes seconds
             for other in self.nodes:
                 if other is not node:
-                    node("CLUSTER", "MEET", "127.0.0.1", other.port, other.bus)
+                    node("CLUSTER", "MEET", "127.0.0.1", *other.public)
         until(lambda: all(len(self.known(node)) == len(self.nodes) for node in self.nodes))
         for i, node in enumerate(self.nodes[self.first:]):
             node("CLUSTER", "REPLICATE", self.nodes[i % self.first].id)
@@ -267,7 +269,7 @@ class Cluster:
             if self.is_primary(node):
                 for range_ in node.ask("CLUSTER", "SLOTS") or ():
                     if range_[0] <= slot <= range_[1]:
-                        return next(n for n in self.nodes if n.port == range_[2][1])
+                        return next(n for n in self.nodes if n.public[0] == range_[2][1])
         return None
 
     def owner(self, slot):

@@ -13,7 +13,7 @@ from redis_cluster import until
 from test_http import is_error
 from test_redis_cluster import Node
 from web import Web, web_port, web_server
-from zookeeper import ZooKeeper
+from zookeeper import Ensemble
 
 LEASE_S = 3
 SLOTS = 256
@@ -27,7 +27,8 @@ def redis():
 
 @pytest.fixture(scope="module")
 def zookeeper():
-    with ZooKeeper() as made:
+    """Three that elect a leader."""
+    with Ensemble(3) as made:
         yield made
 
 
@@ -232,6 +233,26 @@ def test_zookeeper_goes_and_comes_back(zoo_nodes, zookeeper):
     until(lambda: node.is_ready() and cluster(node)["coordinator"]["keeps_house"])
     assert node.stop() == 0
     assert not [p for p in zookeeper.ephemerals() if p.startswith(zoo_nodes.root + "/")]
+
+
+def test_the_leader_of_zookeeper_dies(zoo_nodes, zookeeper):
+    """Sessions outlive their leader: nobody is succeeded, and nobody is away for longer than a session."""
+    first, second = zoo_nodes.start(), zoo_nodes.start()
+    until(lambda: even([first, second]))
+    before, names = keepers(first), {p for p in zookeeper.ephemerals() if p.startswith(zoo_nodes.root + "/")}
+    assert len(names) == 2
+    victim = zookeeper.leader()
+    victim.stop()
+    try:
+        until(lambda: zookeeper.leader() is not None)
+        until(lambda: all(cluster(n)["coordinator"]["keeps_house"] for n in (first, second)))
+        assert keepers(first) == keepers(second) == before
+        assert {p for p in zookeeper.ephemerals() if p.startswith(zoo_nodes.root + "/")} == names
+        third = zoo_nodes.start()  # two of three are enough for that
+        until(lambda: even([first, second, third]))
+    finally:
+        zookeeper.start()
+    until(lambda: even([first, second, third]) and all(n.is_ready() for n in (first, second, third)))
 
 
 def test_a_picture_without_redis(tmp_path):
