@@ -8,7 +8,7 @@ ARGS ?=
 PREFIX ?= /usr/local
 
 .PHONY: all help run test check sim mutants fuzz coverage bench bench-quick \
-	bench-scale bench-100m bench-pressure cluster lint fmt asan tsan soak soak-flat soak-redis powerloss deb install clean
+	bench-scale bench-100m bench-pressure cluster chaos lint fmt asan tsan soak soak-flat soak-redis powerloss deb install clean
 .DEFAULT_GOAL := all
 
 all:                  ## build
@@ -86,9 +86,14 @@ bench-pressure: all   ## commits during promotion and merge, lateness beside a h
 	@tools/setup test
 	@/usr/bin/python3 -B bench/pressure --write --rows "$(ROWS)" --reps $(or $(REPS),0)
 
-cluster: all          ## three nodes on a Redis Cluster of 3 + 3, on loopback, until Ctrl-C; ARGS=--single
+cluster: all          ## three nodes on a Redis Cluster of 3 + 3, on loopback, until Ctrl-C; ARGS="--sql --zookeeper 3"
 	@tools/setup test
 	@tools/cluster $(ARGS)
+
+chaos: all            ## faults on a whole cluster, and a judge; MINUTES=2 SEED=n FAULTS=a,b ARGS="--wait 1"
+	@tools/setup test
+	@tools/chaos --minutes $(or $(MINUTES),2) $(if $(filter-out file,$(origin SEED)),--seed $(SEED)) \
+		--faults "$(FAULTS)" $(ARGS)
 
 lint:                 ## layers, purity, headers, shape, clang-format, clang-tidy, cppcheck
 	@tools/setup test
