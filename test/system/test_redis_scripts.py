@@ -302,6 +302,28 @@ def test_a_clock_far_ahead_that_is_put_right(slot):
     assert int(slot.redis("HGET", slot.key("m"), "seq")) < int(two, 16) // 1024 + 2**31
 
 
+def test_a_clock_far_behind_makes_nothing_early(slot):
+    """The slot was idle, so the latest time that it has seen is old: the caller's clock counts, if it is later."""
+    held = slot.put()
+    slot.put()
+    assert len(slot.got(2, ttr=9 * SECOND)) == 2
+    slot.now += 8 * SECOND  # nothing is asked for so long
+    slot.wall = slot.now
+    slot.now -= 3600 * SECOND
+    late, plain = slot.put(delay=5 * SECOND, key="k"), slot.put(delay=5 * SECOND)
+    [said] = slot.edit(what("T", held, "%014x" % (4 * SECOND), lease=1))[4:]
+    assert said[:1] == b"O"
+    by_id = slot.put()
+    [said] = slot.edit(what("H", by_id, "%014x0" % (4 * SECOND), lease=7))[4:]
+    assert said[:1] == b"O"
+    slot.now, slot.wall = slot.wall, None  # it is put right
+    for job in (late, plain):
+        assert slot.look(job)["due"] == slot.now + 5 * SECOND
+    for job in (held, by_id):
+        assert slot.look(job)["at"] == slot.now + 4 * SECOND
+    assert slot.got(9, lease=2) == []
+
+
 def test_a_latest_time_that_was_wrong(slot):
     """The node's clock was as wrong as the server's: two that agree later put it right."""
     slot.now += 3600 * SECOND
@@ -1372,6 +1394,10 @@ MUTATIONS = {
     "jumps without end": ("check", [("seq + jump > 4398046511104", "false")], test_jumps_never_use_ids_up),
     "ready is due": ("take", [("elseif j.set=='r'and j.due>now then j.set='s'", "")],
                      test_a_clock_that_goes_back_a_little),
+    "the caller's clock is not looked at": ("push", [("base = max(base, tonumber(ARGV[5]))", "")],
+                                            test_a_clock_far_behind_makes_nothing_early),
+    "a touch by a clock that is behind": ("edit", [("j.ver+1,base+max(ttr", "j.ver + 1, now + max(ttr")],
+                                          test_a_clock_far_behind_makes_nothing_early),
     "tmax as now": ("take", [("base=max(now,tmax)", "now=max(now,tmax)")],
                     test_a_clock_that_steps_back_hands_out_nothing),
     "late calls are done": ("push", [("and sub(kept, 1, 14) > OP", "and false")],

@@ -40,7 +40,8 @@ local ms = agrees and floor(now / 1000) - 1704067200000 or 0
 -- Is this slot ours to change? Then when was the latest time seen, and which is the last number that an
 -- id has; new due times count from base, never behind a time that was seen before; and if this very
 -- call was answered before, what was kept of that. The latest time is of clocks that agree with their
--- caller's; if it is far ahead of such a one all the same, both were wrong, and it is forgotten.
+-- caller's; if it is far ahead of such a one all the same, both were wrong, and it is forgotten. If the
+-- two do not agree, the later one is the base: it is late if that one is wrong, and not early.
 local slot_is = call('HMGET', META, 'uuid', 'run', 'tmax', 'seq', KIND .. NODE)
 if not slot_is[1] then
     return {'NOSLOT'}
@@ -54,6 +55,9 @@ if agrees and tmax > now + 10000000 then
     tmax = 0
 end
 local base = max(now, tmax)
+if not agrees then
+    base = max(base, tonumber(ARGV[5]))
+end
 local kept = slot_is[5]
 if kept and sub(kept, 1, 14) > OP then
     return {'STALE'} -- it came late, and a newer one was answered

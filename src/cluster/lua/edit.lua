@@ -148,7 +148,7 @@ function act.T(j, what)
     if ttr == 0 then
         ttr = open(j).ttr > 0 and j.ttr or j.t.ttr or 60000000
     end
-    j.ver, j.at = j.ver + 1, now + max(ttr, num(what, 39, 52) or 0)
+    j.ver, j.at = j.ver + 1, base + max(ttr, num(what, 39, 52) or 0)
     return 'O' .. header(j)
 end
 
@@ -185,7 +185,7 @@ function act.H(j, what)
         ttr = open(j).ttr > 0 and j.ttr or j.t.ttr or 60000000
     end
     j.ver, j.attempts, open(j).why, j.due = j.ver + 1, j.attempts + 1, 0, math.min(j.due, now)
-    j.set, j.lease, j.at = 'p', sub(what, 17, 24), now + ttr
+    j.set, j.lease, j.at = 'p', sub(what, 17, 24), base + ttr
     j.flags = j.flags - j.flags % 4 + j.flags % 2 + (sub(what, 39, 39) == '1' and 2 or 0)
     return 'O' .. header(j)
 end
