@@ -81,6 +81,10 @@ class Clocks:
         """Was one of them ahead then? What was made due by it may be that late."""
         return any(offset > 0 and since <= end and to >= begin for offset, since, to in self.spans)
 
+    def behind(self, begin, end):
+        """Was one of them behind then? By that one leases go on, and nothing is handed out."""
+        return any(offset < 0 and since <= end and to >= begin for offset, since, to in self.spans)
+
 
 class Job:
     """All that is known of one id."""
@@ -244,7 +248,7 @@ class Judge:
                         self.say("fenced", f"{id_}: {call} succeeded, though {h.call} had it by then")
             over = self.over_at(own)
             if not beanstalk and call.begin > over + self.clocks.spread(own.begin, call.end):
-                if not self.undos.has(job.topic, own, call):
+                if not self.clocks.behind(own.begin, call.end) and not self.undos.has(job.topic, own, call):
                     self.say("fenced", f"{id_}: {call} succeeded, though its lease was over at {over:.3f}")
 
     def check_denied(self, id_, job):

@@ -22,7 +22,7 @@ from clients import Gone, Http  # noqa: E402
 from faults import FAULTS, NotProven  # noqa: E402
 from history import History  # noqa: E402
 import mutants  # noqa: E402
-from workload import TOPICS, TUBES, Load  # noqa: E402
+from workload import ALL, Load  # noqa: E402
 from monitor import Monitor  # noqa: E402
 from world import TOP, World, until  # noqa: E402
 
@@ -75,7 +75,7 @@ class Run:
         self.dice = random.Random(opt.seed)
         self.history = History(folder / "history.jsonl")
         self.world = World(folder, opt, self.history)
-        self.world.slots_used = [slot_of(topic) for topic in TOPICS + TUBES]
+        self.world.slots_used = [slot_of(topic) for topic in ALL]
         self.faults = []
         self.not_proven = []
 
@@ -126,7 +126,7 @@ class Run:
     def counts(self):
         """Jobs by topic and state, as any node says; None: it does not."""
         out = {}
-        for topic in TOPICS + TUBES:
+        for topic in ALL:
             status, said = self.world.nodes[0].get(f"/v1/topics/{topic}")
             if status not in (200, 404):
                 return None
@@ -170,7 +170,7 @@ class Run:
                 owner = self.world.cluster.owner(self.world.tags[slot])
                 keys = [f"tarry:{{{slot}}}:{name}" for name in ("h", "b", "k")]
                 sizes = {key: owner("HLEN", key) for key in keys}
-                for topic in [t for t in TOPICS + TUBES if slot_of(t) == slot]:
+                for topic in [t for t in ALL if slot_of(t) == slot]:
                     for name in ("store", "ready", "prep", "dead", "x"):
                         key = f"tarry:{{{slot}}}:{topic}:{name}"
                         sizes[key] = owner("ZCARD", key)

@@ -14,6 +14,8 @@ from clients import Beanstalk, Gone, Http
 
 TOPICS = tuple(f"chaos-{i}" for i in range(6))
 TUBES = tuple(f"tube-{i}" for i in range(3))  # made by the beanstalk port; both ports use all of them
+RARE = tuple(f"rare-{i}" for i in range(4))   # seldom used: their slots have seen nothing for a while
+ALL = TOPICS + TUBES + RARE
 RECENT = 200
 
 
@@ -90,7 +92,7 @@ class Load:
             self.ended(id_, client.cancel(id_, topic))
 
     def produce(self, client, dice):
-        topic = dice.choice(TOPICS + TUBES)
+        topic = dice.choice(RARE if dice.random() < 0.03 else TOPICS + TUBES)
         throw = dice.random()
         body = f"{self.seed}-{next(self.numbers)}"
         delay, ttr = dice.choice((0, 0, 0.05, 0.4, 2)), dice.choice((1, 2, 4))
@@ -117,7 +119,7 @@ class Load:
 
     def consume(self, client, dice):
         self.do_later(client)
-        topic = dice.choice(TOPICS + TUBES)
+        topic = dice.choice(RARE if dice.random() < 0.1 else TOPICS + TUBES)
         for job in client.reserve(topic, dice.choice((1, 4, 10)), 200) or ():
             self.use(client, dice, job, topic)
 

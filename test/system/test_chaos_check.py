@@ -85,6 +85,8 @@ GOOD = {
         0, 0.1, delay=10).handed(7.2, 7.3).ack(8, 9),
     "a clock was ahead when it came": Story().push(0, 1).handed(1, 2).event(
         "clock", 2, who="r1", offset=4).handed(2.5, 3, lease="l2").ack(3, 4, lease="l2"),
+    "an ack by a clock that was behind": Story().push(0, 1).handed(1, 2).event(
+        "clock", 3, who="r1", offset=-3600).ack(7, 8),
     "epochs rise": whole().event("epochs", 1, slots={"7": [1, "n1"]}).event("epochs", 2, slots={"7": [2, "n2"]}),
 }
 
@@ -122,6 +124,8 @@ BAD = {
     "an ack by the old lease": ("fenced", Story().push(0, 1).handed(1, 2).handed(6, 6.5, lease="l2").ack(7, 8)),
     "a touch by the old lease": ("fenced", Story().push(0, 1).handed(1, 2).handed(6, 6.5, lease="l2").call(
         "touch", 7, 8, id="1", lease="l1").ack(8, 9, lease="l2")),
+    "an ack by the old lease, and a clock was behind": ("fenced", Story().push(0, 1).handed(1, 2).handed(
+        6, 6.5, lease="l2").event("clock", 3, who="r1", offset=-3600).ack(7, 8)),
     "an ack after the lease ended": ("fenced", Story().push(0, 1).handed(1, 2).ack(6.5, 7)),
     "nobody pushed it": ("stranger", whole().handed(5, 6, "2", "x").ack(6, 7, id_="2")),
     "of another topic": ("stranger", Story().push(0, 1).handed(1, 2, topic="u")),
