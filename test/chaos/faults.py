@@ -235,6 +235,32 @@ def forget_scripts(world, dice):
     return proven(after > before, NOSCRIPT=[before, after])
 
 
+def refused(world, dice, word, key, value):
+    """All primaries refuse what adds something, with this word, for a while."""
+    primaries = world.cluster.primaries()
+    before = world.cluster.counts().get(word, 0)
+    old = primaries[0]("CONFIG", "GET", key)[1]
+    for server in primaries:
+        server("CONFIG", "SET", key, value(server))
+    time.sleep(span(world, dice, 1, 4))
+    after = world.cluster.counts().get(word, 0)
+    for server in primaries:
+        server("CONFIG", "SET", key, old)
+    return proven(after > before, **{word: [before, after]})
+
+
+@fault("redis")
+def full_redis(world, dice):
+    """maxmemory is what is used already: no new jobs, all else goes on."""
+    return refused(world, dice, "OOM", "maxmemory", lambda server: server.info("memory")["used_memory"])
+
+
+@fault("redis")
+def no_replicas(world, dice):
+    """min-replicas-to-write is more than there are: Redis takes no write at all."""
+    return refused(world, dice, "NOREPLICAS", "min-replicas-to-write", lambda server: 3)
+
+
 # ---- networks ----
 
 
