@@ -300,9 +300,13 @@ static void watch(struct tr_bs_session *s)
 
 static void ignore_done(struct tr_bs_session *s)
 {
-    unsigned at =
-        s->req.out.status == TARRY_OK ? find_watched(s, s->req.out.topic) : s->watched_count;
+    int status = s->req.out.status;
+    unsigned at = status == TARRY_OK ? find_watched(s, s->req.out.topic) : s->watched_count;
 
+    if (status != TARRY_OK && status != TARRY_ENOTFOUND) {
+        tr_bs_say_error(s, status); /* it may be watched, and is still */
+        return;
+    }
     if (at < s->watched_count && s->watched_count == 1) {
         tr_bs_say(s, "NOT_IGNORED\r\n");
         return;

@@ -343,6 +343,22 @@ def test_redis_goes_and_comes_back(tmp_path):
             assert one.stop() == 0, one.said
 
 
+def test_ignore_without_redis(tmp_path):
+    """It is done, or it is said that it was not; then the tube is watched still. Found by make chaos."""
+    with Redis("--appendonly", "yes") as redis:
+        with web_server(tmp_path / "a", *redis.tarry()) as one, Client(served(one)) as client:
+            for tube in ("seen", "other", "third"):
+                assert client.ask(f"watch {tube}").word == "WATCHING"
+            time.sleep(1.5)  # what the node knows of the list of topics is older than a second
+            redis.stop()
+            said = client.say("ignore seen")
+            redis.start()
+            web = Web(web_port(one))
+            wait_until(lambda: web.post("/v1/topics/seen/jobs", b"x").status == 201)
+            got = client.reserve(5)
+            assert (said, got) == ("WATCHING 3", None) or (said == "INTERNAL_ERROR" and got[1] == b"x"), said
+
+
 def wait_until(true):
     end = time.monotonic() + PATIENCE_S
     while not true():
