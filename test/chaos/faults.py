@@ -172,7 +172,7 @@ def reshard(world, dice):
     before = cluster.counts()
     moved, keys = [], 0
     for _ in range(dice.randint(3, 6)):
-        slot = dice.choice(world.slots_used)
+        slot = dice.choice(world.slots_busy)
         owner = cluster.owner(world.tags[slot])
         to = dice.choice([p for p in cluster.primaries() if p is not owner])
         begin = world.history.now()
@@ -180,6 +180,9 @@ def reshard(world, dice):
         world.moves.append((begin, world.history.now(), slot, to.name))
         moved.append(slot)
         proven(cluster.owner(world.tags[slot]) is to, slot=slot)
+    end = time.monotonic() + PATIENCE_S
+    while cluster.counts().get("MOVED", 0) <= before.get("MOVED", 0) and time.monotonic() < end:
+        time.sleep(0.1)
     after = cluster.counts()
     words = {word: after.get(word, 0) - before.get(word, 0) for word in ("MOVED", "ASK", "TRYAGAIN")}
     return proven(keys > 0 and words["MOVED"] > 0, slots=moved, keys=keys, **words)

@@ -22,7 +22,7 @@ from clients import Gone, Http  # noqa: E402
 from faults import FAULTS, NotProven  # noqa: E402
 from history import History  # noqa: E402
 import mutants  # noqa: E402
-from workload import ALL, Load  # noqa: E402
+from workload import ALL, TOPICS, TUBES, Load  # noqa: E402
 from monitor import Monitor  # noqa: E402
 from world import TOP, World, until  # noqa: E402
 
@@ -76,6 +76,7 @@ class Run:
         self.history = History(folder / "history.jsonl")
         self.world = World(folder, opt, self.history)
         self.world.slots_used = [slot_of(topic) for topic in ALL]
+        self.world.slots_busy = [slot_of(topic) for topic in TOPICS + TUBES]
         self.faults = []
         self.not_proven = []
 

@@ -133,7 +133,7 @@ class World:
         self.nodes, self.all_nodes = [], []  # those that clients may use now; all
         self.cluster = self.relay = self.zoo = self.sql = self.database = None
         self.clean = set()  # servers that take over in a planned way: nothing may be lost
-        self.slots_used = []  # of ours, by the load
+        self.slots_used, self.slots_busy = [], []  # of ours, by the load: all; those that are always used
         self.moves = []     # (begin, end, slot of ours, name of the target)
         self.silences = []  # (server, begin, end): it stood still or was dead
         self.clocks = {}
