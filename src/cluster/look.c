@@ -83,6 +83,10 @@ void tr_look_show(struct tr_cluster *c, struct tr_item *item, const struct tr_sp
         tr_item_finish(c, item, TARRY_EDAMAGED);
         return;
     }
+    if (item->op == TR_OP_RESERVE_JOB && (h.set != 'p' || h.lease != item->lease)) {
+        tr_item_finish(c, item, TARRY_ENOTFOUND); /* a failover has undone that it was reserved */
+        return;
+    }
     if (r != NULL) {
         tr_item_view(c, item, &h, now_us);
         r->out.name = item->topic->name;
