@@ -25,7 +25,6 @@
 #include "cluster/load.h"
 
 #include "base/err.h"
-#include "cluster/mutant.h"
 
 #include <string.h>
 
@@ -312,7 +311,7 @@ static bool note_entry(struct tr_cluster *c, struct tr_scanner *s, const struct 
     if (tr_answer_scanned_entry(a, i, &e->id, &h) != TARRY_OK) {
         return false;
     }
-    e->ver = TR_CL_MUTANT(DROP_ANY) ? TR_INDEX_ANY : h.ver;
+    e->ver = h.ver;
     e->topic = tr_ctopic_get(c, h.topic, h.topic_len);
     if (e->topic == NULL) {
         return false;

@@ -551,7 +551,7 @@ void tr_eval_raise(struct tr_eval *c, uint64_t now_us, uint64_t upto_us, uint64_
 {
     add_number(c, now_us);
     add_number(c, upto_us);
-    if (epoch != 0) {
+    if (epoch != TR_RAISE_NEW) {
         add_number(c, epoch);
     } else {
         add_lent(c, "", 0);

@@ -159,7 +159,8 @@ void tr_eval_index_gone(struct tr_eval *c, unsigned topic, uint64_t id, uint32_t
 /* It was claimed in vain: the database will not be asked. */
 void tr_eval_index_back(struct tr_eval *c, unsigned topic, uint64_t id);
 
-/* epoch: under which this node is the slot's owner; 0: the topic is about to be made. */
+/* epoch: under which this node is the slot's owner. */
+#define TR_RAISE_NEW UINT64_MAX /* or the topic is about to be made */
 void tr_eval_raise(struct tr_eval *c, uint64_t now_us, uint64_t upto_us, uint64_t epoch);
 void tr_eval_scan(struct tr_eval *c, uint64_t now_us, struct tr_span cursor, unsigned count);
 

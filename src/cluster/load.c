@@ -95,14 +95,14 @@ static void answered_raise(struct tr_cluster *c, struct tr_clane *lane, const st
         give_up(c, l);
         return;
     }
-    if (!l->raised && !TR_CL_MUTANT(READ_FIRST)) {
+    if (!l->raised) {
         l->from_us = l->all || r.was_us == 0 ? 0 : r.was_us - 1;
         l->from_id = l->from_us == 0 ? 0 : UINT64_MAX;
     }
     l->raised = true;
     l->cut = false;
     l->upto_us = r.is_us;
-    if (TR_CL_MUTANT(READ_FIRST)) {
+    if (TR_CL_MUTANT(RAISED_UNREAD) && !l->all) {
         release(c, l);
         return;
     }
@@ -157,8 +157,6 @@ static bool next_state(struct tr_cluster *c, struct tr_loader *l)
         l->from_id = 0;
         l->upto_us = UINT64_MAX >> 1;
         return true;
-    } else if (TR_CL_MUTANT(READ_FIRST) && !l->raised) {
-        raise_it(c, l);
     } else {
         release(c, l);
     }
@@ -225,9 +223,6 @@ static void settings_came(struct tr_cluster *c, struct tr_item *item)
     l->row = l->row != 0 ? l->row : item->topic->row;
     if (tr_ctopic_spot(item->topic, item->slot) == NULL) {
         release(c, l); /* it is not in this slot */
-    } else if (TR_CL_MUTANT(READ_FIRST)) {
-        l->upto_us = tr_cluster_server_now(c) + c->config.hot_window_us;
-        tr_loader_go_on(c, l);
     } else {
         raise_it(c, l);
     }

@@ -33,8 +33,7 @@
     X(RESERVED_KEPT, "a job that was reserved by its id for nobody stays out")                     \
     X(LIMIT_WHOLE, "each slot of a topic has the whole limit")                                     \
     X(NOT_CONFIRMED, "what replicas were asked about is answered before they say so")              \
-    X(READ_FIRST, "rows are read before it is said that they will be in the index")                \
-    X(DROP_ANY, "an entry whose row is gone is dropped, whatever it is by then")
+    X(RAISED_UNREAD, "rows that are said to be in the index are not read")
 
 enum tr_cl_mutant {
     TR_CL_MUTANT_NONE,

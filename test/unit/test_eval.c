@@ -494,7 +494,7 @@ static void test_eval_claim_raise_scan(void **state)
     assert_true(is(&f.call, OWN + 3, "77") && is(&f.call, OWN + 4, "16"));
     assert_true(is(&f.call, OWN + 5, "6"));
     tr_eval_begin(&f.call, TR_SCRIPT_RAISE, &f.about);
-    tr_eval_raise(&f.call, 8, 99, 0);
+    tr_eval_raise(&f.call, 8, 99, TR_RAISE_NEW);
     tr_eval_raise(&f.call, 8, 99, 7);
     tr_eval_scan(&f.call, 8, (struct tr_span){NULL, 0}, 100);
     tr_eval_scan(&f.call, 8, (struct tr_span){"17", 2}, 100);

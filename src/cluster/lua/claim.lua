@@ -182,6 +182,11 @@ end
 if want == 0 then
     first_of(t.expiry)
 end
+for _, j in ipairs(moved) do
+    if j.set == 's' then
+        sooner(j.due) -- it was not in the store when that was looked at
+    end
+end
 if t.look then
     sooner(t.look)
 end

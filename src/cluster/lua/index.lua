@@ -166,7 +166,7 @@ for _, e in ipairs(order) do
         keep(j)
     elseif e.touched and old then
         forget(old)
-    elseif e.mend then
+    elseif e.mend and not e.touched then
         local key, member, score = place(t, j.id, j.set, j.due, j.prio, j.at)
         push_to(t.add, key, dec(score), member)
         if j.was_expiry then
