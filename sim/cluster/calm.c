@@ -4,6 +4,7 @@
  */
 
 #include "base/err.h"
+#include "commits.h"
 #include "limits.h"
 #include "node.h"
 #include "outs.h"
@@ -395,6 +396,9 @@ void cluster_drain(struct cluster *c)
     c->net.calm = true;
     c->greedy = false;
     heal_servers(c);
+    if (c->sql != NULL) {
+        commits_calm(c);
+    }
     for (unsigned i = 0; i < NODES; i++) {
         c->nodes[i].mem.fail_at = 0;
     }
@@ -405,13 +409,18 @@ void cluster_drain(struct cluster *c)
     judge_calm(&c->judge, names, NODES);
     limits_off(c);
     cluster_run(c, c->world.now_us + 30000000); /* leases, moves, dead connections end */
+    if (c->sql != NULL) {
+        commits_check(c);
+    }
     for (unsigned i = 0; i < NODES; i++) {
         c->nodes[i].hand_count = 0;
         for (uint64_t h = 1; h <= HOLDERS; h++) {
             node_close(c, &c->nodes[i], h);
         }
     }
-    plans_drop(c);
+    if (c->sql == NULL) {
+        plans_drop(c);
+    }
     drain_dead(c);
     for (unsigned i = 0; i < 8 && c->judge.wrong[0] == '\0'; i++) {
         check_wake(c);
@@ -428,7 +437,13 @@ void cluster_drain(struct cluster *c)
         check_tags(c);
         drain_all(c);
     }
-    check_rarely(c);
+    if (c->sql == NULL) {
+        check_rarely(c);
+    }
+    for (unsigned i = 0; i < 2 && c->sql != NULL && c->judge.wrong[0] == '\0'; i++) {
+        commits_race(c);
+        drain_all(c);
+    }
     drain_all(c);
     if (c->judge.wrong[0] == '\0') {
         judge_end(&c->judge);

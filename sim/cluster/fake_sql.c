@@ -9,7 +9,7 @@
  *     - a commit whose answer was lost, and of which it cannot be found out in time: UNSURE
  *     - a node that dies: what it had asked may be done, and nobody hears of it
  *
- * Not in it yet: a failover that loses commits, pages.
+ * Not in it yet: a failover that loses commits.
  */
 
 #include "fake_sql.h"
@@ -27,7 +27,20 @@ static bool dice(struct fake_sql *db, unsigned of)
 
 void fake_sql_init(struct fake_sql *db, uint64_t seed)
 {
-    *db = (struct fake_sql){.rng = {seed}, .now_us = UINT64_C(1800000000000000)};
+    memset(db, 0, sizeof *db);
+    db->rng.state = seed;
+    db->breaks = 12;
+    db->now_us = UINT64_C(1800000000000000);
+}
+
+uint64_t fake_sql_clock(const struct fake_sql *db)
+{
+    return db->now_us + (uint64_t)db->skew_us;
+}
+
+static uint32_t gen_of(const struct fake_sql *db, uint32_t topic)
+{
+    return db->is.topics[topic - 1].gen;
 }
 
 /* ---- rows ---- */
@@ -35,12 +48,12 @@ void fake_sql_init(struct fake_sql *db, uint64_t seed)
 static unsigned place_of(const struct fake_sql *db, uint64_t id)
 {
     unsigned low = 0;
-    unsigned high = db->count;
+    unsigned high = db->is.count;
 
     while (low < high) {
         unsigned mid = (low + high) / 2;
 
-        if (db->rows[mid].is.id < id) {
+        if (db->is.rows[mid].is.id < id) {
             low = mid + 1;
         } else {
             high = mid;
@@ -53,18 +66,18 @@ const struct fake_sql_row *fake_sql_find(const struct fake_sql *db, uint64_t id)
 {
     unsigned i = place_of(db, id);
 
-    return i < db->count && db->rows[i].is.id == id ? &db->rows[i] : NULL;
+    return i < db->is.count && db->is.rows[i].is.id == id ? &db->is.rows[i] : NULL;
 }
 
 static const struct fake_sql_row *find_key(const struct fake_sql *db, uint32_t topic,
                                            struct tr_span key)
 {
-    for (unsigned i = 0; i < db->count; i++) {
-        const struct tr_sql_job *is = &db->rows[i].is;
+    for (unsigned i = 0; i < db->is.count; i++) {
+        const struct tr_sql_job *is = &db->is.rows[i].is;
 
         if (is->topic == topic && is->key.len == key.len && key.len > 0 &&
-            memcmp(db->rows[i].key, key.at, key.len) == 0) {
-            return &db->rows[i];
+            memcmp(db->is.rows[i].key, key.at, key.len) == 0) {
+            return &db->is.rows[i];
         }
     }
     return NULL;
@@ -108,21 +121,22 @@ static void drop_row(struct fake_sql *db, uint64_t id)
 {
     unsigned i = place_of(db, id);
 
-    TR_CHECK(i < db->count && db->rows[i].is.id == id);
-    memmove(&db->rows[i], &db->rows[i + 1], (db->count - i - 1) * sizeof db->rows[0]);
-    db->count--;
+    TR_CHECK(i < db->is.count && db->is.rows[i].is.id == id);
+    memmove(&db->is.rows[i], &db->is.rows[i + 1], (db->is.count - i - 1) * sizeof db->is.rows[0]);
+    db->is.count--;
 }
 
 static void add_row(struct fake_sql *db, const struct tr_sql_job *job)
 {
     unsigned i = place_of(db, job->id);
 
-    TR_CHECK(db->count < FAKE_SQL_ROWS);
-    TR_CHECK(i == db->count || db->rows[i].is.id != job->id); /* a key twice is an error of SQL */
-    memmove(&db->rows[i + 1], &db->rows[i], (db->count - i) * sizeof db->rows[0]);
-    db->count++;
-    db->rows[i] = (struct fake_sql_row){0};
-    write_row(&db->rows[i], job, true);
+    TR_CHECK(db->is.count < FAKE_SQL_ROWS);
+    TR_CHECK(i == db->is.count ||
+             db->is.rows[i].is.id != job->id); /* a key twice is an error of SQL */
+    memmove(&db->is.rows[i + 1], &db->is.rows[i], (db->is.count - i) * sizeof db->is.rows[0]);
+    db->is.count++;
+    db->is.rows[i] = (struct fake_sql_row){0};
+    write_row(&db->is.rows[i], job, true);
 }
 
 /* ---- a change ---- */
@@ -135,14 +149,14 @@ static void read_item(struct fake_sql *db, struct tr_sql_item *item, struct fake
                                                             : fake_sql_find(db, item->id);
 
     item->found = row != NULL;
-    item->gen = item->by != TR_SQL_BY_ID ? db->gens[item->topic - 1] : 0;
+    item->gen = item->by != TR_SQL_BY_ID ? gen_of(db, item->topic) : 0;
     item->write = TR_SQL_LEAVE;
     item->with_body = false;
     item->event_count = 0;
     if (row != NULL) {
         *copy = *row;
         item->row = read_row(copy);
-        item->gen = db->gens[row->is.topic - 1];
+        item->gen = gen_of(db, row->is.topic);
     }
 }
 
@@ -157,7 +171,7 @@ static void write_item(struct fake_sql *db, const struct tr_sql_item *item)
         break;
     case TR_SQL_UPDATE:
         TR_CHECK(item->next.id == item->row.id);
-        write_row(&db->rows[place_of(db, item->next.id)], &item->next, item->with_body);
+        write_row(&db->is.rows[place_of(db, item->next.id)], &item->next, item->with_body);
         break;
     case TR_SQL_DELETE:
         drop_row(db, item->row.id);
@@ -169,11 +183,11 @@ static void write_item(struct fake_sql *db, const struct tr_sql_item *item)
 
 static void read_all(struct fake_sql *db, struct fake_sql_conn *conn, struct tr_sql_ask *ask)
 {
-    TR_CHECK(ask->count <= FAKE_SQL_ITEMS);
+    TR_CHECK(ask->count <= TR_SQL_ITEMS_MAX);
     for (unsigned i = 0; i < ask->count; i++) {
         read_item(db, &ask->items[i], &conn->read[i]);
     }
-    ask->now_us = db->now_us;
+    ask->now_us = fake_sql_clock(db);
 }
 
 static void change(struct fake_sql *db, struct fake_sql_end *end, struct fake_sql_conn *conn)
@@ -203,26 +217,144 @@ static void deadlock(struct fake_sql *db, struct fake_sql_conn *conn)
 
 /* ---- others ---- */
 
-static void find_topic(struct fake_sql *db, struct tr_sql_ask *ask)
+static struct fake_sql_topic *topic_of(struct fake_sql *db, const struct tr_sql_ask *ask)
 {
-    ask->topic = 0;
-    for (unsigned i = 0; i < db->topic_count; i++) {
-        if (strlen(db->topics[i]) == ask->name.len &&
-            memcmp(db->topics[i], ask->name.at, ask->name.len) == 0) {
-            ask->topic = i + 1;
+    for (unsigned i = 0; i < db->is.topic_count; i++) {
+        struct fake_sql_topic *t = &db->is.topics[i];
+
+        if (ask->name.len > 0
+                ? t->len == ask->name.len && memcmp(t->name, ask->name.at, t->len) == 0
+                : ask->number == i + 1) {
+            return t;
         }
     }
-    if (ask->topic == 0 && ask->makes) {
-        TR_CHECK(db->topic_count < FAKE_SQL_TOPICS && ask->name.len < FAKE_SQL_TEXT);
-        memcpy(db->topics[db->topic_count], ask->name.at, ask->name.len);
-        ask->topic = ++db->topic_count;
+    return NULL;
+}
+
+static struct fake_sql_topic *make_topic(struct fake_sql *db, const struct tr_sql_ask *ask)
+{
+    struct fake_sql_topic *t = topic_of(db, ask);
+
+    if (t == NULL) {
+        TR_CHECK(db->is.topic_count < FAKE_SQL_TOPICS && ask->name.len < FAKE_SQL_TEXT);
+        t = &db->is.topics[db->is.topic_count++];
+        *t = (struct fake_sql_topic){
+            .len = ask->name.len, .spread = ask->spread, .order = ask->order, .keep = ask->keep};
+        memcpy(t->name, ask->name.at, ask->name.len);
+    }
+    return t;
+}
+
+static void show_topic(const struct fake_sql *db, struct fake_sql_conn *conn,
+                       const struct fake_sql_topic *t)
+{
+    struct tr_sql_ask *ask = conn->todo;
+
+    if (ask->topics == NULL) {
+        ask->topics = conn->topics;
+        ask->count = 0;
+    }
+    conn->topics[ask->count++] =
+        (struct tr_sql_topic){.id = (uint32_t)(t - db->is.topics) + 1,
+                              .spread = t->spread,
+                              .version = t->version,
+                              .gen = t->gen,
+                              .order = t->order,
+                              .keep = t->keep,
+                              .name = {t->name, t->len},
+                              .policy = {(const char *)t->policy, t->policy_len}};
+}
+
+static void find_topic(struct fake_sql *db, struct fake_sql_conn *conn)
+{
+    struct tr_sql_ask *ask = conn->todo;
+    struct fake_sql_topic *t = ask->makes ? make_topic(db, ask) : topic_of(db, ask);
+
+    ask->topic = 0;
+    if (t != NULL) {
+        t->keep = ask->makes && ask->keep == TR_SQL_KEEP_ALWAYS ? TR_SQL_KEEP_ALWAYS
+                  : ask->makes && t->keep == TR_SQL_KEEP_NOT    ? TR_SQL_KEEP_JOBS
+                                                                : t->keep;
+        show_topic(db, conn, t);
+        ask->topic = conn->topics[0].id;
+        ask->spread = t->spread;
+        ask->order = t->order;
+    }
+}
+
+static void list_topics(struct fake_sql *db, struct fake_sql_conn *conn)
+{
+    const struct tr_sql_ask *ask = conn->todo;
+    uint32_t from = ask->topic;
+    uint64_t most = ask->number;
+
+    for (unsigned i = from; i < db->is.topic_count && i < from + most; i++) {
+        show_topic(db, conn, &db->is.topics[i]);
+    }
+}
+
+static void set_policy(struct fake_sql *db, struct fake_sql_conn *conn)
+{
+    struct tr_sql_ask *ask = conn->todo;
+    struct fake_sql_topic *t = make_topic(db, ask);
+
+    if (t->version == ask->version) {
+        t->version = (uint32_t)ask->first;
+        t->keep = ask->keep;
+        t->spread = ask->spread;
+        t->policy_len = ask->text.len;
+        memcpy(t->policy, ask->text.at, ask->text.len);
+    }
+    show_topic(db, conn, t);
+    ask->number = t->version == ask->first && t->keep == ask->keep &&
+                  t->policy_len == ask->text.len &&
+                  memcmp(t->policy, ask->text.at, t->policy_len) == 0;
+}
+
+static bool is_behind(const struct tr_sql_job *is, uint64_t us, uint64_t id)
+{
+    return is->next_us > us || (is->next_us == us && is->id > id);
+}
+
+/* By (next_us, id), the next one that is behind this; or NULL. */
+static const struct fake_sql_row *next_row(const struct fake_sql *db, const struct tr_sql_ask *ask,
+                                           uint64_t us, uint64_t id)
+{
+    const struct fake_sql_row *best = NULL;
+
+    for (unsigned i = 0; i < db->is.count; i++) {
+        const struct tr_sql_job *is = &db->is.rows[i].is;
+
+        if (is->topic == ask->topic && (is->id & 1023) == ask->slot && is->state == ask->state &&
+            is->next_us < ask->until_us && is_behind(is, us, id) &&
+            (best == NULL || is_behind(&best->is, is->next_us, is->id))) {
+            best = &db->is.rows[i];
+        }
+    }
+    return best;
+}
+
+static void read_page(struct fake_sql *db, struct fake_sql_conn *conn)
+{
+    struct tr_sql_ask *ask = conn->todo;
+    uint64_t us = ask->from_us, id = ask->from_id;
+    const struct fake_sql_row *row;
+
+    ask->rows = conn->page;
+    ask->count = 0;
+    while (ask->count < ask->number && (row = next_row(db, ask, us, id)) != NULL) {
+        us = row->is.next_us;
+        id = row->is.id;
+        conn->read[ask->count] = *row;
+        conn->page[ask->count] = read_row(&conn->read[ask->count]);
+        ask->count++;
     }
 }
 
 static void take_block(struct fake_sql *db, struct tr_sql_ask *ask)
 {
-    uint64_t *next = &db->next_seq[ask->slot];
-    uint64_t ms = db->now_us / 1000 - MS_OF_2024;
+    uint64_t *next = &db->is.next_seq[ask->slot];
+    uint64_t ms = fake_sql_clock(db) / 1000 - MS_OF_2024;
 
     ask->first = *next > ms ? *next : ms;
     *next = ask->first + ask->number;
@@ -231,10 +363,10 @@ static void take_block(struct fake_sql *db, struct tr_sql_ask *ask)
 static void count(const struct fake_sql *db, struct tr_sql_ask *ask)
 {
     ask->counts = (struct tr_sql_counts){0};
-    for (unsigned i = 0; i < db->count; i++) {
-        const struct tr_sql_job *is = &db->rows[i].is;
+    for (unsigned i = 0; i < db->is.count; i++) {
+        const struct tr_sql_job *is = &db->is.rows[i].is;
 
-        if (is->topic == ask->topic && is->gen == db->gens[is->topic - 1]) {
+        if (is->topic == ask->topic && is->gen == gen_of(db, is->topic)) {
             ask->counts.waiting += is->state == TR_SQL_WAITING;
             ask->counts.reserved += is->state == TR_SQL_RESERVED;
             ask->counts.dead += is->state == TR_SQL_DEAD;
@@ -243,21 +375,60 @@ static void count(const struct fake_sql *db, struct tr_sql_ask *ask)
     }
 }
 
+static bool is_better(const struct tr_sql_job *a, const struct tr_sql_job *b, uint8_t order)
+{
+    if (a->priority != b->priority) {
+        return a->priority < b->priority;
+    }
+    return order == 0 && a->due_us != b->due_us ? a->due_us < b->due_us : a->id < b->id;
+}
+
+static void find_heads(const struct fake_sql *db, struct tr_sql_ask *ask)
+{
+    const struct tr_sql_job *best = NULL, *next = NULL, *dead = NULL;
+
+    ask->heads = (struct tr_sql_heads){0};
+    for (unsigned i = 0; i < db->is.count; i++) {
+        const struct tr_sql_job *is = &db->is.rows[i].is;
+
+        if (is->topic != ask->topic || (is->id & 1023) != ask->slot) {
+            continue;
+        }
+        if (is->state == TR_SQL_WAITING && is->due_us <= ask->now_us) {
+            ask->heads.ready++;
+            ask->heads.urgent += is->priority < 1024;
+            best = best == NULL || is_better(is, best, ask->order) ? is : best;
+        } else if (is->state == TR_SQL_WAITING) {
+            next = next == NULL || is_behind(next, is->next_us, is->id) ? is : next;
+        } else if (is->state == TR_SQL_DEAD) {
+            dead = dead == NULL || is_behind(dead, is->next_us, is->id) ? is : dead;
+        }
+    }
+    ask->heads.oldest_us = best != NULL ? best->due_us : 0;
+    ask->heads.best_id = best != NULL ? best->id : 0;
+    ask->heads.best_due_us = best != NULL ? best->due_us : 0;
+    ask->heads.best_priority = best != NULL ? best->priority : 0;
+    ask->heads.next_id = next != NULL ? next->id : 0;
+    ask->heads.next_due_us = next != NULL ? next->next_us : 0;
+    ask->heads.dead_id = dead != NULL ? dead->id : 0;
+}
+
 static void own(struct fake_sql *db, struct tr_sql_ask *ask)
 {
-    if (db->epochs[ask->slot] == ask->epoch) {
-        db->epochs[ask->slot]++;
-        db->owners[ask->slot] = ask->node;
+    if (db->is.epochs[ask->slot] == ask->epoch) {
+        db->is.epochs[ask->slot]++;
+        db->is.owners[ask->slot] = ask->node;
     }
-    ask->first = db->epochs[ask->slot];
-    ask->number = db->epochs[ask->slot] == ask->epoch + 1 && db->owners[ask->slot] == ask->node;
+    ask->first = db->is.epochs[ask->slot];
+    ask->number =
+        db->is.epochs[ask->slot] == ask->epoch + 1 && db->is.owners[ask->slot] == ask->node;
 }
 
 static void run(struct fake_sql *db, struct fake_sql_end *end, struct fake_sql_conn *conn)
 {
     struct tr_sql_ask *ask = conn->todo;
 
-    ask->now_us = db->now_us;
+    ask->now_us = fake_sql_clock(db);
     switch (ask->kind) {
     case TR_SQL_CHANGE:
         change(db, end, conn);
@@ -269,16 +440,25 @@ static void run(struct fake_sql *db, struct fake_sql_end *end, struct fake_sql_c
         take_block(db, ask);
         break;
     case TR_SQL_TOPIC:
-        find_topic(db, ask);
+        find_topic(db, conn);
+        break;
+    case TR_SQL_TOPICS:
+        list_topics(db, conn);
+        break;
+    case TR_SQL_POLICY:
+        set_policy(db, conn);
+        break;
+    case TR_SQL_PAGE:
+        read_page(db, conn);
         break;
     case TR_SQL_COUNT:
         count(db, ask);
+        find_heads(db, ask);
         break;
     case TR_SQL_OWN:
         own(db, ask);
         break;
-    default:
-        TR_CHECK(ask->kind != TR_SQL_PAGE);
+    case TR_SQL_KINDS:
         break;
     }
 }
@@ -311,7 +491,7 @@ static void attempt(struct fake_sql *db, struct fake_sql_end *end, struct fake_s
     } else if (!db->calm && change && dice(db, 10)) {
         deadlock(db, conn);
         conn->next_us = db->now_us + 1 + tr_rng_below(&db->rng, 5000);
-    } else if (!db->calm && dice(db, 12)) { /* the connection breaks */
+    } else if (!db->calm && dice(db, db->breaks)) { /* the connection breaks */
         bool done = dice(db, 2);
 
         db->lost++;
@@ -356,7 +536,7 @@ static void send_ask(void *ctx, struct tr_sql_ask *ask)
     conn->last = ask;
 }
 
-struct tr_sql_port fake_sql_start(struct fake_sql *db, unsigned node, struct tr_sql_ear ear)
+void fake_sql_stop(struct fake_sql *db, unsigned node)
 {
     struct fake_sql_end *end = &db->ends[node];
 
@@ -366,12 +546,35 @@ struct tr_sql_port fake_sql_start(struct fake_sql *db, unsigned node, struct tr_
         if (conn->todo != NULL && !conn->ran && dice(db, 2)) {
             run(db, end, conn); /* it had been sent */
         }
-        *conn = (struct fake_sql_conn){0};
+        conn->todo = NULL;
+        conn->last = NULL;
+        conn->ran = false;
     }
+}
+
+struct tr_sql_port fake_sql_start(struct fake_sql *db, unsigned node, struct tr_sql_ear ear)
+{
+    struct fake_sql_end *end = &db->ends[node];
+
+    fake_sql_stop(db, node);
     end->db = db;
     end->node = node;
     end->ear = ear;
     return (struct tr_sql_port){.ctx = end, .send = send_ask};
+}
+
+uint64_t fake_sql_next(const struct fake_sql *db)
+{
+    uint64_t next_us = UINT64_MAX;
+
+    for (unsigned n = 0; n < FAKE_SQL_NODES * FAKE_SQL_CONNS; n++) {
+        const struct fake_sql_conn *conn = &db->ends[n / FAKE_SQL_CONNS].conns[n % FAKE_SQL_CONNS];
+
+        if (conn->todo != NULL && conn->next_us < next_us) {
+            next_us = conn->next_us;
+        }
+    }
+    return next_us;
 }
 
 bool fake_sql_step(struct fake_sql *db, uint64_t until_us)

@@ -119,12 +119,19 @@ static void replaced(struct judge *j, unsigned serial, uint64_t id)
     j->jobs[serial].loose = j->jobs[serial].loose || old->loose;
 }
 
-/* False: it was answered before. */
-static bool handed(struct judge *j, unsigned server, const struct tr_taken_job *got)
+void judge_made(struct judge *j, unsigned serial, uint64_t id, bool replaces)
+{
+    if (replaces && j->jobs[serial].id != id) {
+        replaced(j, serial, id);
+    }
+    see_id(j, serial, id);
+    j->jobs[serial].touched_us = j->world->now_us;
+}
+
+bool judge_handed(struct judge *j, uint64_t now_us, const struct tr_taken_job *got)
 {
     unsigned serial = judge_of(j, got->id, got->body);
     struct sim_job *job = &j->jobs[serial];
-    uint64_t now_us = world_time(j->world, server);
     /* A repeat is answered; that its node was taken for dead meanwhile is no matter. */
     bool again = job->handed > 0 && job->lease == got->header.lease;
 
@@ -213,7 +220,7 @@ static void ran_take(struct judge *j, const struct world_call *call, const struc
     TR_CHECK(tr_answer_taken(a, &t) == TARRY_OK);
     for (size_t i = 0; i < t.jobs; i++) {
         TR_CHECK(tr_answer_taken_job(a, i, &job) == TARRY_OK);
-        new += handed(j, call->server, &job);
+        new += judge_handed(j, world_time(j->world, call->server), &job);
         j->jobs[judge_of(j, job.id, job.body)].stray = stray;
         bytes += job.body.len;
     }

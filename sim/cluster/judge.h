@@ -110,6 +110,11 @@ unsigned judge_new(struct judge *j, unsigned topic, unsigned slot);
 /* A script ran: what it answered, whoever hears of it. */
 void judge_ran(struct judge *j, const struct world_call *call, const struct fake_reply *reply);
 
+/* With a database: a job was committed, in the place of another or not; one was handed out (false:
+ * it was answered before). */
+void judge_made(struct judge *j, unsigned serial, uint64_t id, bool replaces);
+bool judge_handed(struct judge *j, uint64_t now_us, const struct tr_taken_job *got);
+
 /* Somebody was told. */
 void judge_pushed(struct judge *j, unsigned serial, uint64_t id);
 /* Another job has its key, and stays: this one is none. */

@@ -3,6 +3,7 @@
  * delays, fails over and moves.
  *
  *     tarry-sim-cluster SEED [COUNT]         runs seeds; 1 and the seed if one went wrong
+ *     tarry-sim-cluster --sql SEED [COUNT]   the same with a database, of which Redis is an index
  *     tarry-sim-cluster SEED --trace         one seed, and each call
  *     tarry-sim-cluster --mutants [SEEDS [WORDS]]    each deliberate bug (of these words) must be
  *                                                    noticed
@@ -70,6 +71,14 @@ static const struct mutant mutants[] = {
      "for i = 2, math.min(most, #jobs)"},
     {"who is the owner no more goes on", TR_CL_MUTANT_NONE, TR_SCRIPT_TEND,
      "is[2] ~= NODE or is[1] ~= ARGV[REST + 2]", "false"},
+    {"with a database: an older image replaces a newer one", TR_CL_MUTANT_NONE, TR_SCRIPT_INDEX,
+     "if e.is and e.is.ver > j.ver then", "if false then"},
+    {"with a database: a claim has no end", TR_CL_MUTANT_NONE, TR_SCRIPT_CLAIM, "now + 3000000",
+     "now + 3000000000"},
+    {"with a database: no epoch on loaded", TR_CL_MUTANT_NONE, TR_SCRIPT_RAISE,
+     "if is[2] ~= NODE or is[1] ~= epoch then", "if false then"},
+    {"with a database: a full set does not lower loaded", TR_CL_MUTANT_NONE, TR_SCRIPT_INDEX,
+     "t.loaded, t.count = math.min(t.loaded, one.due), t.count - 1", "t.count = t.count - 1"},
     {"a release forgets to add", TR_CL_MUTANT_NONE, TR_SCRIPT_EDIT, "each(t.add, 'ZADD')", ""},
 };
 
@@ -116,6 +125,17 @@ static void tell(uint64_t seed, const struct cluster *c)
 }
 
 static bool tracing;
+static bool with_sql;
+
+/* Is it a bug of what is only there with a database? */
+static bool needs_sql(const struct mutant *m)
+{
+    if (m == NULL) {
+        return with_sql;
+    }
+    return m->bug == TR_CL_MUTANT_RAISED_UNREAD ||
+           (m->old != NULL && m->script >= TR_SCRIPT_CLAIM && m->script <= TR_SCRIPT_SCAN);
+}
 
 /* False: something went wrong, and is told. */
 static bool run(uint64_t seed, const struct mutant *m, bool quiet)
@@ -127,7 +147,7 @@ static bool run(uint64_t seed, const struct mutant *m, bool quiet)
 
     TR_CHECK(c != NULL);
     tr_cl_mutant_now = m != NULL ? m->bug : TR_CL_MUTANT_NONE;
-    cluster_init(c, seed, lua);
+    cluster_init(c, seed, lua, needs_sql(m));
     c->net.trace = tracing;
     cluster_run(c, c->world.now_us + 8000000);
     if (c->judge.wrong[0] == '\0') {
@@ -178,6 +198,11 @@ int main(int argc, char **argv)
     if (argc < 2) {
         (void)fprintf(stderr, "usage: tarry-sim-cluster SEED [COUNT] | --mutants [SEEDS]\n");
         return 2;
+    }
+    if (strcmp(argv[1], "--sql") == 0 && argc > 2) {
+        with_sql = true;
+        argv++;
+        argc--;
     }
     count = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     if (strcmp(argv[1], "--mutants") == 0) {

@@ -10,6 +10,7 @@
 #include "node.h"
 
 #include "base/err.h"
+#include "commits.h"
 #include "limits.h"
 #include "many.h"
 #include "outs.h"
@@ -126,6 +127,9 @@ void node_start(struct cluster *c, struct node *n)
     coord = zoo_port(&c->zoo, n->number, config.node);
     config.coord = c->zoo.used ? &coord : NULL;
     config.session_us = ZOO_SESSION_US;
+    if (c->sql != NULL) {
+        commits_start(c, n, &config);
+    }
     net_start(&c->net, n->number, n->name);
     TR_CHECK(tr_cluster_new(&config, net_now(&c->net), &n->engine) == TARRY_OK);
     c->net.ends[n->number].ear = tr_cluster_ear(n->engine);
@@ -154,6 +158,9 @@ void node_stop(struct cluster *c, struct node *n)
     }
     n->mem.fail_at = 0;
     zoo_gone(&c->zoo, n->number);
+    if (c->sql != NULL) {
+        commits_stop(c, n);
+    }
     tr_cluster_free(n->engine);
     n->engine = NULL;
     if (n->mem.used_bytes != 0) {
@@ -161,7 +168,7 @@ void node_stop(struct cluster *c, struct node *n)
     }
 }
 
-void cluster_init(struct cluster *c, uint64_t seed, struct fake_lua *lua)
+void cluster_init(struct cluster *c, uint64_t seed, struct fake_lua *lua, bool sql)
 {
     memset(c, 0, sizeof *c);
     world_init(&c->world, seed, lua);
@@ -174,6 +181,9 @@ void cluster_init(struct cluster *c, uint64_t seed, struct fake_lua *lua)
     c->judge.waits = seed % 5 == 0;
     for (unsigned t = 0; t < TOPICS; t++) {
         c->judge.slot_of[t] = topic_slot(c, t);
+    }
+    if (sql) {
+        commits_init(c, seed);
     }
     for (unsigned i = 0; i < NODES; i++) {
         c->nodes[i].number = i;
@@ -222,6 +232,7 @@ void cluster_stop(struct cluster *c)
 void cluster_fini(struct cluster *c)
 {
     net_fini(&c->net);
+    commits_fini(c);
     world_fini(&c->world);
 }
 
@@ -274,7 +285,7 @@ static void told(struct cluster *c, struct node *n, struct ask *a)
         return;
     }
     if (a->kind == 's') {
-        if (status == TARRY_OK && a->failovers == c->world.failovers) {
+        if (status == TARRY_OK && a->failovers == c->world.failovers && c->sql == NULL) {
             judge_paused(&c->judge, a->serial, a->policy.paused_until_us);
         }
         return;
@@ -549,10 +560,10 @@ static void client(struct cluster *c, struct node *n)
 {
     unsigned topic = (unsigned)cluster_dice(c, TOPICS);
 
-    if (cluster_dice(c, 30) == 0) {
+    if (cluster_dice(c, 30) == 0 && c->sql == NULL) {
         plans_client(c, n);
     }
-    if (cluster_dice(c, 200) == 0) {
+    if (cluster_dice(c, 200) == 0 && c->sql == NULL) {
         outs_client(c, n);
     }
     switch (cluster_dice(c, 12)) {
@@ -580,17 +591,17 @@ static void client(struct cluster *c, struct node *n)
         if (cluster_dice(c, 8) == 0) {
             node_close(c, n, 1 + cluster_dice(c, HOLDERS));
         }
-        if (cluster_dice(c, 6) == 0) {
+        if (cluster_dice(c, 6) == 0 && c->sql == NULL) {
             many_ask(c, n);
         }
-        if (cluster_dice(c, 20) == 0) {
+        if (cluster_dice(c, 20) == 0 && c->sql == NULL) {
             whole_purge(c, n);
         }
         break;
     case 8:
         if (cluster_dice(c, 4) == 0 && topic != PLAIN) {
             pause_topic(c, n, topic);
-        } else if (cluster_dice(c, 3) == 0) {
+        } else if (cluster_dice(c, 3) == 0 && c->sql == NULL) {
             whole_list(c, n);
         } else {
             look(c, n);
@@ -604,6 +615,14 @@ static void client(struct cluster *c, struct node *n)
 
 /* ---- time ---- */
 
+/* A failover of Redis excuses, but where a database has the truth. */
+static void undo(struct cluster *c, unsigned server)
+{
+    if (c->sql == NULL) {
+        judge_undone(&c->judge, server);
+    }
+}
+
 /* What the world does to servers, every few milliseconds. */
 static void fate(struct cluster *c)
 {
@@ -615,13 +634,16 @@ static void fate(struct cluster *c)
     if (world_dice(w, 8)) {
         world_sync(w, server);
     }
+    if (c->sql != NULL) {
+        commits_fate(c);
+    }
     if (world_dice(w, 400)) {
-        judge_undone(&c->judge, server);
+        undo(c, server);
         world_failover(w, server);
         net_break(&c->net, server);
     }
     if (world_dice(w, 400)) {
-        judge_undone(&c->judge, server);
+        undo(c, server);
         world_demote(w, server);
     }
     if (world_dice(w, 300)) {
@@ -693,6 +715,9 @@ static uint64_t next_event(const struct cluster *c, uint64_t until_us)
     if (zoo_next(&c->zoo) < next_us) {
         next_us = zoo_next(&c->zoo);
     }
+    if (c->sql != NULL && commits_next(c) < next_us) {
+        next_us = commits_next(c);
+    }
     if (c->net.messages != NULL && c->net.messages->at_us < next_us) {
         next_us = c->net.messages->at_us;
     }
@@ -720,6 +745,9 @@ void cluster_flow(struct cluster *c, uint64_t until_us)
             c->world.now_us = next_us;
         }
         while (net_step(&c->net, c->world.now_us)) {
+        }
+        if (c->sql != NULL) {
+            commits_step(c);
         }
         hear_zoo(c);
         turns(c);

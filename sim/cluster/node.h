@@ -6,6 +6,7 @@
  */
 
 #include "cluster/engine.h"
+#include "fake_sql.h"
 #include "judge.h"
 #include "net.h"
 #include "rules/policy.h"
@@ -53,6 +54,7 @@ struct node {
     uint64_t turn_us; /* world time of the next one */
     char name[TR_PLACE_NODE_DIGITS + 1];
     char uuid[TR_CLUSTER_UUID + 1];
+    struct tr_sql_port sql;
     uint32_t topics[TOPICS];
     bool has_outlet; /* as it was told: outs.c */
     struct ask asks[ASKS];
@@ -65,6 +67,7 @@ struct cluster {
     struct judge judge;
     struct net net;
     struct zoo zoo;
+    struct fake_sql *sql; /* it has a database: commits.c; or NULL */
     struct node nodes[NODES];
     bool greedy;  /* memory fails now and then */
     bool pausing; /* one at a time, so that it is known which is in force */
@@ -72,7 +75,8 @@ struct cluster {
     struct tr_cluster_stat stat; /* of all nodes and lives together */
 };
 
-void cluster_init(struct cluster *c, uint64_t seed, struct fake_lua *lua);
+/* sql: with a database. */
+void cluster_init(struct cluster *c, uint64_t seed, struct fake_lua *lua, bool sql);
 /* All processes end. */
 void cluster_stop(struct cluster *c);
 void cluster_fini(struct cluster *c);

@@ -357,14 +357,14 @@ static void start(struct node *n)
 
 static void purge(uint32_t topic)
 {
-    g.db.gens[topic - 1]++;
+    g.db.is.topics[topic - 1].gen++;
     for (unsigned i = 0; i < g.count; i++) {
         struct job *j = &g.jobs[i];
         const struct fake_sql_row *row = fake_sql_find(&g.db, j->id);
 
         if (j->topic == topic) {
             j->purged = true; /* or is on its way, and made before or after it */
-            j->ended |= row != NULL && row->is.gen != g.db.gens[topic - 1];
+            j->ended |= row != NULL && row->is.gen != g.db.is.topics[topic - 1].gen;
         }
     }
 }
@@ -402,10 +402,10 @@ static void judge_end(void)
             wrong("C1: lost", j);
         }
     }
-    for (unsigned i = 0; i < g.db.count; i++) {
-        const struct tr_sql_job *is = &g.db.rows[i].is;
+    for (unsigned i = 0; i < g.db.is.count; i++) {
+        const struct tr_sql_job *is = &g.db.is.rows[i].is;
 
-        live[is->topic] += is->gen == g.db.gens[is->topic - 1];
+        live[is->topic] += is->gen == g.db.is.topics[is->topic - 1].gen;
         if ((is->lease != 0) != (is->state == TR_SQL_RESERVED) ||
             (is->state == TR_SQL_WAITING && is->next_us != is->due_us)) {
             wrong("a row makes no sense", NULL);
@@ -423,7 +423,7 @@ const char *rows_run(uint64_t seed, unsigned bug)
     g.bug = bug;
     fake_sql_init(&g.db, seed);
     g.db.committed = committed;
-    g.db.topic_count = TOPICS;
+    g.db.is.topic_count = TOPICS;
     for (unsigned i = 0; i < NODES; i++) {
         g.nodes[i].number = i;
         start(&g.nodes[i]);

@@ -235,6 +235,14 @@ static bool is_script(const struct tr_span *args, size_t count)
     return count > 3 && (world_is(args[0], "EVAL") || world_is(args[0], "EVALSHA"));
 }
 
+/* What only a slot's owner does, under its epoch. */
+static bool is_owners(const struct tr_span *args, size_t count)
+{
+    return is_script(args, count) &&
+           (fake_script(args) == TR_SCRIPT_TEND ||
+            (fake_script(args) == TR_SCRIPT_RAISE && args[count - 1].len > 0));
+}
+
 void zoo_sends(struct zoo *z, unsigned seat, const struct tr_span *args, size_t count)
 {
     struct zoo_seat *s = &z->seats[seat];
@@ -278,8 +286,8 @@ void zoo_ran(struct zoo *z, const struct world_call *call, const struct fake_rep
     struct fake_reply *meta;
     size_t keys;
 
-    if (!is_script(call->args, call->count) || fake_script(call->args) != TR_SCRIPT_TEND ||
-        reply->is.event != TR_REDIS_LIST || !world_is(reply->is.items[0], "OK")) {
+    if (!is_owners(call->args, call->count) || reply->is.event != TR_REDIS_LIST ||
+        !world_is(reply->is.items[0], "OK")) {
         return;
     }
     keys = strtoul(call->args[2].at, NULL, 10);

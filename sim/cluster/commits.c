@@ -1,0 +1,316 @@
+/*
+ * A database behind the engine: fake_sql.c, whose transactions happen one after the other. The
+ * judge looks on as each row is committed, whoever hears of it, as it does with scripts elsewhere.
+ * Here Redis may forget all that it has, as often as it likes: only the database excuses.
+ *
+ *     C9 when all was calm for a while, each entry in Redis is of a row, of its version; and each
+ * row that is reserved, or due before `loaded`, has one
+ */
+
+#include "commits.h"
+
+#include "base/err.h"
+#include "cluster/truth.h"
+#include "fake_sql.h"
+#include "node.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WINDOW_US UINT64_C(2000000)
+#define RECONCILE_US UINT64_C(6000000)
+
+enum { SCAN_MAX = 2048 };
+
+/* ---- what was committed ---- */
+
+static void pushed(struct judge *j, const struct tr_truth *t, const struct tr_sql_job *next)
+{
+    judge_made(j, judge_serial(next->body), next->id, t->said == TR_TRUTH_REPLACED);
+}
+
+static void handed(struct judge *j, const struct tr_sql_item *item, uint64_t now_us)
+{
+    struct tr_taken_job got = {.id = item->next.id, .body = item->row.body};
+
+    tr_truth_header(&item->next, (struct tr_span){"", 0}, now_us, &got.header);
+    (void)judge_handed(j, now_us, &got);
+}
+
+static void committed(void *ctx, unsigned node, const struct tr_sql_ask *ask,
+                      const struct tr_sql_item *item)
+{
+    struct cluster *c = ctx;
+    struct judge *j = &c->judge;
+    const struct tr_truth *t = item->ctx;
+    struct sim_job *job = judge_find(j, item->row.id);
+
+    (void)node;
+    if (item->write == TR_SQL_LEAVE) {
+        return;
+    }
+    for (unsigned s = 0; s < SLOTS; s++) { /* one clock for all of them */
+        j->latest_us[s] = ask->now_us > j->latest_us[s] ? ask->now_us : j->latest_us[s];
+    }
+    if (t->what == TR_TRUTH_PUSH && (t->said == TR_TRUTH_DONE || t->said == TR_TRUTH_REPLACED)) {
+        pushed(j, t, &item->next);
+        return;
+    }
+    if (job == NULL) {
+        judge_wrong(j, "C6: a row of a job that nobody made", 0);
+        return;
+    }
+    job->touched_us = c->world.now_us;
+    if ((t->what == TR_TRUTH_CLAIM || t->what == TR_TRUTH_RESERVE) && t->said == TR_TRUTH_DONE) {
+        handed(j, item, ask->now_us);
+    } else if (item->write == TR_SQL_DELETE) {
+        job->held = false;
+        job->gone = true;
+        job->gone_lease = t->what == TR_TRUTH_ACK ? t->lease : 0;
+    } else if (item->next.state != TR_SQL_RESERVED) {
+        job->held = false;
+    } else {
+        job->lease_until_us = item->next.next_us;
+    }
+}
+
+/* ---- processes ---- */
+
+static void heard(void *ctx, struct tr_sql_ask *ask)
+{
+    struct node *n = ctx;
+    struct tr_sql_ear ear = tr_cluster_sql_ear(n->engine);
+
+    tr_cluster_tick(n->engine, net_now(&n->of->net));
+    ear.ended(ear.ctx, ask);
+    n->of->net.heard[n->number] = true;
+}
+
+void commits_init(struct cluster *c, uint64_t seed)
+{
+    c->sql = malloc(sizeof *c->sql);
+    TR_CHECK(c->sql != NULL);
+    fake_sql_init(c->sql, seed);
+    c->sql->committed = committed;
+    c->sql->ctx = c;
+    c->sql->breaks = 100;
+    c->sql->calm = true; /* until the store was made */
+    c->sql->skew_us = (int64_t)(seed % 7) * 1000000 - 3000000;
+    c->judge.waits = false;
+}
+
+void commits_fini(struct cluster *c)
+{
+    free(c->sql);
+}
+
+void commits_start(struct cluster *c, struct node *n, struct tr_cluster_config *config)
+{
+    n->sql = fake_sql_start(c->sql, n->number, (struct tr_sql_ear){.ctx = n, .ended = heard});
+    config->sql = &n->sql;
+    config->uuid = "0123456789abcdef0123456789abcdef"; /* the database has it */
+    config->sql_connections = FAKE_SQL_CONNS;
+    config->sql_batch = 16;
+    config->hot_window_us = WINDOW_US;
+    config->hot_max = c->judge.take_bytes < 10 ? 4 : 1000;
+    config->reconcile_us = RECONCILE_US;
+    config->wait_replicas = 0;
+}
+
+void commits_stop(struct cluster *c, struct node *n)
+{
+    fake_sql_stop(c->sql, n->number);
+}
+
+/* ---- faults ---- */
+
+/* All that a server has is gone: it was started anew, or somebody has emptied it. */
+static void empty(struct cluster *c, unsigned server)
+{
+    struct fake_db *none = fake_db_new();
+    struct world *w = &c->world;
+
+    fake_db_copy(w->servers[server].replica, none);
+    if (world_dice(w, 2)) {
+        world_failover(w, server);
+        net_break(&c->net, server);
+    } else {
+        fake_db_copy(w->servers[server].db, none);
+        for (unsigned s = 0; s <= SLOTS; s++) {
+            w->changes[s] += w->owner[s] == (int)server || w->moving_to[s] == (int)server;
+        }
+    }
+    fake_db_free(none);
+}
+
+void commits_fate(struct cluster *c)
+{
+    struct world *w = &c->world;
+
+    c->sql->calm = false;
+    if (world_dice(w, 200)) {
+        c->sql->away_until_us = w->now_us + cluster_dice(c, 600000);
+    }
+    if (world_dice(w, 400)) {
+        c->sql->skew_us = (int64_t)cluster_dice(c, 6000000) - 3000000;
+    }
+    if (world_dice(w, 600)) {
+        empty(c, (unsigned)cluster_dice(c, SERVERS));
+    }
+}
+
+void commits_calm(struct cluster *c)
+{
+    c->sql->calm = true;
+    c->sql->away_until_us = 0;
+}
+
+uint64_t commits_next(const struct cluster *c)
+{
+    return fake_sql_next(c->sql);
+}
+
+void commits_step(struct cluster *c)
+{
+    while (fake_sql_step(c->sql, c->world.now_us)) {
+    }
+}
+
+/* ---- C9 ---- */
+
+static struct fake_reply *ask_redis(struct cluster *c, unsigned slot, const struct tr_span *args,
+                                    size_t count)
+{
+    return world_exec(&c->world, &(struct world_call){.server = (unsigned)c->world.owner[slot],
+                                                      .args = args,
+                                                      .count = count});
+}
+
+static uint32_t gen_of(const struct cluster *c, const struct tr_sql_job *row)
+{
+    return c->sql->is.topics[row->topic - 1].gen;
+}
+
+/* Entries of a slot: ids, and their versions. */
+struct entries {
+    uint64_t ids[SCAN_MAX];
+    uint32_t vers[SCAN_MAX];
+    char sets[SCAN_MAX];
+    unsigned count;
+};
+
+static void read_entries(struct cluster *c, unsigned slot, struct entries *e)
+{
+    char key[TR_PLACE_KEY_MAX];
+    size_t len = tr_place_key(key, &c->world.layout, slot, 1, NULL);
+    struct tr_span keys[] = {{"HKEYS", 5}, {key, len}};
+    struct fake_reply *all = ask_redis(c, slot, keys, 2);
+
+    e->count = 0;
+    for (size_t i = 0; i < all->is.count && e->count < SCAN_MAX; i++) {
+        struct tr_span get[] = {{"HGET", 4}, {key, len}, all->is.items[i]};
+        struct fake_reply *one = ask_redis(c, slot, get, 3);
+        struct tr_header h;
+
+        if (one->is.count == 1 && one->is.items[0].at != NULL &&
+            tr_header_read(one->is.items[0].at, one->is.items[0].len, &h) == TARRY_OK) {
+            e->ids[e->count] = strtoull(all->is.items[i].at, NULL, 16);
+            e->sets[e->count] = h.set;
+            e->vers[e->count++] = h.ver;
+        }
+        fake_reply_free(one);
+    }
+    fake_reply_free(all);
+}
+
+static uint64_t loaded_of(struct cluster *c, unsigned slot, const struct tr_sql_job *row)
+{
+    char key[TR_PLACE_KEY_MAX];
+    size_t len =
+        tr_place_key(key, &c->world.layout, slot, 9, c->sql->is.topics[row->topic - 1].name);
+    struct tr_span get[] = {{"HGET", 4}, {key, len}, {"loaded", 6}};
+    struct fake_reply *one = ask_redis(c, slot, get, 3);
+    uint64_t loaded_us = one->is.items[0].at != NULL ? strtoull(one->is.items[0].at, NULL, 10) : 0;
+
+    fake_reply_free(one);
+    return loaded_us;
+}
+
+/* What is wrong, or NULL. */
+static const char *check_slot(struct cluster *c, unsigned slot, struct entries *e)
+{
+    const char *wrong = NULL;
+
+    read_entries(c, slot, e);
+    for (unsigned i = 0; i < e->count; i++) {
+        const struct fake_sql_row *row = fake_sql_find(c->sql, e->ids[i]);
+
+        if (row == NULL || row->is.gen != gen_of(c, &row->is) || row->is.state == TR_SQL_DEAD) {
+            wrong = "C9: an entry without a row";
+        } else if (row->is.ver != e->vers[i]) {
+            wrong = "C9: an entry of another version";
+        }
+    }
+    for (unsigned r = 0; r < c->sql->is.count; r++) {
+        const struct tr_sql_job *row = &c->sql->is.rows[r].is;
+        bool found = tr_place_slot_of(row->id) != slot || row->state == TR_SQL_DEAD ||
+                     row->gen != gen_of(c, row) ||
+                     (row->state == TR_SQL_WAITING && row->due_us >= loaded_of(c, slot, row));
+
+        for (unsigned i = 0; i < e->count && !found; i++) {
+            found = e->ids[i] == row->id;
+        }
+        if (!found) {
+            wrong = "C9: a row is not in the index";
+        }
+    }
+    return wrong;
+}
+
+void commits_check(struct cluster *c)
+{
+    struct entries *e = malloc(sizeof *e);
+
+    TR_CHECK(e != NULL);
+    for (unsigned s = 0; s < SLOTS; s++) {
+        const char *wrong = check_slot(c, s, e);
+
+        for (unsigned i = 0; i < 3 && wrong != NULL; i++) { /* an image may be on its way */
+            cluster_run(c, c->world.now_us + 300000);
+            wrong = check_slot(c, s, e);
+        }
+        if (wrong != NULL) {
+            judge_wrong(&c->judge, wrong, s);
+        }
+    }
+    free(e);
+}
+
+/* ---- C12 ---- */
+
+enum { RACERS = 12 };
+
+void commits_race(struct cluster *c)
+{
+    unsigned topic = (unsigned)cluster_dice(c, 2);
+    struct ask *waits[RACERS];
+    uint64_t last_us = 0;
+
+    for (unsigned i = 0; i < RACERS; i++) {
+        waits[i] = node_reserve(c, &c->nodes[i % NODES], 1U << topic, 20000000);
+    }
+    for (unsigned i = 0; i < RACERS; i++) {
+        uint64_t delay_us = WINDOW_US / 2 + cluster_dice(c, WINDOW_US);
+
+        node_push_for(c, &c->nodes[cluster_dice(c, NODES)], topic, delay_us, 60000000);
+        last_us = c->world.now_us + delay_us > last_us ? c->world.now_us + delay_us : last_us;
+        cluster_run(c, c->world.now_us + cluster_dice(c, 100000));
+    }
+    cluster_run(c, last_us + 150000);
+    for (unsigned i = 0; i < RACERS && c->judge.wrong[0] == '\0'; i++) {
+        if (waits[i] != NULL && waits[i]->busy) {
+            judge_wrong(&c->judge, "C12: a job is late since its row was not loaded", topic);
+        }
+    }
+}
