@@ -60,6 +60,9 @@ enum tr_key {
     TR_KEY_SQL_BATCH,
     TR_KEY_CLUSTER_SLOTS,
     TR_KEY_CLUSTER_LEASE,
+    TR_KEY_CLUSTER_HOT_WINDOW,
+    TR_KEY_CLUSTER_HOT_MAX,
+    TR_KEY_CLUSTER_RECONCILE,
     TR_KEY_ZOOKEEPER_SERVERS,
     TR_KEY_ZOOKEEPER_ROOT,
     TR_KEY_ZOOKEEPER_SESSION,
@@ -138,6 +141,9 @@ struct tr_config {
     uint32_t sql_batch;
     uint32_t cluster_slots;
     uint64_t cluster_lease_us;
+    uint64_t cluster_hot_window_us;
+    uint32_t cluster_hot_max;
+    uint64_t cluster_reconcile_us;
     const char *zookeeper_servers; /* as redis_servers; NULL: leases in Redis say who lives */
     const char *zookeeper_root;
     uint64_t zookeeper_session_us;

@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "base/text.h"
+#include "cluster/eval.h"
 #include "cluster/place.h"
 #include "cluster/sql_url.h"
 #include "engine/record.h"
@@ -56,6 +57,7 @@ enum {
     RATE_MAX = 1 << 30,
     SQL_CONNECTIONS_MAX = 64,
     SQL_BATCH_MAX = 1024,
+    HOT_MAX_LEAST = 100,
     ROOT_MAX = 200,
     MEMORY_AUTO = 75 /* percent */
 };
@@ -66,6 +68,8 @@ enum {
 #define SCRUB_LEAST_US UINT64_C(60000000)
 #define TIME_MIN_US UINT64_C(10000)
 #define LEASE_LEAST_US UINT64_C(3000000)
+#define HOT_WINDOW_LEAST_US UINT64_C(60000000)
+#define RECONCILE_LEAST_US UINT64_C(10000000)
 #define REPLICAS_MOST 16
 #define SESSION_LEAST_US UINT64_C(2000000)
 #define SESSION_MOST_US UINT64_C(600000000)
@@ -379,6 +383,35 @@ static int apply_lease(struct tr_config *c, const char *value, const char **why)
     return err;
 }
 
+static int apply_hot_window(struct tr_config *c, const char *value, const char **why)
+{
+    int err = read_time(value, &c->cluster_hot_window_us);
+
+    if (err == TARRY_OK && (c->cluster_hot_window_us < HOT_WINDOW_LEAST_US ||
+                            c->cluster_hot_window_us > TR_HOT_WINDOW_MAX_US)) {
+        *why = "is not from 1m to 1h";
+        err = TARRY_EINVAL;
+    }
+    return err;
+}
+
+static int apply_hot_max(struct tr_config *c, const char *value, const char **why)
+{
+    (void)why;
+    return read_count(value, HOT_MAX_LEAST, &c->cluster_hot_max);
+}
+
+static int apply_reconcile(struct tr_config *c, const char *value, const char **why)
+{
+    int err = read_time(value, &c->cluster_reconcile_us);
+
+    if (err == TARRY_OK && c->cluster_reconcile_us < RECONCILE_LEAST_US) {
+        *why = "is too short: all rows would be read all the time; 10s at least";
+        err = TARRY_EINVAL;
+    }
+    return err;
+}
+
 static int apply_session(struct tr_config *c, const char *value, const char **why)
 {
     int err = read_time(value, &c->zookeeper_session_us);
@@ -590,6 +623,13 @@ const struct tr_key_row tr_key_rows[TR_KEY_COUNT] = {
                               .allowed = "a power of two from 1 to 1024", .apply = apply_slots},
     [TR_KEY_CLUSTER_LEASE] = {NAME("cluster", "lease"), .fixed = OPEN_STORE, .fallback = "10s",
                               .allowed = TIME, .apply = apply_lease},
+    [TR_KEY_CLUSTER_HOT_WINDOW] = {NAME("cluster", "hot_window"), .fixed = OPEN_STORE,
+                                   .fallback = "10m", .allowed = TIME, .apply = apply_hot_window},
+    [TR_KEY_CLUSTER_HOT_MAX] = {NAME("cluster", "hot_max"), .fixed = OPEN_STORE,
+                                .fallback = "50000", .allowed = "a number of jobs from 100 on",
+                                .apply = apply_hot_max},
+    [TR_KEY_CLUSTER_RECONCILE] = {NAME("cluster", "reconcile"), .fixed = OPEN_STORE,
+                                  .fallback = "10m", .allowed = TIME, .apply = apply_reconcile},
     [TR_KEY_ZOOKEEPER_SERVERS] = {NAME("zookeeper", "servers"), .fixed = OPEN_STORE,
                                   .fallback = "none",
                                   .allowed = "HOST:PORT, several with commas between them",

@@ -98,9 +98,14 @@ const char tr_help_keys_text[] =
     "  sql.batch                        256               TARRY_SQL_BATCH\n"
     "  cluster.slots                    256               TARRY_CLUSTER_SLOTS\n"
     "  cluster.lease                    10s               TARRY_CLUSTER_LEASE\n"
+    "  cluster.hot_window               10m               TARRY_CLUSTER_HOT_WINDOW\n"
+    "  cluster.hot_max                  50000             TARRY_CLUSTER_HOT_MAX\n"
+    "  cluster.reconcile                10m               TARRY_CLUSTER_RECONCILE\n"
     "  zookeeper.servers                none              TARRY_ZOOKEEPER_SERVERS\n"
     "  zookeeper.root                   /tarry            TARRY_ZOOKEEPER_ROOT\n"
-    "  zookeeper.session                6s                TARRY_ZOOKEEPER_SESSION\n"
+    "  zookeeper.session                6s                TARRY_ZOOKEEPER_SESSION\n";
+
+const char tr_help_more_keys_text[] =
     "  clock.test        --test-clock   off               TARRY_CLOCK_TEST\n"
     "  clock.start                      now               TARRY_CLOCK_START\n"
     "  http.hosts                       localhost         TARRY_HTTP_HOSTS\n"
@@ -143,6 +148,9 @@ const char tr_help_about_text[] =
     "  database whose rows are the truth; Redis is an index then. tarry sql makes the tables.\n"
     "cluster.slots: how many parts the jobs are cut into, fixed by the first node.\n"
     "cluster.lease: a node that is silent for so long is taken for dead.\n"
+    "cluster.hot_window, cluster.hot_max: with sql.url, jobs that are due within that time\n"
+    "  are in Redis, so many of a slot and topic at most. cluster.reconcile: so often all\n"
+    "  that is there is compared with the rows.\n"
     "zookeeper.servers: where ZooKeeper is, which then says who looks after which slot,\n"
     "  below zookeeper.root; a node whose session ended is taken for dead.\n"
     "clock.start: where the test clock of a new store stands, as 2027-01-01T00:00:00Z.\n"

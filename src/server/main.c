@@ -57,6 +57,7 @@ static enum tr_exit run(struct tr_config *config)
     case TR_COMMAND_HELP_SERVE:
         how = print(tr_help_serve_text);
         how = how == TR_EXIT_FINE ? print(tr_help_keys_text) : how;
+        how = how == TR_EXIT_FINE ? print(tr_help_more_keys_text) : how;
         return how == TR_EXIT_FINE ? print(tr_help_about_text) : how;
     case TR_COMMAND_HELP_DROP_IN:
         return print(tr_help_drop_in_text);

@@ -196,6 +196,9 @@ static int open_cluster(struct tr_on_redis *o, const struct servers *servers, ui
         config.sql = &sql;
         config.sql_connections = c->sql_connections;
         config.sql_batch = c->sql_batch;
+        config.hot_window_us = c->cluster_hot_window_us;
+        config.hot_max = c->cluster_hot_max;
+        config.reconcile_us = c->cluster_reconcile_us;
     }
     err = tr_cluster_new(&config, tr_clock_linux_now(), &o->cluster);
     if (err == TARRY_OK && o->sql != NULL) {
