@@ -357,6 +357,46 @@ const struct tr_cl_way tr_scan_way = {.script = TR_SCRIPT_SCAN,
                                       .build = build_scan,
                                       .answered = answered_scan};
 
+/* ---- who may ---- */
+
+/* The epoch is the database's, so that it only grows: one in Redis begins anew when that is
+ * emptied, and an owner from before could have the same. */
+static bool build_epoch(struct tr_cluster *c, struct tr_clane *lane)
+{
+    const struct tr_item *item = tr_desk_first(lane);
+    struct tr_sql_ask *ask = &lane->sql->call.ask;
+
+    ask->kind = TR_SQL_OWN;
+    ask->slot = item->slot;
+    ask->node = c->config.node;
+    ask->epoch = c->slots[item->slot].epoch;
+    return true;
+}
+
+/* It is this node's: Redis hears of it. Else somebody was quicker: once more, with his epoch. */
+static void ended_epoch(struct tr_cluster *c, struct tr_clane *lane)
+{
+    const struct tr_sql_ask *ask = &lane->sql->call.ask;
+    struct tr_item *item = tr_lane_next(lane);
+    struct tr_cl_slot *slot = &c->slots[item->slot];
+
+    item->flying = false;
+    if (ask->end != TR_SQL_DONE) {
+        tr_item_finish(c, item, TARRY_EAWAY);
+        return;
+    }
+    slot->epoch = (uint32_t)ask->first;
+    slot->sworn = false;
+    if (ask->number == 1) {
+        tr_lane_put(c, TR_CL_OWN, item);
+    } else {
+        slot->agenda_us = c->now.boot_us;
+        tr_item_finish(c, item, TARRY_OK);
+    }
+}
+
+const struct tr_desk_way tr_desk_epoch = {.most = 1, .build = build_epoch, .ended = ended_epoch};
+
 /* ---- a round ---- */
 
 static bool can(struct tr_cluster *c)

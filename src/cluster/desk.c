@@ -294,6 +294,7 @@ const struct tr_desk_way *tr_desk_way(const struct tr_cluster *c, enum tr_cl_kin
         [TR_CL_PURGE] = &tr_desk_purge, [TR_CL_COUNT] = &tr_desk_count,
         [TR_CL_LOAD] = &tr_desk_load,   [TR_CL_NOTE] = &tr_desk_note,
         [TR_CL_NAMES] = &tr_desk_names, [TR_CL_WHICH] = &tr_desk_which,
+        [TR_CL_EPOCH] = &tr_desk_epoch,
     };
 
     return c->desk != NULL ? ways[kind] : NULL;

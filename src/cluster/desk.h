@@ -179,7 +179,7 @@ struct tr_item *tr_desk_first(const struct tr_clane *lane);
 extern const struct tr_cl_way tr_index_way;
 extern const struct tr_desk_way tr_desk_push, tr_desk_edit, tr_desk_kick, tr_desk_claim,
     tr_desk_look, tr_desk_header, tr_desk_key, tr_desk_list, tr_desk_purge, tr_desk_count,
-    tr_desk_load, tr_desk_note, tr_desk_names, tr_desk_which;
+    tr_desk_load, tr_desk_note, tr_desk_names, tr_desk_which, tr_desk_epoch;
 
 /* What a topic says of its jobs. */
 struct tr_truth_topic tr_desk_says(const struct tr_ctopic *t);

@@ -328,7 +328,7 @@ static void heard_agenda(struct tr_cluster *c, struct tr_clane *lane,
     if (!slot->sworn) {
         slot->agenda_us = c->now.boot_us;
         keeper->flying = false;
-        tr_lane_put(c, TR_CL_OWN, keeper);
+        tr_lane_put(c, c->desk != NULL ? TR_CL_EPOCH : TR_CL_OWN, keeper);
         return;
     }
     if (tr_recur_is(reply->items[0])) {
@@ -395,7 +395,8 @@ const struct tr_cl_way tr_tend_way = {.script = TR_SCRIPT_TEND,
                                       .answered = answered_tend,
                                       .heard = refused_tend};
 
-/* KEYS: meta. ARGV: uuid, node, epoch. */
+/* KEYS: meta. ARGV: uuid, node, epoch; and if a database gave that one, once more: it is that from
+ * now on. */
 static void build_own(struct tr_cluster *c, struct tr_clane *lane)
 {
     struct tr_eval *e = &lane->call.eval;
@@ -406,6 +407,9 @@ static void build_own(struct tr_cluster *c, struct tr_clane *lane)
     tr_eval_add(e, c->uuid, strlen(c->uuid));
     tr_eval_add(e, c->node, TR_PLACE_NODE_DIGITS);
     tr_eval_add_number(e, c->slots[lane->slot].epoch);
+    if (c->desk != NULL) {
+        tr_eval_add_number(e, c->slots[lane->slot].epoch);
+    }
 }
 
 /* OK, epoch; STALE, epoch, owner: once more with that. NOSLOT: `tend` makes it. */

@@ -145,6 +145,7 @@ enum tr_cl_kind {
     TR_CL_INDEX,    /* with a database, see desk.h: what changed, */
     TR_CL_CLAIM,    /* jobs that are to be handed out, */
     TR_CL_WHICH,    /* a topic by its number there, */
+    TR_CL_EPOCH,    /* an epoch for the owner of a slot, */
     TR_CL_RAISE,    /* up to which time rows are in Redis, */
     TR_CL_SCAN,     /* and what is there */
     TR_CL_KINDS,

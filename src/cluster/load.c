@@ -2,8 +2,8 @@
  * Rows of a topic that are due before long come into the index of one slot: only its owner does
  * this.
  *
- *     own ──► raise `loaded` to now + hot_window ──► read rows from where it was, page by page ──►
- *     their images (script `index`, image.c)
+ *     epoch of the database, own ──► raise `loaded` to now + hot_window ──► read rows from where it
+ * was, page by page ──► their images (script `index`, image.c)
  *
  * *Invariant*: waiting rows that are due before `loaded` are in Redis, or somebody is about to put
  * them there. A row that is committed after the raise meets the raised mark; one that was committed
@@ -24,7 +24,7 @@
 
 #include <string.h>
 
-enum { PAGE = 256, TRIES_MAX = 4 };
+enum { PAGE = 256, TRIES_MAX = 6 };
 
 static struct tr_loader *loader_of(struct tr_item *item)
 {
@@ -60,7 +60,7 @@ static void raise_it(struct tr_cluster *c, struct tr_loader *l)
     } else if (++l->tries > TRIES_MAX) {
         give_up(c, l);
     } else {
-        tr_lane_put(c, slot->sworn ? TR_CL_RAISE : TR_CL_OWN, &l->item);
+        tr_lane_put(c, slot->sworn ? TR_CL_RAISE : TR_CL_EPOCH, &l->item);
     }
 }
 
