@@ -161,6 +161,7 @@ static void emptied(struct tr_cluster *c)
         tr_cluster_note(
             c, TR_NOTE_WARNING,
             "Redis was emptied: the jobs are in the database, and come back from there.");
+        tr_align_everything(c); /* at once, whoever asks */
     } else if (!c->emptied) {
         tr_cluster_note(c, TR_NOTE_WARNING,
                         "Redis was emptied: the jobs that were in it are lost. It is used on.");
