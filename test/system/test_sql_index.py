@@ -1,0 +1,83 @@
+"""Which rows of a database are in Redis, and that they are put right there: cluster.hot_window, hot_max, reconcile."""
+import time
+
+import pytest
+
+from harness import PATIENCE_S
+from on_sql import Both
+from web import Web, web_port, web_server
+
+HOT_MAX = 100
+
+
+@pytest.fixture(scope="module")
+def both():
+    with Both() as made:
+        yield made
+
+
+@pytest.fixture
+def redis(both):
+    client = both.redis.client()
+    client("FLUSHALL")
+    yield client
+    client.close()
+
+
+def keys_of(redis, name):
+    return redis("KEYS", "*" + name)
+
+
+def entries(redis):
+    """Ids of jobs in Redis."""
+    return {int(id_, 16) for key in keys_of(redis, ":h") for id_ in redis("HKEYS", key)}
+
+
+def wait_until(true):
+    end = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def push_many(web, count, delay):
+    """Ids of so many jobs, in the order of their due times."""
+    return [int(web.push("t", b"%d" % n, delay=f"{delay + n}ms")["id"]) for n in range(count)]
+
+
+def test_only_what_is_due_before_long(tmp_path, both, redis):
+    flags = [*both.tarry(), "--set", "cluster.hot_window=1m", "--set", f"cluster.hot_max={HOT_MAX}"]
+    with web_server(tmp_path / "a", *flags) as one:
+        web = Web(web_port(one))
+        far = int(web.push("t", b"far", delay="5m")["id"])
+        near = push_many(web, HOT_MAX + 60, 2500)
+        assert far not in entries(redis)
+        assert entries(redis) <= set(near) and len(entries(redis)) <= HOT_MAX
+        assert near[0] in entries(redis) and near[-1] not in entries(redis), "those that are due last are not there"
+        got = []
+        end = time.monotonic() + PATIENCE_S
+        while len(got) < len(near):
+            assert time.monotonic() < end, f"{len(got)} of {len(near)} came"
+            got += [int(job["id"]) for job in web.reserve("t", count=50, wait="2s")]
+            assert len(keys_of(redis, ":t:store")) <= 1
+        assert sorted(got) == sorted(near) and len(set(got)) == len(got), "all of them, each once"
+        assert one.stop() == 0, one.said
+
+
+def test_what_is_wrong_in_redis_is_put_right(tmp_path, both, redis):
+    flags = [*both.tarry(), "--set", "cluster.reconcile=10s"]
+    with web_server(tmp_path / "a", *flags) as one:
+        web = Web(web_port(one))
+        ids = push_many(web, 20, 300_000)
+        wait_until(lambda: entries(redis) == set(ids))
+        head, store = keys_of(redis, ":h")[0], keys_of(redis, ":t:store")[0]
+        names = ["%014x" % id_ for id_ in ids]
+        stale = redis("HGET", head, names[0])
+        redis("HSET", head, "%014x" % (ids[0] + 1024 * 5000), stale)  # an entry without a row,
+        redis("ZADD", store, 1, "%014x" % (ids[0] + 1024 * 5000))
+        redis("HDEL", head, names[1], names[2])  # rows without an entry,
+        redis("ZREM", store, names[2], names[3])  # and without a place in their set
+        wait_until(lambda: entries(redis) == set(ids) and redis("ZCARD", store) == len(ids))
+        scores = redis("ZRANGE", store, 0, -1)
+        assert [name.decode() for name in scores] == names, "in the order of their due times"
+        assert one.stop() == 0, one.said
