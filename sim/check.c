@@ -172,7 +172,10 @@ static void accept_kick(struct sim_oracle *o, struct sim_job *j, const struct si
     if (j->where == SIM_RESERVED) {
         sim_job_expire(&o->model, j, !j->doubt);
     }
-    j->was_dead = j->where == SIM_DEAD || sim_expiry_may(&o->model, j);
+    j->was_dead = j->where == SIM_DEAD || sim_fate_may_be_dead(&o->model, j);
+    if (row->reserves == 0 && sim_fate_unsure(&o->model, j)) {
+        j->reserves = 0; /* it was dead by the policy before */
+    }
     j->kicks++;
     j->due_us = row->due_us;
     j->own_word = true;

@@ -378,7 +378,10 @@ int sim_mutants_check(const char *only, const char *page)
         }
         meant++;
         noticed += f->first != 0;
-        elsewhere += f->first != 0 && f->first != board->noted[i];
+        if (f->first != 0 && f->first != board->noted[i]) {
+            printf("%s is noticed by seed %" PRIu64 " now: %s\n", rows[i].name, f->first, f->how);
+            elsewhere++;
+        }
         clean = clean && f->base == 0;
         if (f->first == 0) {
             printf("%s is not noticed by seed %" PRIu64 ", nor by 1 to %" PRIu64 " of swarm %s\n",
