@@ -15,6 +15,7 @@
 #include <string.h>
 
 #define SOON_US UINT64_C(100000) /* a waiter gets a job within so long, without faults */
+#define LATER_US UINT64_C(20000000)
 #define SETTLED_US UINT64_C(6000000)
 
 /* Somebody waits on one node, and another one pushes: without faults he gets it at once. */
@@ -202,6 +203,28 @@ static void check_close(struct cluster *c)
     }
 }
 
+/* A slot is idle for a while, and its server's clock is a minute behind when a job comes there:
+ * when the clock is right again the job is not early by that. */
+static void check_clock(struct cluster *c)
+{
+    unsigned topic = (unsigned)cluster_dice(c, 4);
+    struct server *s = &c->world.servers[c->world.owner[c->judge.slot_of[topic]]];
+    int64_t skew_us = s->skew_us;
+    struct ask *w;
+
+    cluster_run(c, c->world.now_us + 2 * LATER_US);
+    s->skew_us = -60000000;
+    node_push_for(c, &c->nodes[cluster_dice(c, NODES)], topic, LATER_US, LEASE_US);
+    cluster_run(c, c->world.now_us + 200000);
+    s->skew_us = skew_us;
+    w = node_reserve(c, &c->nodes[cluster_dice(c, NODES)], 1U << topic, LATER_US / 2);
+    cluster_run(c, c->world.now_us + LATER_US / 2);
+    if (w != NULL && !w->busy && w->r.out.status == TARRY_OK) {
+        judge_wrong(&c->judge, "C2: a clock that was behind made a job early", topic);
+    }
+    cluster_run(c, c->world.now_us + LATER_US);
+}
+
 /* Does the meta of any slot remember calls of that node? */
 static bool is_remembered(struct cluster *c, const char *name)
 {
@@ -376,6 +399,10 @@ static void check_rarely(struct cluster *c)
     }
     if (cluster_dice(c, 4) == 0) {
         check_death(c);
+        drain_all(c);
+    }
+    if (cluster_dice(c, 4) == 0) {
+        check_clock(c);
         drain_all(c);
     }
     if (cluster_dice(c, 40) == 0) { /* hours */

@@ -44,6 +44,8 @@ static const struct mutant mutants[] = {
     {"any lease will do", TR_CL_MUTANT_NONE, TR_SCRIPT_EDIT, "or j.lease ~= leases[i]", ""},
     {"the latest time seen counts as now", TR_CL_MUTANT_NONE, TR_SCRIPT_TAKE,
      "base = max(now, tmax)", "now = max(now, tmax)"},
+    {"a clock that is behind counts", TR_CL_MUTANT_NONE, TR_SCRIPT_PUSH,
+     "base = max(base, tonumber(ARGV[5]))", ""},
     {"what was taken stays in its set", TR_CL_MUTANT_NONE, TR_SCRIPT_TAKE, "each(t.drop, 'ZREM')",
      ""},
     {"more are in flight than may be", TR_CL_MUTANT_NONE, TR_SCRIPT_TAKE,
