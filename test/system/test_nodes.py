@@ -140,11 +140,11 @@ def test_a_node_that_dies_is_succeeded_and_epochs_rise(both):
     told = cluster(second)
     assert next(n["owned"] for n in told["nodes"] if n["self"]) >= 3
     moved = {s["slot"]: s["epoch"] for s in told["slots"] if s["owner"] == name}
-    for topic in topics:
-        first.web.push(topic, b"y", ttl="10ms")
     second.process.kill()
     second.process.wait()
     began = time.monotonic()
+    for topic in topics:
+        first.web.push(topic, b"y", ttl="10ms")
     until(lambda: shares(first) == [SLOTS])
     assert time.monotonic() - began >= LEASE_S / 3  # it might have lived
     own = cluster(first)["node"]
