@@ -147,7 +147,7 @@ static bool walk(struct cluster *c, struct node *n, struct seen *s)
         a->r.cursor = s->cursor;
         s->more = false;
         node_submit(n, a);
-        cluster_run(c, c->world.now_us + 200000);
+        cluster_run(c, c->world.now_us + 500000); /* a call for each set of each slot */
         if (a->busy || a->r.out.status != TARRY_OK) {
             return false;
         }
