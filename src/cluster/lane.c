@@ -222,6 +222,16 @@ static void no_memory(struct tr_cluster *c, struct tr_clane *lane)
     }
 }
 
+/* Housekeeping may wait for a connection, but not until this node's session is over: it began in
+ * its first two thirds. */
+static uint64_t patience_of(const struct tr_cluster *c, const struct tr_clane *lane)
+{
+    uint64_t third_us = c->tenure.lease_us / 3;
+
+    return lane->kind == TR_CL_TEND && third_us < c->config.patience_us ? third_us
+                                                                        : c->config.patience_us;
+}
+
 void tr_lane_go(struct tr_cluster *c, struct tr_clane *lane)
 {
     const struct tr_cl_way *way = tr_lane_way(lane->kind);
@@ -235,7 +245,7 @@ void tr_lane_go(struct tr_cluster *c, struct tr_clane *lane)
                                .hash_slot = way->meta ? c->meta_hash : c->slots[lane->slot].hash,
                                .slot = lane->slot,
                                .server = -1,
-                               .patience_us = c->config.patience_us,
+                               .patience_us = patience_of(c, lane),
                                .repeats = true};
 
     if (lane->call.state != TR_CALL_IDLE || tr_list_empty(&lane->items)) {
