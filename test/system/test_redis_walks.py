@@ -67,6 +67,13 @@ def test_a_repeated_purge_counts_once(slot):  # noqa: F811
     assert len(slot.sets()["store"]) == 1
 
 
+def test_purge_of_few_is_one_step(slot):  # noqa: F811
+    """So none of them gets away from one set into another that was looked at before."""
+    ids = fill(slot)
+    said = slot.call("purge", 500, "", "s", "", "")
+    assert said[5] == b"" and int(said[8], 16) == len(ids)
+
+
 def test_purge_makes_room(slot):  # noqa: F811
     slot.conf(1, in_flight=1)
     slot.push({}, {})
@@ -300,6 +307,8 @@ def test_bury_by_force(slot):  # noqa: F811
 MUTATIONS = {  # as in test_redis_scripts.py
     "purge: what comes later, too": ("purge", [("num(ids[i], 1, 14) <= num(last, 1, 14)", "true")],
                                      test_purge_spares_what_comes_later),
+    "purge: a set a call": ("purge", [("until more or set == '' or look <= 0", "until true")],
+                            test_purge_of_few_is_one_step),
     "purge: no room is told": ("purge", [("t.freed = t.freed or (set == 'p' and t.in_flight)", "")],
                                test_purge_makes_room),
     "purge: op is not kept": ("purge", [("remember(vers, nodes, pack(replies))", "nil")],

@@ -3,7 +3,8 @@
 -- at the set's beginning).
 --
 -- OK, now, versions, waiters, last id, set, score, member (where to go on; set empty: all were looked at), how
--- many it were, in hex. A job that changes its set meanwhile may be missed: who wants all asks until none is found.
+-- many it were, in hex. A job that changes its set between two calls may be missed: who wants all asks until none is
+-- found.
 
 local KIND = 'g'
 --==
@@ -22,26 +23,31 @@ if last == '' then
     last = hex(seq * 1024 + 1023)
 end
 
-local key = ({s = t.store, r = t.ready, p = t.prep, d = t.dead})[set]
-local ids, members, more = walk(key, score, member, look)
-local count = 0
-if #ids > 0 then
-    for i, h in ipairs(call('HMGET', HEAD, unpack(ids))) do
-        local j = h and load(t, ids[i], h)
-        if not j or j.set ~= set then
-            drop_entry(t, key, members[i])
-        elseif num(ids[i], 1, 14) <= num(last, 1, 14) then
-            forget(j)
-            count = count + 1
-            t.freed = t.freed or (set == 'p' and t.in_flight)
+-- One set after the other, as far as one call goes: so of a topic with few jobs none gets away by changing
+-- its set against the walk.
+local count, more = 0, nil
+repeat
+    local key, ids, members = ({s = t.store, r = t.ready, p = t.prep, d = t.dead})[set], nil, nil
+    ids, members, more = walk(key, score, member, look)
+    if #ids > 0 then
+        for i, h in ipairs(call('HMGET', HEAD, unpack(ids))) do
+            local j = h and load(t, ids[i], h)
+            if not j or j.set ~= set then
+                drop_entry(t, key, members[i])
+            elseif num(ids[i], 1, 14) <= num(last, 1, 14) then
+                forget(j)
+                count = count + 1
+                t.freed = t.freed or (set == 'p' and t.in_flight)
+            end
         end
     end
-end
-if not more then
-    set, score, member = ({s = 'r', r = 'p', p = 'd', d = ''})[set], '', ''
-else
-    score, member = more, members[#members]
-end
+    look = look - #ids
+    if not more then
+        set, score, member = ({s = 'r', r = 'p', p = 'd', d = ''})[set], '', ''
+    else
+        score, member = more, members[#members]
+    end
+until more or set == '' or look <= 0
 local nodes, told = waiters(list)
 local vers = versions(list)
 local replies = {last, set, score, member, hex(count)}
