@@ -49,8 +49,8 @@ struct zoo {
     unsigned old_count;
     struct zoo_seat seats[NODES];
     uint64_t cuts, stale, lost;
-    uint64_t epochs[SLOTS];    /* under which `loaded` was raised last, */
-    uint64_t failovers[SLOTS]; /* and how many there were before */
+    uint64_t epochs[SLOTS];  /* under which `loaded` was raised last, */
+    unsigned changes[SLOTS]; /* and to how many lives it had come before */
 };
 
 void zoo_init(struct zoo *z, struct world *w, struct judge *j, bool used);
