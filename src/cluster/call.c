@@ -114,6 +114,15 @@ static void end(struct tr_cluster *c, struct tr_call *call, const struct tr_redi
     call->done(c, call, reply, why);
 }
 
+/* Ids jump by milliseconds of this clock, also for two that are sent at once: a failover may come
+ * in between, and undo what the first one did. */
+static uint64_t check_time(const struct tr_cluster *c, unsigned slot)
+{
+    uint64_t next_us = c->slots[slot].checked_us + 1000;
+
+    return c->now.wall_us > next_us ? c->now.wall_us : next_us;
+}
+
 /* The script `check`, on the same connection just before the call: they are done in this order.
  * With its text, since it is rare. What it says of the server is for the connection (link.c). */
 static void send_check(struct tr_cluster *c, const struct tr_call *call)
@@ -134,11 +143,12 @@ static void send_check(struct tr_cluster *c, const struct tr_call *call)
 
     tr_text(seen, sizeof seen, "%llu", (unsigned long long)c->slots[call->slot].seen);
     args[5].len = strlen(seen);
-    tr_text(wall, sizeof wall, "%llu", (unsigned long long)c->now.wall_us);
-    args[6].len = strlen(wall);
     if (link->state != TR_LINK_UP) {
         return; /* then the call will say so again */
     }
+    c->slots[call->slot].checked_us = check_time(c, call->slot);
+    tr_text(wall, sizeof wall, "%llu", (unsigned long long)c->slots[call->slot].checked_us);
+    args[6].len = strlen(wall);
     if (call->asking) {
         c->port.send(c->port.ctx, call->server, 0, &(struct tr_span){"ASKING", 6}, 1);
     }

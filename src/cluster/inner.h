@@ -680,6 +680,7 @@ struct tr_cl_slot {
     uint64_t server_us;    /* what time it was by its server, */
     uint64_t server_at_us; /* at this boot time; 0: not known */
     uint64_t seen;         /* the highest sequence number that this node knows of */
+    uint64_t checked_us;   /* wall clock of the last `check` that was sent */
     uint64_t agenda_us;    /* boot time: its housekeeping is to be looked at; */
     uint64_t keeper_node;  /* by this node, as the last view has it; 0: there was none yet */
     bool owned;            /* if it is this one, */
