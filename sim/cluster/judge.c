@@ -392,7 +392,7 @@ static void moved_on(struct judge *j, struct sim_plan *p, const struct tr_span *
 
 static bool is_repeat(const struct sim_plan *p, struct tr_span stamp)
 {
-    for (unsigned i = 0; i < 16; i++) {
+    for (unsigned i = 0; i < STAMPS; i++) {
         if (memcmp(p->stamps[i], stamp.at, sizeof p->stamps[i]) == 0) {
             return true;
         }
@@ -420,7 +420,7 @@ static void ran_schedule(struct judge *j, const struct world_call *call, const s
     id = strtoull(text, NULL, 16);
     if (args[0].at[0] == 's' && !is_repeat(p, args[3])) {
         moved_on(j, p, args, id);
-        memcpy(p->stamps[p->changes++ % 16], args[3].at, sizeof p->stamps[0]);
+        memcpy(p->stamps[p->changes++ % STAMPS], args[3].at, sizeof p->stamps[0]);
     }
     p->touched_us = j->world->now_us;
     if (id != 0 && judge_find(j, id) == NULL) { /* else: a repeat */

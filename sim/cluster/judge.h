@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { JOBS_MAX = 4000, TOPICS = 8, PLANS = 4, LEASES = 256, TAKERS = 64 };
+enum { JOBS_MAX = 4000, TOPICS = 8, PLANS = 4, LEASES = 256, TAKERS = 64, STAMPS = 128 };
 
 /* A job, by its serial number, which is its body. */
 struct sim_job {
@@ -58,9 +58,9 @@ struct sim_many {
 
 /* A schedule in a slot. */
 struct sim_plan {
-    uint64_t created_us; /* that of its definition: 0: there is none */
-    uint64_t last_n;     /* the number of its last occurrence */
-    char stamps[16][30]; /* of its last changes: what comes with one of these is a repeat */
+    uint64_t created_us;     /* that of its definition: 0: there is none */
+    uint64_t last_n;         /* the number of its last occurrence */
+    char stamps[STAMPS][30]; /* of its last changes: what comes with one of these is a repeat */
     unsigned changes;
     bool loose; /* a failover may have undone something of it */
     uint64_t touched_us;
