@@ -170,20 +170,60 @@ static bool run(uint64_t seed, const struct mutant *m, bool quiet)
     return ok;
 }
 
+/* Seeds that notice what few do: they are tried first. When the dice have changed they may not any
+ * more; then others are looked for, and belong here. */
+static const struct {
+    const char *name;
+    uint64_t seed;
+} noted[] = {
+    {"who becomes the owner of a slot is not told what the last one was told", 1530},
+    {"with a database: an older image replaces a newer one", 335},
+    {"a bulk does not know which jobs it has changed", 35},
+    {"quick: the next header is like this one", 31},
+    {"answers that living nodes may need again are thrown away", 20},
+    {"a job that was reserved by its id for nobody stays out", 18},
+    {"jobs of a dead node's connections stay out until their lease ends", 17},
+    {"ids that were undone are used again", 16},
+    {"a bulk is about jobs that came later, too", 15},
+    {"a schedule moves on without a look at its last number", 14},
+};
+
+/* Is it noticed by the seed that is noted for it, which is clean without it? */
+static bool is_as_noted(const struct mutant *m, uint64_t *seed)
+{
+    for (size_t i = 0; i < sizeof noted / sizeof noted[0]; i++) {
+        if (strcmp(noted[i].name, m->name) == 0) {
+            bool before = with_sql;
+            bool clean;
+
+            *seed = noted[i].seed;
+            with_sql = needs_sql(m);
+            clean = run(*seed, NULL, true);
+            with_sql = before;
+            return clean && !run(*seed, m, true);
+        }
+    }
+    return false;
+}
+
 static int run_mutants(uint64_t seeds, const char *words)
 {
     int missed = 0;
 
     for (size_t i = 0; i < sizeof mutants / sizeof mutants[0]; i++) {
-        uint64_t seed = 1;
+        uint64_t seed = 0;
 
         if (strstr(mutants[i].name, words) == NULL) {
             continue;
         }
-        while (seed <= seeds && run(seed, &mutants[i], true)) {
-            seed++;
+        if (!is_as_noted(&mutants[i], &seed)) {
+            seed = 1;
+            while (seed <= seeds && run(seed, &mutants[i], true)) {
+                seed++;
+            }
+            seed = seed <= seeds ? seed : 0;
         }
-        if (seed > seeds) {
+        if (seed == 0) {
             printf("MISSED in %llu seeds: %s\n", (unsigned long long)seeds, mutants[i].name);
             missed = 1;
         } else {

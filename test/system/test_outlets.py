@@ -538,7 +538,7 @@ def test_names_that_hang_take_few_threads_and_keep_no_jobs(tmp_path, monkeypatch
         assert 0 < most <= 24  # 8; as many whose transfer ran out of time, but the look-up did not end yet; and others
         wait_until(lambda: topic_of(web, "slow")["outlet"]["in_flight"] == 0)
         found = topic_of(web, "slow")
-        assert found["ready"] >= 50 and found["reserved"] == 0  # only those that were tried wait for their backoff
+        assert found["ready"] >= 32 and found["reserved"] == 0  # only those that were tried, eight in 2 s, wait for their backoff
         jobs = web.get("/v1/jobs", topic="slow", state="ready").json["jobs"]
         assert {job["attempts"] for job in jobs} == {0}
 

@@ -167,7 +167,7 @@ def test_server_killed_in_the_middle(maria):
     maria.kill()
     maria.start()
     counts = tool.result()
-    assert counts["undone"] > 0 and counts["connects"] > 3
+    assert counts["undone"] + counts["lookups"] > 0 and counts["connects"] > 3  # or all were in the midst of a commit
     assert counts["unsure"] == 0
 
 
