@@ -353,6 +353,16 @@ def test_a_clock_that_goes_back_a_little(slot):
     assert len(slot.got(9, lease=3)) == 1
 
 
+def test_who_waits_hears_of_what_is_not_due_any_more(slot):
+    """It goes from ready back to store, when that was looked at already; nobody else will tell when it is due."""
+    slot.push({}, {})
+    due = slot.now
+    slot.got()
+    slot.now -= SECOND // 4
+    said = slot.take(9, lease=2, wait=slot.now + 60 * SECOND)
+    assert jobs_of(said) == [] and int(said[4], 16) == due
+
+
 def test_order(slot):
     ids = {}
     for name, prio, delay in (("c", 5, 2), ("a", 1, 9), ("b", 5, 1), ("d", 5, 2)):
@@ -1394,6 +1404,8 @@ MUTATIONS = {
     "jumps without end": ("check", [("seq + jump > 4398046511104", "false")], test_jumps_never_use_ids_up),
     "ready is due": ("take", [("elseif j.set=='r'and j.due>now then j.set='s'", "")],
                      test_a_clock_that_goes_back_a_little),
+    "what goes back to store is not told": ("take", [("sooner(j.due)", "")],
+                                            test_who_waits_hears_of_what_is_not_due_any_more),
     "the caller's clock is not looked at": ("push", [("base = max(base, tonumber(ARGV[5]))", "")],
                                             test_a_clock_far_behind_makes_nothing_early),
     "a touch by a clock that is behind": ("edit", [("j.ver+1,base+max(ttr", "j.ver + 1, now + max(ttr")],

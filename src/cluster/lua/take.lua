@@ -320,9 +320,9 @@ if not more then
             sooner(tonumber(ahead[2]))
         end
     end
-    for _, j in ipairs(ended) do
+    for _, j in ipairs(moved) do
         if j.set == 's' then
-            sooner(j.due)
+            sooner(j.due) -- it was not in the store when that was looked at
         end
     end
     if t.look then
