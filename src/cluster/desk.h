@@ -11,7 +11,7 @@
  *     sql_push.c, sql_edit.c, sql_take.c, sql_look.c, sql_topic.c, and parts of roam.c    requests
  *
  * A change is: lane ──► CHANGE, decided by truth.c ──► committed ──► image ──► `index` ──► answer,
- * which waits for the index for 50 ms at most. The index follows the commit, never the other way.
+ * which waits for the index for 250 ms at most. The index follows the commit, never the other way.
  */
 
 #include "cluster/blocks.h"
@@ -125,7 +125,7 @@ struct tr_span tr_ticket_keep(struct tr_ticket *k, const void *at, size_t len);
 enum { TR_TICKET_TEXTS = 64 + 255 + TR_HEADER_BACKOFF + TR_ACTOR_NAME_MAX };
 
 /* The change is done: *row is how it is now (or was, if it is gone). The ticket goes into the index
- * and is freed then. The asker, if there is one, is told by `tell` when that was done, or 50 ms
+ * and is freed then. The asker, if there is one, is told by `tell` when that was done, or 250 ms
  * later, or at once if Redis is away. */
 void tr_image_go(struct tr_cluster *c, struct tr_ticket *k, const struct tr_sql_job *row,
                  uint64_t now_us);

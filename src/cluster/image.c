@@ -9,8 +9,8 @@
  * job the last one counts. While Redis is away they are kept, so many at most; what is more is
  * dropped, and found by reconciliation.
  *
- * Who asked for the change waits for the index for 50 ms, so that what he does next finds it there;
- * then he is told all the same, since it is done.
+ * Who asked for the change waits for the index for 250 ms, so that what he does next finds it
+ * there; then he is told all the same, since it is done.
  *
  * Invariant: a ticket that is on its way is in desk.tickets and in one lane, or in `later`.
  */
@@ -20,7 +20,7 @@
 
 #include <string.h>
 
-#define REPLY_US UINT64_C(50000)
+#define REPLY_US UINT64_C(250000)
 #define AGAIN_US UINT64_C(300000)
 #define SOON_US UINT64_C(5000) /* a topic that is being loaded */
 #define NEAR_US UINT64_C(1000000)
@@ -149,6 +149,7 @@ static void image_ended(struct tr_cluster *c, struct tr_item *image)
         c->desk->dropped++;
         leave(c, k);
     } else {
+        tell(c, k); /* Redis is away: nobody waits for that */
         again(c, k, AGAIN_US);
     }
 }

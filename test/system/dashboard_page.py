@@ -72,6 +72,11 @@ class Page:
         path = f"{inside}//*[self::button or self::a][normalize-space()={quoted(text)}]"
         self.until(lambda: [self.press(one) for one in self.find(path)[:1] if one.is_enabled()])
 
+    def click_for(self, text, label):
+        """Until there is a field with this label: what was saved before may be drawn anew over it."""
+        path = f"//div[label[normalize-space()={quoted(label)}]]"
+        self.until(lambda: (self.find(path) or self.click(text), time.sleep(0.2), self.find(path))[2])
+
     def press(self, one):
         """In the middle of the window: at its edge it may be under the bar, or move while the page is filled."""
         self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", one)

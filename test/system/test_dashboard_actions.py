@@ -425,7 +425,7 @@ def test_schedules(page, server, web):
     page.click("Save")
     page.answered("Saved")
     assert web.get("/v1/schedules/report").json["cron"] == "0 10 * * *"
-    page.click("New schedule …")
+    page.click_for("New schedule …", "Name")
     page.fill("Name", "report")
     page.fill("Topic", "other")
     page.click("Save …")
