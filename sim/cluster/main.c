@@ -177,7 +177,7 @@ static const struct {
     uint64_t seed;
 } noted[] = {
     {"who becomes the owner of a slot is not told what the last one was told", 1530},
-    {"with a database: an older image replaces a newer one", 335},
+    {"with a database: an older image replaces a newer one", 444},
     {"a bulk does not know which jobs it has changed", 35},
     {"quick: the next header is like this one", 31},
     {"answers that living nodes may need again are thrown away", 20},

@@ -241,7 +241,7 @@ static void test_desk_answers_without_the_index(void **state)
     submit(&b->g, &a, TR_OP_PUSH);
     (void)turn(&b->g);
     (void)answer_sql(b);
-    pass(&b->g, 40000);
+    pass(&b->g, 240000);
     assert_int_equal(a.done, 0);
     pass(&b->g, 10000);
     assert_int_equal(a.done, 1);
@@ -342,7 +342,7 @@ static void test_desk_no_memory(void **state)
         b->g.mem.fail_at = b->g.mem.calls + at;
         submit(&b->g, &a, TR_OP_PUSH);
         for (unsigned i = 0; i < 5; i++) {
-            pass(&b->g, 60000);
+            pass(&b->g, 200000);
             (void)answer_sql(b);
         }
         assert_int_equal(a.done, 1);
