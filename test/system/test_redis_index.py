@@ -1,13 +1,11 @@
 """Scripts for a store whose truth is in a database (claim, index, raise, scan, own), against a real
-redis-server. Redis is an index of rows there; all times are given. See test_redis_scripts.py."""
+redis-server. Redis is an index of rows there; all times are given. See redis_slot.py."""
 import random
-import re
 
 import pytest
 
-import test_redis_scripts as base
-from test_redis_scripts import (NODE, OTHER, SCRIPTS, SECOND, SLOT, T0, UUID, Slot, header, number,
-                                server)  # noqa: F401  pylint: disable=unused-import
+from redis_slot import (NODE, OTHER, SECOND, SLOT, T0, UUID, Slot, header, notices, number,
+                        server)  # noqa: F401  pylint: disable=unused-import
 
 CLAIM_US = 3 * SECOND
 WINDOW = 600 * SECOND
@@ -550,16 +548,4 @@ MUTATIONS = {  # script; what it says, and what it says then; the test that is t
 
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_mutations_are_noticed(slot, name):
-    script, changes, test = MUTATIONS[name]
-    text = SCRIPTS[script]
-    for old, new in changes:
-        pattern = r"\s*".join(map(re.escape, old.replace(" ", "")))
-        text, count = re.subn(pattern, lambda _, new=new: new, text, count=1)
-        assert count == 1, "the script says that no more"
-    test(Index(slot.redis))
-    with pytest.raises(AssertionError):
-        test(Index(slot.redis, dict(SCRIPTS, **{script: text})))
-
-
-def test_the_scripts_are_read_from_here():
-    assert {"claim", "index", "raise", "scan"} <= set(base.SCRIPTS)
+    notices(slot, *MUTATIONS[name])

@@ -1,12 +1,12 @@
 """The scripts of schedules on Redis (schedule.lua, roster.lua), and what other scripts tell them.
 
-As test_redis_scripts.py: against a real redis-server, with the time in the texts; and mutations of the
+See redis_slot.py: against a real redis-server, with the time in the texts; and mutations of the
 scripts that must be noticed.
 """
 import pytest
 
-import redis_server
-from test_redis_scripts import SCRIPTS, SECOND, SETS, SLOT, T0, UUID, Slot, pushed, what
+from redis_slot import (SCRIPTS, SECOND, SETS, SLOT, T0, UUID, Slot, pushed, what,
+                        server)  # noqa: F401  pylint: disable=unused-import
 
 A, B, C = "a" * 30, "b" * 30, "c" * 30
 NO_ID = "0" * 14
@@ -55,12 +55,6 @@ class Plans(Slot):
         said = self.set(A, B, live="j", due=self.now, **job)
         assert said[0] == "O"
         return said[1:15]
-
-
-@pytest.fixture(scope="module")
-def server():
-    with redis_server.Server() as s:
-        yield s
 
 
 @pytest.fixture

@@ -1,13 +1,12 @@
 """Scripts that go through all jobs of a topic, some entries at a time, against a real redis-server:
-purge, jobs of dead nodes, lists; and what an owner does for its slots. See test_redis_scripts.py."""
+purge, jobs of dead nodes, lists; and what an owner does for its slots. See redis_slot.py."""
 import random
-import re
 
 import pytest
 
-import test_redis_scripts as base
-from test_redis_scripts import (NODE, OTHER, RUN, SCRIPTS, SECOND, T0, UUID, Slot, header,
-                                server, slot)  # noqa: F401  pylint: disable=unused-import
+import redis_slot as base
+from redis_slot import (NODE, OTHER, RUN, SECOND, T0, UUID, header, notices,
+                        server, slot)  # noqa: F401  pylint: disable=unused-import
 
 DELAYED, READY, RESERVED, DEAD = 2, 4, 8, 16
 ANY = DELAYED | READY | RESERVED | DEAD
@@ -337,12 +336,4 @@ MUTATIONS = {  # as in test_redis_scripts.py
 
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_mutations_are_noticed(slot, name):  # noqa: F811
-    script, changes, test = MUTATIONS[name]
-    text = SCRIPTS[script]
-    for old, new in changes:
-        pattern = r"\s*".join(map(re.escape, old.replace(" ", "")))
-        text, count = re.subn(pattern, lambda _, new=new: new, text, count=1)
-        assert count == 1, "the script says that no more"
-    test(Slot(slot.redis))
-    with pytest.raises(AssertionError):
-        test(Slot(slot.redis, dict(SCRIPTS, **{script: text})))
+    notices(slot, *MUTATIONS[name])
