@@ -20,7 +20,7 @@ help:                 ## this list
 
 run:                  ## build and start the server; ARGS="--data DIR ..."
 	@tools/setup run
-	@ninja --quiet -C $$(tools/configure gcc) tarry
+	@ninja -C $$(tools/configure gcc) tarry
 	build/tarry serve $(ARGS)
 
 test:                 ## everything CI runs: lint, gcc, clang, sanitizers, simulation, system
@@ -86,8 +86,9 @@ bench-pressure: all   ## commits during promotion and merge, lateness beside a h
 	@tools/setup test
 	@/usr/bin/python3 -B bench/pressure --write --rows "$(ROWS)" --reps $(or $(REPS),0)
 
-cluster: all          ## three nodes on a Redis Cluster of 3 + 3, on loopback, until Ctrl-C; ARGS="--sql --zookeeper 3"
+cluster:              ## three nodes on a Redis Cluster of 3 + 3, MariaDB, ZooKeeper, until Ctrl-C; ARGS=--redis-only
 	@tools/setup test
+	@ninja -C $$(tools/configure gcc) tarry
 	@tools/cluster $(ARGS)
 
 chaos: all            ## faults on a whole cluster, and a judge; MINUTES=2 SEED=n FAULTS=a,b ARGS="--wait 1"

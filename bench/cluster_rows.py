@@ -102,8 +102,12 @@ def look(server, names=None):
 
 
 def add_costs(got, before, after):
-    jobs = max(float(got.get("jobs", 0)), 1)
-    got["redis_us"] = round((after["cpu"] - before["cpu"]) * 1e6 / jobs, 2)
+    """CPU for each job in us, of Redis, of the node (where there is one) and of the client; how busy Redis was."""
+    jobs, seconds = max(float(got.get("jobs", 0)), 1), float(got.get("secs", 0))
+    used = after["cpu"] - before["cpu"]
+    got["redis_us"] = round(used * 1e6 / jobs, 2)
+    got["client_us"] = round(float(got.get("client_cpu", 0)) * 1e6 / jobs, 2)
+    got["redis_busy"] = round(used / seconds, 3) if seconds else 0
     got["redis_bytes"] = round((after["bytes"] - before["bytes"]) / jobs)
     got["redis_calls"] = round((after["calls"] - before["calls"]) / jobs, 3)
     return got
@@ -117,8 +121,11 @@ def measured(server, mode, conns, depth, **flags):
         more = {key: value(bench) if callable(value) else value for key, value in flags.items()}
         with SERVERS[server](bench.scratch) as s:
             before = look(s)
-            got = bench.load(s, mode, conns=conns, depth=depth, **more)
-            return add_costs(got, before, look(s))
+            got = add_costs(bench.load(s, mode, conns=conns, depth=depth, **more), before, look(s))
+            if isinstance(s, OnRedis):  # what Redis used is not others' load
+                got["node_us"] = round(float(got.get("server_cpu", 0)) * 1e6 / max(float(got.get("jobs", 0)), 1), 2)
+                got["others"] = round(max(got.get("others", 0) - got["redis_busy"], 0), 2)
+            return got
     return case
 
 
@@ -197,7 +204,8 @@ def wider(r):
             only("commands for each job", r.ratio(ON_THREE, ON_REDIS, "redis_calls"))]
 
 
-COST = [("Redis µs/job", "redis_us", 1), ("bytes/job", "redis_bytes", 1),
+COST = [("Redis µs/job", "redis_us", 1), ("node µs/job", "node_us", 1), ("client µs/job", "client_us", 1),
+        ("Redis busy %", "redis_busy", 0.01), ("bytes/job", "redis_bytes", 1),
         ("commands/job", "redis_calls", 1)]
 
 ROWS = [

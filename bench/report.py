@@ -35,6 +35,8 @@ def bound_by(figures):
         return ""
     server, client = shares(figures)
     who = binding(server, client, float(figures.get("others", 0)))
+    if float(figures.get("redis_busy", 0)) >= 0.9 > server:
+        who = "CPU of Redis"
     return f"{who} ({100 * server:.0f} % / {100 * client:.0f} %)"
 
 

@@ -4,19 +4,19 @@
 /*
  * libtarry: the embedded engine of tarry, without the server, for programs in C.
  *
- * A store is a folder. One process has it open at a time, and any number of its threads may call
- * at once: a thread of the library does the work, the callers wait for it. Jobs are handed out when
- * they are due, at least once, never before.
+ * A store is a folder. One process can have it open at a time; any number of its threads may call
+ * the library at once. A thread of the library does the work, and the callers wait for it. Jobs are
+ * handed out when they are due, at least once, never before.
  *
- * A call that gives TARRY_OK has done what it says, and (with TARRY_SYNC_ALWAYS) neither kill -9
- * nor a power cut takes it back. Any other answer is one of the codes below, all negative, and then
- * nothing has changed. After TARRY_EIO every call gives TARRY_EIO: close the store and open it
- * again.
+ * When a call returns TARRY_OK, it has done what it says, and (with TARRY_SYNC_ALWAYS) neither
+ * kill -9 nor a power cut takes it back. Any other result is one of the codes below, all negative,
+ * and then nothing has changed. After TARRY_EIO every call returns TARRY_EIO: close the store and
+ * open it again.
  *
- * All times are microseconds. Moments count from 1970 in UTC, as the clock of the system does.
+ * All times are microseconds. Absolute times count from 1970 in UTC, as the clock of the system.
  *
- * Structs that a caller fills begin as their INIT says and are changed from there, so that a
- * program keeps working when a later version of the library has more fields.
+ * Initialize a struct with its INIT macro and then set the fields you need: so a program keeps
+ * working when a later version of the library has more fields.
  */
 
 #include <stdbool.h>
@@ -32,7 +32,7 @@ extern "C" {
 /* ---- Codes ---- */
 
 #ifndef TR_BASE_ERR_H /* within tarry itself the list is there */
-/* What a call may give. */
+/* What a call may return. */
 enum tarry_err {
     TARRY_OK = 0,
     TARRY_EIO = -1,           /* the disk failed: nothing works until the store is opened again */
@@ -60,7 +60,7 @@ enum tarry_err {
 };
 #endif
 
-/* A sentence for people, and the code's own name. Both for any number. */
+/* A sentence for people, and the name of the code. Both take any number. */
 TARRY_API const char *tarry_strerror(int err);
 TARRY_API const char *tarry_errname(int err);
 
@@ -105,8 +105,8 @@ struct tarry_options {
     enum tarry_sync sync;  /* TARRY_SYNC_ALWAYS */
     uint64_t memory_bytes; /* limit for the engine, 0: none; beyond it pushes are refused */
     size_t body_max;       /* longest body, 1 MiB; at most 8 MiB */
-    /* Hears what an operator should know, as whole sentences. It is called by a thread of the
-     * library, or from inside tarry_open and tarry_close, and may not call the library. */
+    /* Called with what an operator should know, as whole sentences: by a thread of the library, or
+     * from inside tarry_open and tarry_close. It must not call the library. */
     void (*note)(void *ctx, enum tarry_note kind, const char *text);
     void *note_ctx;
 };
@@ -117,26 +117,27 @@ struct tarry_options {
     }
 
 /*
- * Opens the store in the folder dir, and makes it if it is not there (its parent must be). NULL as
- * options: as TARRY_OPTIONS_INIT. On failure *t is NULL. TARRY_ELOCKED, TARRY_EVERSION,
- * TARRY_EDAMAGED (options.note hears what), TARRY_ENOTFOUND, TARRY_EPERM, TARRY_ENOSPC,
+ * Opens the store in the folder dir, and creates it if it does not exist (its parent must). NULL as
+ * options means TARRY_OPTIONS_INIT. On failure *t is NULL. Errors: TARRY_ELOCKED, TARRY_EVERSION,
+ * TARRY_EDAMAGED (options.note is told what), TARRY_ENOTFOUND, TARRY_EPERM, TARRY_ENOSPC,
  * TARRY_ENOMEM, TARRY_EIO.
  */
 TARRY_API int tarry_open(struct tarry **t, const char *dir, const struct tarry_options *options);
 
 /*
- * Closes the store. Threads that wait in tarry_reserve come back with TARRY_ECLOSED; other calls
- * are finished first. Jobs that are still reserved are ready at the next opening. Whatever it
- * gives, t is gone; NULL is fine. In a child made by fork it does nothing and gives TARRY_ELOCKED.
+ * Closes the store. Threads that wait in tarry_reserve return with TARRY_ECLOSED; other calls are
+ * finished first. Jobs that are still reserved are ready at the next opening. Whatever it returns,
+ * t must not be used any more; NULL is fine. In a child made by fork it does nothing and returns
+ * TARRY_ELOCKED.
  */
 TARRY_API int tarry_close(struct tarry *t);
 
 /*
- * A copy of the store in another folder, made while it is used: exactly what the store was at one
- * moment of this call. The folder must not be there, or be empty, or hold a copy that was cut
- * short; else TARRY_EEXISTS. Files that never change are linked, so on the same file system it
- * takes seconds whatever the number of jobs. Opening the copy restores it; both may be used side
- * by side. A copy that was not finished does not open (TARRY_EDAMAGED).
+ * Makes a copy of the store in another folder while the store is used: exactly what it was at one
+ * moment of this call. The folder must not exist, or be empty, or hold a copy that was cut short;
+ * else TARRY_EEXISTS. Files that never change are linked, so on the same file system it takes
+ * seconds whatever the number of jobs. To restore, open the copy; both may be used side by side. A
+ * copy that was not finished does not open (TARRY_EDAMAGED).
  */
 TARRY_API int tarry_backup(struct tarry *t, const char *dir);
 
@@ -198,8 +199,8 @@ static inline struct tarry_which tarry_by_key(const char *topic, const char *key
 }
 
 /*
- * What a call found or did. Also filled with TARRY_ESTATE and TARRY_EEXISTS: then it tells which
- * job was in the way, and its state. Who does not want to know passes NULL.
+ * What a call found or did. With TARRY_ESTATE and TARRY_EEXISTS it says which job was in the way,
+ * and its state. Pass NULL if you do not need it.
  */
 struct tarry_result {
     size_t size; /* set by TARRY_RESULT_INIT */
@@ -250,20 +251,20 @@ struct tarry_push {
             TARRY_RETRIES_TOPIC, NULL                                                              \
     }
 
-/* A new job. TARRY_EINVAL, TARRY_EFULL (the body), TARRY_ENOSPC, TARRY_ENOMEM, TARRY_EEXISTS,
- * TARRY_ESTATE. */
+/* Pushes a new job. TARRY_EINVAL, TARRY_EFULL (the body), TARRY_ENOSPC, TARRY_ENOMEM,
+ * TARRY_EEXISTS, TARRY_ESTATE. */
 TARRY_API int tarry_push(struct tarry *t, const struct tarry_push *push,
                          struct tarry_result *result);
 
 /*
- * The job is gone for good. Success means that it will not be handed out any more. TARRY_ENOTFOUND:
- * there is none; TARRY_ESTATE: it is reserved, so it may be too late; with force it is cancelled
- * all the same, and who holds it cannot ack it.
+ * Cancels a job. Success means that it will not be handed out any more. TARRY_ENOTFOUND: there is
+ * none; TARRY_ESTATE: it is reserved, so it may be too late. With force it is cancelled all the
+ * same, and its holder cannot ack it any more.
  */
 TARRY_API int tarry_cancel(struct tarry *t, struct tarry_which which, bool force,
                            struct tarry_result *result);
 
-/* Due so long from now instead; also for a ready job. TARRY_ENOTFOUND; TARRY_ESTATE: it is reserved
+/* Makes a delayed or ready job due delay_us from now. TARRY_ENOTFOUND; TARRY_ESTATE: it is reserved
  * or dead. */
 TARRY_API int tarry_reschedule(struct tarry *t, struct tarry_which which, uint64_t delay_us,
                                struct tarry_result *result);
@@ -296,27 +297,27 @@ struct tarry_change {
         sizeof(struct tarry_change), 0, 0, 0, 0, 0, NULL, 0, 0, NULL                               \
     }
 
-/* Changes a delayed or ready job, which keeps its id. As tarry_reschedule, and TARRY_EINVAL,
- * TARRY_EFULL, TARRY_ENOSPC, TARRY_ENOMEM. */
+/* Changes a delayed or ready job, which keeps its id. Errors: as tarry_reschedule, and
+ * TARRY_EINVAL, TARRY_EFULL, TARRY_ENOSPC, TARRY_ENOMEM. */
 TARRY_API int tarry_change(struct tarry *t, struct tarry_which which,
                            const struct tarry_change *change, struct tarry_result *result);
 
-/* A delayed job is due now. TARRY_ESTATE: it is not delayed. */
+/* Makes a delayed job due now. TARRY_ESTATE: it is not delayed. */
 TARRY_API int tarry_fire(struct tarry *t, struct tarry_which which, struct tarry_result *result);
 
-/* A dead or delayed job is due now. TARRY_ESTATE: it is ready or reserved. */
+/* Makes a dead or delayed job due now. TARRY_ESTATE: it is ready or reserved. */
 TARRY_API int tarry_kick(struct tarry *t, struct tarry_which which, struct tarry_result *result);
 
-/* The same for up to `most` dead jobs of a topic or, if it has none, delayed ones. *count, which
- * may be NULL, tells how many. */
+/* The same for up to `most` dead jobs of a topic or, if it has none, delayed ones. *count, if it is
+ * not NULL, is set to their number. */
 TARRY_API int tarry_kick_topic(struct tarry *t, const char *topic, uint64_t most, uint64_t *count);
 
 /* ---- Looking ---- */
 
-/* The job, its body too. It is not reserved by that. TARRY_ENOTFOUND. */
+/* Gets a job, with its body, without reserving it. TARRY_ENOTFOUND. */
 TARRY_API int tarry_find(struct tarry *t, struct tarry_which which, struct tarry_job **job);
 
-/* The first job of a topic that is delayed, ready or dead. TARRY_ENOTFOUND: there is none. */
+/* Gets the first job of a topic that is delayed, ready or dead. TARRY_ENOTFOUND: there is none. */
 TARRY_API int tarry_peek(struct tarry *t, const char *topic, enum tarry_state state,
                          struct tarry_job **job);
 
@@ -337,7 +338,7 @@ struct tarry_stats {
         sizeof(struct tarry_stats), 0, 0, 0, 0, 0, 0, 0, 0                                         \
     }
 
-/* Counts of a topic, or of all with NULL. TARRY_ENOTFOUND: there is no such topic. */
+/* Counts the jobs of a topic, or of all with NULL. TARRY_ENOTFOUND: there is no such topic. */
 TARRY_API int tarry_stats(struct tarry *t, const char *topic, struct tarry_stats *stats);
 
 /* ---- Consuming ---- */
@@ -356,9 +357,9 @@ struct tarry_reserve {
     }
 
 /*
- * The first ready job, by priority, due time and order of arrival. The caller holds it for ttr_us,
- * during which nobody else gets it, and has to ack, release or bury it; else it goes back.
- * TARRY_ETIMEOUT: none came in time. TARRY_ECLOSED: another thread closes the store.
+ * Takes the first ready job, by priority, due time and order of arrival. The caller holds it for
+ * ttr_us, during which nobody else gets it, and has to ack, release or bury it; else it goes back.
+ * TARRY_ETIMEOUT: none came in time. TARRY_ECLOSED: another thread is closing the store.
  *
  * A lease ends with the process: after a crash all reserved jobs are ready.
  */
@@ -366,24 +367,23 @@ TARRY_API int tarry_reserve(struct tarry *t, const struct tarry_reserve *reserve
                             struct tarry_job **job);
 
 /*
- * What may be done with a job that is held: of `job` only id and lease are looked at. TARRY_ESTATE:
- * the lease is lost, since it ran out, and nothing happened; TARRY_ENOTFOUND: the job is gone.
+ * The calls below are for a job that the caller holds; they use only id and lease of `job`.
+ * TARRY_ESTATE: the lease ran out, and nothing was done; TARRY_ENOTFOUND: the job is gone.
  */
 
-/* It is done, and gone. */
+/* Finishes the job: it is gone. */
 TARRY_API int tarry_ack(struct tarry *t, const struct tarry_job *job);
 
 /* As the delay of a release: as long as the job's backoff says. */
 #define TARRY_BACKOFF UINT64_MAX
 
-/* It goes back, to be handed out again after delay_us; after its last attempt it is dead instead.
- */
+/* Gives the job back, to be handed out again after delay_us; after its last attempt it is dead. */
 TARRY_API int tarry_release(struct tarry *t, const struct tarry_job *job, uint64_t delay_us);
 
-/* It is put aside until somebody kicks or cancels it. */
+/* Makes the job dead: it is kept until somebody kicks or cancels it. */
 TARRY_API int tarry_bury(struct tarry *t, const struct tarry_job *job);
 
-/* The lease begins anew, for ttr_us; 0: as long as before. */
+/* Restarts the lease, for ttr_us; 0: as long as before. */
 TARRY_API int tarry_touch(struct tarry *t, const struct tarry_job *job, uint64_t ttr_us);
 
 #ifdef __cplusplus

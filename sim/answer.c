@@ -928,7 +928,14 @@ static answer_fn *const answers[TR_OP_COUNT] = {
     [TR_OP_HISTORY] = sim_answer_history,
 };
 
+bool sim_ask_visits(const struct sim_ask *a)
+{
+    return a->req.op == TR_OP_KICK || a->req.op == TR_OP_PEEK_FIRST ||
+           a->req.op == TR_OP_STAT_TOPIC || a->req.op == TR_OP_BULK;
+}
+
 void sim_answer(struct sim_oracle *o, struct sim_ask *a)
 {
+    o->visited_us = sim_ask_visits(a) ? o->model.now.boot_us : o->visited_us;
     answers[a->req.op](o, a);
 }

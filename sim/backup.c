@@ -4,7 +4,8 @@
  * whenever a copy has been answered, and after each crash:
  *
  *     success was told        it opens, and has exactly those facts
- *     it was cut short        it is refused by its mark; or it was whole already, and opens to them
+ *     it was cut short        it is refused by its mark; or it was whole already, and opens to
+ *                             them, unless a power cut brings the mark back
  *     nothing is there        nothing is asked
  *
  * The store itself goes on under the eyes of the oracle, as ever.
@@ -48,6 +49,7 @@ void sim_backup_fini(struct sim_backup *b)
 static void forget(struct sim_backup *b)
 {
     b->batch = 0;
+    b->guessed = false;
     b->rows.count = 0;
     for (unsigned i = 0; i < SIM_TOPICS_MAX; i++) {
         b->rows.policies[i] = sim_policy_none();
@@ -90,7 +92,10 @@ void sim_backup_ask(struct sim_run *r)
     }
     sim_backup_turned(r); /* an answer that came after the last turn */
     /* One that nobody was told of any more may be whole, too. */
-    b->whole = b->whole || (sim_disk_count_names(r->disk, SIM_ASIDE) != 0 && !has_mark(r));
+    if (!b->whole && sim_disk_count_names(r->disk, SIM_ASIDE) != 0 && !has_mark(r)) {
+        b->whole = true;
+        b->guessed = true;
+    }
     if (b->whole && sim_dice(&r->rng, 80)) {
         sim_disk_clear_aside(r->disk);
         b->whole = false;
@@ -170,6 +175,10 @@ static void open_and_look(struct sim_run *r)
     struct tr_engine *e;
     int err = open_copy(r, &mem, &e);
 
+    if (b->guessed && has_mark(r)) {
+        b->whole = false;
+        b->guessed = false;
+    }
     if (err != TARRY_OK && (b->whole || !has_mark(r) || err != TARRY_EDAMAGED)) {
         FAIL("I28", "a copy that is %s is refused with %s", b->whole ? "whole" : "not whole",
              tarry_errname(err));
@@ -230,6 +239,7 @@ static void check_answer(struct sim_run *r)
     }
     if (status == TARRY_EEXISTS && there) {
         status = TARRY_OK; /* one that nobody waited for was made before it */
+        b->guessed = true;
     }
     if (status != TARRY_OK && !may_fail) {
         FAIL("I28", "the copy was refused with %s", tarry_errname(status));

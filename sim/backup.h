@@ -21,7 +21,8 @@ struct sim_backup {
     uint64_t batch;       /* which is the store at the end of this one; 0: not known yet */
     bool pending;
     bool answered; /* since the last look */
-    bool whole;    /* success was told: a copy is there, whatever happens */
+    bool whole;    /* success was told: a copy is there, whatever happens; */
+    bool guessed;  /* or it was not, but its mark is gone, unless a power cut brings that back */
     bool faulty;   /* since it was asked for, the disk may have answered with errors */
     uint64_t made;
 };

@@ -23,17 +23,24 @@ static bool due_fits(const struct tr_filter *f, uint64_t due_us)
     return due_us >= f->due_from_us && (f->due_to_us == 0 || due_us < f->due_to_us);
 }
 
+/* A KICK is judged by what is there when the call has ended: until then it may have another due
+ * time than the model thinks. */
+static bool kicks(const struct sim_oracle *o, const struct sim_job *j)
+{
+    const struct sim_topic *t = &o->model.topics[j->topic];
+
+    return t->kicking != 0 || t->kick_call == o->model.call;
+}
+
 static void check_shifted(struct sim_oracle *o, const struct sim_ask *a, const struct sim_job *j,
                           uint64_t due_us)
 {
     uint64_t want = a->req.at_us != 0 ? a->req.at_us : j->due_us + (uint64_t)a->req.shift_us;
     bool past = want <= o->model.wall_high_us;
-    const struct sim_topic *t = &o->model.topics[j->topic];
 
-    if (t->kicking != 0 || t->kick_call == o->model.call) {
-        return; /* a KICK is judged by what is there when the call has ended */
+    if (kicks(o, j)) {
+        return;
     }
-
     if (due_us != want && !(past && due_us <= o->model.wall_high_us)) {
         FAIL("I5", "bulk shifts job %" PRIu64 " by %" PRId64 " from %" PRIu64 " to %" PRIu64, j->id,
              a->req.shift_us, j->due_us, due_us);
@@ -52,7 +59,7 @@ void sim_answer_each(struct sim_oracle *o, const struct sim_each *each)
         return;
     }
     if (sim_job_is_reserved(&o->model, j) || /* when its lease ends it gets a due time */
-        (j->where != SIM_RESERVED && !due_fits(&a->req.filter, j->due_us))) {
+        (j->where != SIM_RESERVED && !kicks(o, j) && !due_fits(&a->req.filter, j->due_us))) {
         FAIL("I29", "bulk changes job %" PRIu64 ", which it is not about", j->id);
     }
     if (j->where == SIM_RESERVED) {

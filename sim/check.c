@@ -19,6 +19,7 @@
 
 static const uint64_t STUCK_US = 3000000;
 static const uint64_t REST_US = 100000; /* who comes back later than that is at rest */
+static const uint64_t VISIT_US = 1100000;
 
 enum { NEAR_SLACK = 8, MEND_QUIET = 30 };
 
@@ -159,6 +160,18 @@ static uint32_t kicked_by_bulk(const struct sim_oracle *o, const struct sim_job 
     return kicks;
 }
 
+/* Is a bulk of this call, which is not judged yet, going to shift it? Then the engine's due time is
+ * of after that. */
+static bool is_shifted_later(const struct sim_oracle *o, const struct sim_job *j)
+{
+    for (size_t i = o->each_judged; i < o->each_count; i++) {
+        if (o->each[i].job.id == j->id && o->each[i].ask->req.bulk == TR_BULK_SHIFT) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A kick under way in its topic may have reached the job. */
 static void accept_kick(struct sim_oracle *o, struct sim_job *j, const struct sim_row *row)
 {
@@ -177,7 +190,7 @@ static void accept_kick(struct sim_oracle *o, struct sim_job *j, const struct si
         j->reserves = 0; /* it was dead by the policy before */
     }
     j->kicks++;
-    j->due_us = row->due_us;
+    j->due_us = is_shifted_later(o, j) ? o->model.now.wall_us : row->due_us;
     j->own_word = true;
     j->kick_call = o->model.call;
     if (j->loose_call == o->model.call) {
@@ -233,6 +246,13 @@ void sim_oracle_sync(struct sim_oracle *o)
 
 /* ---- Kick: the engine chooses, so take its word, then see whether it chose well. */
 
+/* For want of memory or room it tells how many it has kicked, and leaves the others. */
+static bool may_end_early(const struct sim_oracle *o)
+{
+    return o->reading || o->params->mem_fail_pct != 0 || o->params->full ||
+           o->params->enospc_ppm != 0;
+}
+
 static void check_kicked_dead(struct sim_oracle *o, const struct sim_ask *a, uint64_t number)
 {
     uint64_t newest = 0;
@@ -256,7 +276,7 @@ static void check_kicked_dead(struct sim_oracle *o, const struct sim_ask *a, uin
             }
         }
     }
-    if (number < a->req.count && left > 0 && !o->reading && o->params->mem_fail_pct == 0) {
+    if (number < a->req.count && left > 0 && !may_end_early(o)) {
         FAIL("I16", "kick of %" PRIu64 " kicked only %" PRIu64 ", %" PRIu64 " dead are left",
              a->req.count, number, left);
     }
@@ -301,7 +321,7 @@ static void check_kicked_delayed(struct sim_oracle *o, const struct sim_ask *a, 
         }
         left += j->topic == a->topic && sim_job_is_delayed(&o->model, j) && is_here(o, j, &fresh);
     }
-    if (number < a->req.count && left > 0 && !o->reading && o->params->mem_fail_pct == 0) {
+    if (number < a->req.count && left > 0 && !may_end_early(o)) {
         FAIL("I16", "kick of %" PRIu64 " kicked only %" PRIu64 ", %" PRIu64 " delayed are left",
              a->req.count, number, left);
     }
@@ -563,6 +583,17 @@ static bool may_be_parked(struct sim_oracle *o, const struct sim_job *away)
     return ready > 0 && near * 2 > o->params->near_min;
 }
 
+/* Far jobs that were brought for somebody stay for a second. */
+static bool has_visitors(const struct sim_oracle *o)
+{
+    bool any = o->visited_us != 0 && o->model.now.boot_us <= o->visited_us + VISIT_US;
+
+    for (unsigned i = 0; i < SIM_ASKS_MAX; i++) {
+        any = any || (o->asks[i].pending && sim_ask_visits(&o->asks[i]));
+    }
+    return any;
+}
+
 /* Jobs as they were pushed: others are in memory whatever the quota says. */
 static void check_near(struct sim_oracle *o)
 {
@@ -571,7 +602,7 @@ static void check_near(struct sim_oracle *o)
     uint64_t near = 0;
     bool fresh = false;
 
-    if (!parks(o) || o->next_turn < o->model.now.boot_us + REST_US ||
+    if (!parks(o) || o->next_turn < o->model.now.boot_us + REST_US || has_visitors(o) ||
         p->op_weight[TR_OP_EDIT] != 0) {
         return;
     }

@@ -19,7 +19,7 @@
 enum {
     SIM_TOPICS_MAX = 6,
     SIM_JOBS_MAX = 4096, /* that ever lived in one run */
-    SIM_BODIES_MAX = 8,  /* bodies remembered per job */
+    SIM_BODIES_MAX = 32, /* bodies remembered per job */
     SIM_LEASES_MAX = 4096,
     SIM_HASH = 1024,
     SIM_KEYS_MAX = 24,

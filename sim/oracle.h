@@ -102,7 +102,8 @@ struct sim_oracle {
     bool settled;         /* the engine asked for no other turn before time goes on */
     bool quiet;           /* and nothing is in flight */
     uint64_t next_turn;   /* as the engine last said */
-    uint64_t id_told;     /* highest id that a client knows */
+    uint64_t visited_us; /* boot time: when first jobs of a topic were last brought for who asked */
+    uint64_t id_told;    /* highest id that a client knows */
     unsigned since_sync;
 
     /* The wall clock was stepped; the engine may take its time to believe it. */
@@ -185,6 +186,8 @@ bool sim_oracle_limbo(const struct sim_oracle *o, unsigned topic);
 
 /* Between the files of the oracle. answer.c: judges an answer and does to the model what it says.
  */
+/* Does it bring far jobs into memory, for a while? */
+bool sim_ask_visits(const struct sim_ask *a);
 void sim_answer(struct sim_oracle *o, struct sim_ask *a);
 void sim_answer_refused(struct sim_oracle *o, struct sim_ask *a);
 void sim_answer_seen(struct sim_oracle *o, const struct sim_ask *a, uint64_t need);

@@ -90,7 +90,7 @@ void sim_answer_return(struct sim_oracle *o, struct sim_ask *a)
 }
 
 /* By force only what nobody holds is buried. */
-static bool nobody_holds(struct sim_oracle *o, struct sim_job *j)
+static bool nobody_holds(struct sim_oracle *o, const struct sim_ask *a, struct sim_job *j)
 {
     if (j->where == SIM_DEAD || sim_job_is_reserved(&o->model, j)) {
         FAIL("I6", "job %" PRIu64 " was buried by force, but it is %s", j->id,
@@ -99,6 +99,7 @@ static bool nobody_holds(struct sim_oracle *o, struct sim_job *j)
     if (j->where == SIM_RESERVED) {
         sim_job_expire(&o->model, j, !j->doubt);
     }
+    sim_fate_adopt(&o->model, j, &a->req.out.job); /* its lease may have run out in this call */
     return true;
 }
 
@@ -106,7 +107,7 @@ void sim_answer_bury(struct sim_oracle *o, struct sim_ask *a)
 {
     struct sim_job *j = sim_answer_named(o, a);
 
-    if (j == NULL || !(a->req.force ? nobody_holds(o, j) : sim_answer_holder(o, a, j))) {
+    if (j == NULL || !(a->req.force ? nobody_holds(o, a, j) : sim_answer_holder(o, a, j))) {
         return;
     }
     j->priority = a->req.keep_priority ? j->priority : a->req.priority;

@@ -8,6 +8,19 @@
 
 #define FAIL(promise, ...) sim_fail(o->report, promise, __VA_ARGS__)
 
+/* A KICK of this call may have taken it, and a later answer of the call has it gone: no fact is
+ * left that tells. */
+static bool may_be_kicked(struct sim_oracle *o, const struct sim_job *j)
+{
+    const struct sim_topic *t = &o->model.topics[j->topic];
+
+    if (t->kicking == 0 && t->kick_call != o->model.call) {
+        return false;
+    }
+    sim_prefix_read(&o->prefix, o->engine);
+    return sim_rows_find(&o->prefix.now, j->id) == NULL;
+}
+
 /* Counts of the answer against what the model knows for certain, and what it holds possible. */
 static void check_counts(struct sim_oracle *o, struct sim_ask *a, int topic)
 {
@@ -28,7 +41,7 @@ static void check_counts(struct sim_oracle *o, struct sim_ask *a, int topic)
         }
         all++;
         if (sim_answer_in_the_making(o, a, j) || (j->damaged && j->where != SIM_DEAD) ||
-            sim_fate_may_be_dead(&o->model, j)) {
+            sim_fate_may_be_dead(&o->model, j) || may_be_kicked(o, j)) {
             limbo++; /* or put aside, since it cannot be read */
             continue;
         }

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "commits.h"
+#include "fresh.h"
 #include "limits.h"
 #include "node.h"
 #include "outs.h"
@@ -359,13 +360,15 @@ static uint64_t kick_all(struct cluster *c)
     return c->kicked - before;
 }
 
+/* Whoever drains finds jobs that have expired, and their rows say so a little later: so more than
+ * once there is nothing to kick. */
 static void drain_dead(struct cluster *c)
 {
-    for (unsigned i = 0; i < 100 && c->judge.wrong[0] == '\0'; i++) {
+    unsigned idle = 0;
+
+    for (unsigned i = 0; i < 100 && idle < 3 && c->judge.wrong[0] == '\0'; i++) {
         drain_all(c);
-        if (kick_all(c) == 0) {
-            break;
-        }
+        idle = kick_all(c) == 0 ? idle + 1 : 0;
     }
 }
 
@@ -416,6 +419,46 @@ static void check_rarely(struct cluster *c)
     }
 }
 
+/* The same with a database. */
+static void check_rows(struct cluster *c)
+{
+    if (cluster_dice(c, 4) == 0 && c->judge.wrong[0] == '\0') {
+        plans_check(c);
+        drain_all(c);
+    }
+    if (cluster_dice(c, 4) == 0 && c->judge.wrong[0] == '\0') {
+        outs_check(c);
+    }
+    if (cluster_dice(c, 4) == 0 && c->judge.wrong[0] == '\0') {
+        check_death(c);
+        drain_all(c);
+    }
+}
+
+/* Of a database: lists, counts, rows that are loaded while others come. */
+static void check_index(struct cluster *c)
+{
+    if (c->judge.wrong[0] == '\0') {
+        whole_check(c, &c->nodes[cluster_dice(c, NODES)]);
+        commits_counts(c);
+        drain_all(c);
+    }
+    for (unsigned i = 0; i < 2 && c->judge.wrong[0] == '\0'; i++) {
+        commits_race(c);
+        commits_stall(c);
+        drain_all(c);
+        drain_all(c);
+    }
+    for (unsigned i = 0; i < 6 && c->judge.wrong[0] == '\0'; i++) {
+        fresh_race(c);
+        drain_all(c);
+    }
+    for (unsigned i = 0; i < 3 && c->rare && c->judge.wrong[0] == '\0'; i++) {
+        fresh_cut(c);
+        drain_all(c);
+    }
+}
+
 void cluster_drain(struct cluster *c)
 {
     uint32_t names[NODES];
@@ -445,9 +488,7 @@ void cluster_drain(struct cluster *c)
             node_close(c, &c->nodes[i], h);
         }
     }
-    if (c->sql == NULL) {
-        plans_drop(c);
-    }
+    plans_drop(c);
     drain_dead(c);
     for (unsigned i = 0; i < 8 && c->judge.wrong[0] == '\0'; i++) {
         check_wake(c);
@@ -466,10 +507,9 @@ void cluster_drain(struct cluster *c)
     }
     if (c->sql == NULL) {
         check_rarely(c);
-    }
-    for (unsigned i = 0; i < 2 && c->sql != NULL && c->judge.wrong[0] == '\0'; i++) {
-        commits_race(c);
-        drain_all(c);
+    } else {
+        check_rows(c);
+        check_index(c);
     }
     drain_all(c);
     if (c->judge.wrong[0] == '\0') {

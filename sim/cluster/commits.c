@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "cluster/truth.h"
 #include "fake_sql.h"
+#include "many.h"
 #include "node.h"
 
 #include <stdio.h>
@@ -20,6 +21,7 @@
 
 #define WINDOW_US UINT64_C(2000000)
 #define RECONCILE_US UINT64_C(6000000)
+#define RARELY_US UINT64_C(3600000000)
 
 enum { SCAN_MAX = 2048 };
 
@@ -27,7 +29,10 @@ enum { SCAN_MAX = 2048 };
 
 static void pushed(struct judge *j, const struct tr_truth *t, const struct tr_sql_job *next)
 {
-    judge_made(j, judge_serial(next->body), next->id, t->said == TR_TRUTH_REPLACED);
+    unsigned serial = judge_serial(next->body);
+
+    judge_made(j, serial, next->id, t->said == TR_TRUTH_REPLACED);
+    j->jobs[serial].over = t->said == TR_TRUTH_REPLACED;
 }
 
 static void handed(struct judge *j, const struct tr_sql_item *item, uint64_t now_us)
@@ -46,8 +51,7 @@ static void committed(void *ctx, unsigned node, const struct tr_sql_ask *ask,
     const struct tr_truth *t = item->ctx;
     struct sim_job *job = judge_find(j, item->row.id);
 
-    (void)node;
-    if (item->write == TR_SQL_LEAVE) {
+    if (item->write == TR_SQL_LEAVE || ask->kind == TR_SQL_PLAN) {
         return;
     }
     for (unsigned s = 0; s < SLOTS; s++) { /* one clock for all of them */
@@ -62,6 +66,12 @@ static void committed(void *ctx, unsigned node, const struct tr_sql_ask *ask,
         return;
     }
     job->touched_us = c->world.now_us;
+    if (t->many && t->said == TR_TRUTH_DONE) {
+        many_committed(j, node, item);
+    }
+    if (t->what == TR_TRUTH_SWEEP && !job->gone && !job->loose) {
+        judge_wrong(j, "C3: a row went that was not purged", (unsigned)(job - j->jobs));
+    }
     if ((t->what == TR_TRUTH_CLAIM || t->what == TR_TRUTH_RESERVE) && t->said == TR_TRUTH_DONE) {
         handed(j, item, ask->now_us);
     } else if (item->write == TR_SQL_DELETE) {
@@ -72,6 +82,61 @@ static void committed(void *ctx, unsigned node, const struct tr_sql_ask *ask,
         job->held = false;
     } else {
         job->lease_until_us = item->next.next_us;
+    }
+}
+
+/* All that the topic had are gone by one step. */
+static void purged(void *ctx, unsigned node, uint32_t topic)
+{
+    struct cluster *c = ctx;
+
+    (void)node;
+    for (unsigned i = 0; i < c->sql->is.count; i++) {
+        const struct tr_sql_job *is = &c->sql->is.rows[i].is;
+        struct sim_job *job = is->topic == topic ? judge_find(&c->judge, is->id) : NULL;
+
+        if (job != NULL && is->gen != c->sql->is.topics[topic - 1].gen) {
+            job->gone = true;
+            job->gone_lease = 0;
+            job->held = false;
+            job->touched_us = c->world.now_us;
+        }
+    }
+}
+
+static void marked(void *ctx, unsigned node)
+{
+    struct cluster *c = ctx;
+
+    c->judge.many[node].begun_us = c->world.now_us;
+}
+
+/* A schedule was written: C10. What is in Redis does not matter to it. */
+static void planned(void *ctx, const struct tr_sql_ask *ask)
+{
+    struct cluster *c = ctx;
+    const struct tr_sql_planned *w = ask->plan;
+    struct sim_plan *p = &c->judge.plans[w->name.at[1] - '0'][0];
+    const struct tr_sql_job *job =
+        ask->count > 0 && ask->items[0].write == TR_SQL_INSERT ? &ask->items[0].next : NULL;
+    struct sim_plan_step step = {.set = w->with_spec, .fires = job != NULL};
+
+    for (unsigned s = 0; s < SLOTS; s++) {
+        c->judge.latest_us[s] =
+            ask->now_us > c->judge.latest_us[s] ? ask->now_us : c->judge.latest_us[s];
+    }
+    p->touched_us = c->world.now_us;
+    if (w->write == TR_SQL_UPDATE) {
+        TR_CHECK(tr_schedule_state_decode((const uint8_t *)w->next.state.at + 1,
+                                          w->next.state.len - 1, &step.at) == TARRY_OK);
+        judge_moved_on(&c->judge, p, &step);
+        if (w->next.last_n != w->is.last_n + step.fires) {
+            judge_wrong(&c->judge, "C10: last_n is not the number of jobs", 0);
+        }
+    }
+    if (job != NULL) {
+        judge_occurred(&c->judge, (unsigned)(c->sql->is.topics[job->topic - 1].name[1] - '0'),
+                       tr_place_slot_of(job->id), job->id);
     }
 }
 
@@ -93,9 +158,13 @@ void commits_init(struct cluster *c, uint64_t seed)
     TR_CHECK(c->sql != NULL);
     fake_sql_init(c->sql, seed);
     c->sql->committed = committed;
+    c->sql->purged = purged;
+    c->sql->marked = marked;
+    c->sql->planned = planned;
     c->sql->ctx = c;
     c->sql->breaks = 100;
     c->sql->calm = true; /* until the store was made */
+    c->rare = seed % 4 == 1;
     c->sql->skew_us = (int64_t)(seed % 7) * 1000000 - 3000000;
     c->judge.waits = false;
 }
@@ -112,9 +181,10 @@ void commits_start(struct cluster *c, struct node *n, struct tr_cluster_config *
     config->uuid = "0123456789abcdef0123456789abcdef"; /* the database has it */
     config->sql_connections = FAKE_SQL_CONNS;
     config->sql_batch = 16;
-    config->hot_window_us = WINDOW_US;
+    config->hot_window_us = c->rare ? 10 * WINDOW_US : WINDOW_US;
     config->hot_max = c->judge.take_bytes < 10 ? 4 : 1000;
-    config->reconcile_us = RECONCILE_US;
+    config->reconcile_us = c->rare ? RARELY_US : RECONCILE_US;
+    config->images_max = c->rare ? 6 : config->images_max;
     config->wait_replicas = 0;
 }
 
@@ -144,19 +214,60 @@ static void empty(struct cluster *c, unsigned server)
     fake_db_free(none);
 }
 
+static void sync(struct cluster *c)
+{
+    fake_sql_sync(c->sql);
+    c->synced_us = c->world.now_us;
+}
+
+/* What was committed since the replica heard of it is gone: of those jobs nothing is known. No
+ * other one is excused, and no id is (C6). */
+static void failover(struct cluster *c)
+{
+    struct judge *j = &c->judge;
+
+    for (unsigned i = 0; i < j->count; i++) {
+        struct sim_job *job = &j->jobs[i];
+
+        if (job->touched_us >= c->synced_us) {
+            job->loose = true;
+        }
+    }
+    for (unsigned i = 0; i < PLANS; i++) {
+        j->plans[i][0].loose |= j->plans[i][0].touched_us >= c->synced_us;
+    }
+    fake_sql_failover(c->sql);
+    c->synced_us = c->world.now_us;
+}
+
 void commits_fate(struct cluster *c)
 {
     struct world *w = &c->world;
 
+    if (c->sql->calm) {
+        sync(c); /* the store was made, and its topics are known */
+    }
     c->sql->calm = false;
     if (world_dice(w, 200)) {
         c->sql->away_until_us = w->now_us + cluster_dice(c, 600000);
     }
+    if (world_dice(w, 1500)) { /* longer than a claim in Redis holds */
+        c->sql->stall_until_us = w->now_us + 2800000 + cluster_dice(c, 1500000);
+    }
     if (world_dice(w, 400)) {
         c->sql->skew_us = (int64_t)cluster_dice(c, 6000000) - 3000000;
+        many_stepped(&c->judge);
     }
     if (world_dice(w, 600)) {
         empty(c, (unsigned)cluster_dice(c, SERVERS));
+    }
+    if (world_dice(w, 150)) {
+        sync(c);
+    }
+    /* A call that its node has given up may arrive late, with an image that was undone: that is
+     * found when all is compared. */
+    if (world_dice(w, 500) && !c->rare) {
+        failover(c);
     }
 }
 
@@ -164,6 +275,7 @@ void commits_calm(struct cluster *c)
 {
     c->sql->calm = true;
     c->sql->away_until_us = 0;
+    c->sql->stall_until_us = 0;
 }
 
 uint64_t commits_next(const struct cluster *c)
@@ -195,8 +307,7 @@ static uint32_t gen_of(const struct cluster *c, const struct tr_sql_job *row)
 /* Entries of a slot: ids, and their versions. */
 struct entries {
     uint64_t ids[SCAN_MAX];
-    uint32_t vers[SCAN_MAX];
-    char sets[SCAN_MAX];
+    struct tr_header heads[SCAN_MAX];
     unsigned count;
 };
 
@@ -216,8 +327,7 @@ static void read_entries(struct cluster *c, unsigned slot, struct entries *e)
         if (one->is.count == 1 && one->is.items[0].at != NULL &&
             tr_header_read(one->is.items[0].at, one->is.items[0].len, &h) == TARRY_OK) {
             e->ids[e->count] = strtoull(all->is.items[i].at, NULL, 16);
-            e->sets[e->count] = h.set;
-            e->vers[e->count++] = h.ver;
+            e->heads[e->count++] = h;
         }
         fake_reply_free(one);
     }
@@ -237,6 +347,13 @@ static uint64_t loaded_of(struct cluster *c, unsigned slot, const struct tr_sql_
     return loaded_us;
 }
 
+/* Does it say what the row says? One that is claimed, or time has changed, has no lease. */
+static bool is_alike(const struct tr_header *h, const struct tr_sql_job *row)
+{
+    return h->priority == row->priority && h->due_us == row->due_us &&
+           (h->lease == 0 || (h->lease == row->lease && h->at_us == row->next_us));
+}
+
 /* What is wrong, or NULL. */
 static const char *check_slot(struct cluster *c, unsigned slot, struct entries *e)
 {
@@ -247,9 +364,12 @@ static const char *check_slot(struct cluster *c, unsigned slot, struct entries *
         const struct fake_sql_row *row = fake_sql_find(c->sql, e->ids[i]);
 
         if (row == NULL || row->is.gen != gen_of(c, &row->is) || row->is.state == TR_SQL_DEAD) {
-            wrong = "C9: an entry without a row";
-        } else if (row->is.ver != e->vers[i]) {
+            /* A late image of a row that is gone stays until all is compared, or it is due. */
+            wrong = c->rare ? wrong : "C9: an entry without a row";
+        } else if (row->is.ver != e->heads[i].ver) {
             wrong = "C9: an entry of another version";
+        } else if (!is_alike(&e->heads[i], &row->is)) {
+            wrong = "C9: an entry that says something else than its row";
         }
     }
     for (unsigned r = 0; r < c->sql->is.count; r++) {
@@ -287,6 +407,54 @@ void commits_check(struct cluster *c)
     free(e);
 }
 
+/* ---- C7 ---- */
+
+static struct tr_topic_stat told; /* of the one request whose answer is noted */
+
+static void stat_done(struct tr_req *r)
+{
+    told = r->out.stat;
+    node_done(r);
+}
+
+static uint64_t rows_of(const struct cluster *c, unsigned topic)
+{
+    uint64_t count = 0;
+
+    for (unsigned i = 0; i < c->sql->is.count; i++) {
+        const struct tr_sql_job *row = &c->sql->is.rows[i].is;
+        const struct fake_sql_topic *t = &c->sql->is.topics[row->topic - 1];
+
+        count += row->gen == t->gen && t->len == 2 && memcmp(t->name, cluster_topic(topic), 2) == 0;
+    }
+    return count;
+}
+
+/* What a node says of a topic is what rows say. */
+void commits_counts(struct cluster *c)
+{
+    for (unsigned topic = 0; topic < TOPICS; topic++) {
+        struct node *n = &c->nodes[cluster_dice(c, NODES)];
+        struct ask *a;
+
+        node_push(c, &c->nodes[cluster_dice(c, NODES)], topic, cluster_dice(c, 2) * 1000000);
+        cluster_run(c, c->world.now_us + 100000);
+        a = node_ask(n, 'x');
+        if (a == NULL) {
+            continue;
+        }
+        a->r.op = TR_OP_STAT_TOPIC;
+        a->r.topic = n->topics[topic];
+        a->r.done = stat_done;
+        node_submit(n, a);
+        cluster_run(c, c->world.now_us + 300000);
+        if (a->busy || a->r.out.status != TARRY_OK ||
+            told.ready + told.delayed + told.reserved + told.dead != rows_of(c, topic)) {
+            judge_wrong(&c->judge, "C7: counts are not those of the rows", topic);
+        }
+    }
+}
+
 /* ---- C12 ---- */
 
 enum { RACERS = 12 };
@@ -313,4 +481,23 @@ void commits_race(struct cluster *c)
             judge_wrong(&c->judge, "C12: a job is late since its row was not loaded", topic);
         }
     }
+}
+
+/* The database says nothing for longer than a claim in Redis holds: what was named is named again,
+ * to others, and both wait for it. One of them has it. */
+void commits_stall(struct cluster *c)
+{
+    struct node *n = &c->nodes[cluster_dice(c, NODES)];
+    unsigned topic = (unsigned)cluster_dice(c, 2);
+
+    for (unsigned i = 0; i < RACERS / 2; i++) {
+        node_push_for(c, &c->nodes[cluster_dice(c, NODES)], topic, 0, 60000000);
+    }
+    cluster_run(c, c->world.now_us + 300000);
+    c->sql->stall_until_us = c->world.now_us + 3100000 + cluster_dice(c, 600000);
+    for (unsigned i = 0; i < RACERS; i++) {
+        (void)node_reserve(c, n, 1U << topic, 6000000);
+        cluster_run(c, c->world.now_us + 10000 + cluster_dice(c, 60000));
+    }
+    cluster_run(c, c->world.now_us + 7000000);
 }

@@ -28,5 +28,9 @@ void commits_check(struct cluster *c);
 
 /* Jobs that are pushed while rows are loaded come out when they are due. */
 void commits_race(struct cluster *c);
+/* C7, without faults. */
+void commits_counts(struct cluster *c);
+/* And an answer that takes long. */
+void commits_stall(struct cluster *c);
 
 #endif

@@ -387,6 +387,21 @@ static void take_out(struct command *c)
     lua_pushnumber(c->lua, 1);
 }
 
+/* ZREMRANGEBYRANK key 0 last */
+static void take_out_first(struct command *c)
+{
+    unsigned long last = strtoul(c->args[3].at, NULL, 10);
+
+    for (unsigned long i = 0; i <= last; i++) {
+        struct key *k = find_key(c->db, c->name);
+
+        if (k != NULL) {
+            remove_entry(c->db, k, &k->entries[0]);
+        }
+    }
+    lua_pushnumber(c->lua, 1);
+}
+
 static void zadd(struct command *c)
 {
     bool lower = is(c->args[2], "LT");
@@ -499,6 +514,9 @@ static bool run_command(struct command *c)
         setbit(c);
     } else if (is(name, "HDEL") || is(name, "ZREM")) {
         take_out(c);
+    } else if (is(name, "ZREMRANGEBYRANK")) {
+        TR_CHECK(is(c->args[2], "0"));
+        take_out_first(c);
     } else if (is(name, "ZADD")) {
         zadd(c);
     } else if (is(name, "ZRANGE")) {

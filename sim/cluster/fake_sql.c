@@ -6,19 +6,24 @@
  *     - asks of a connection one after the other, those of several in any order
  *     - `decide` is called once more than it counts (a deadlock)
  *     - a server that is away: UNDONE, nothing was done
+ *     - an ask that is held up for seconds, and all behind it
  *     - a commit whose answer was lost, and of which it cannot be found out in time: UNSURE
  *     - a node that dies: what it had asked may be done, and nobody hears of it
- *
- * Not in it yet: a failover that loses commits.
+ *     - a failover: what was committed since the replica was told is gone; the server is another
+ * one
  */
 
 #include "fake_sql.h"
 
 #include "base/check.h"
+#include "cluster/mutant.h"
 
 #include <string.h>
 
 #define MS_OF_2024 UINT64_C(1704067200000)
+#define JUMP UINT64_C(1048576)
+
+enum { STALLS = 1500 }; /* one of so many asks is held up for long */
 
 static bool dice(struct fake_sql *db, unsigned of)
 {
@@ -30,6 +35,7 @@ void fake_sql_init(struct fake_sql *db, uint64_t seed)
     memset(db, 0, sizeof *db);
     db->rng.state = seed;
     db->breaks = 12;
+    db->life = 1;
     db->now_us = UINT64_C(1800000000000000);
 }
 
@@ -150,6 +156,7 @@ static void read_item(struct fake_sql *db, struct tr_sql_item *item, struct fake
 
     item->found = row != NULL;
     item->gen = item->by != TR_SQL_BY_ID ? gen_of(db, item->topic) : 0;
+    item->version = item->by != TR_SQL_BY_ID ? db->is.topics[item->topic - 1].version : 0;
     item->write = TR_SQL_LEAVE;
     item->with_body = false;
     item->event_count = 0;
@@ -185,21 +192,50 @@ static void read_all(struct fake_sql *db, struct fake_sql_conn *conn, struct tr_
 {
     TR_CHECK(ask->count <= TR_SQL_ITEMS_MAX);
     for (unsigned i = 0; i < ask->count; i++) {
-        read_item(db, &ask->items[i], &conn->read[i]);
+        struct tr_sql_item *item = &ask->items[i];
+
+        read_item(db, item, &conn->read[i]);
+        item->locked = ask->skips && item->found && !db->calm && dice(db, 40);
+        item->found = item->found && !item->locked;
+    }
+    if (ask->plan != NULL) {
+        fake_plan_lock(db, conn, ask->plan);
     }
     ask->now_us = fake_sql_clock(db);
+}
+
+/* Rule 4: no two items of an ask are about the same job, or the same key. */
+static void check_items(const struct tr_sql_ask *ask)
+{
+    for (unsigned i = 0; i < ask->count; i++) {
+        for (unsigned k = 0; k < i; k++) {
+            const struct tr_sql_item *a = &ask->items[i], *b = &ask->items[k];
+
+            TR_CHECK(a->id != b->id || a->id == 0);
+            TR_CHECK(a->key.len == 0 || a->key.len != b->key.len || a->topic != b->topic ||
+                     memcmp(a->key.at, b->key.at, a->key.len) != 0);
+        }
+    }
 }
 
 static void change(struct fake_sql *db, struct fake_sql_end *end, struct fake_sql_conn *conn)
 {
     struct tr_sql_ask *ask = conn->todo;
 
+    check_items(ask);
     read_all(db, conn, ask);
     ask->decide(ask, 0, ask->count);
     for (unsigned i = 0; i < ask->count; i++) {
         write_item(db, &ask->items[i]);
+        fake_plan_end(db, &ask->items[i], ask->now_us);
         if (db->committed != NULL) {
             db->committed(db->ctx, end->node, ask, &ask->items[i]);
+        }
+    }
+    if (ask->plan != NULL) {
+        fake_plan_write(db, ask->plan);
+        if (db->planned != NULL) {
+            db->planned(db->ctx, ask);
         }
     }
     db->commits++;
@@ -282,6 +318,16 @@ static void find_topic(struct fake_sql *db, struct fake_sql_conn *conn)
     }
 }
 
+static bool is_busy(const struct fake_sql *db, uint32_t topic, const struct tr_sql_ask *ask)
+{
+    for (unsigned i = 0; i < db->is.count; i++) {
+        if (db->is.rows[i].is.topic == topic && db->is.rows[i].is.state == ask->state) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void list_topics(struct fake_sql *db, struct fake_sql_conn *conn)
 {
     const struct tr_sql_ask *ask = conn->todo;
@@ -289,7 +335,10 @@ static void list_topics(struct fake_sql *db, struct fake_sql_conn *conn)
     uint64_t most = ask->number;
 
     for (unsigned i = from; i < db->is.topic_count && i < from + most; i++) {
-        show_topic(db, conn, &db->is.topics[i]);
+        if (ask->kind == TR_SQL_TOPICS || (ask->kind == TR_SQL_BUSY && is_busy(db, i + 1, ask)) ||
+            (ask->kind == TR_SQL_OUTLETS && db->is.topics[i].delivers)) {
+            show_topic(db, conn, &db->is.topics[i]);
+        }
     }
 }
 
@@ -302,6 +351,8 @@ static void set_policy(struct fake_sql *db, struct fake_sql_conn *conn)
         t->version = (uint32_t)ask->first;
         t->keep = ask->keep;
         t->spread = ask->spread;
+        t->delivers =
+            ask->delivers != TR_SQL_DELIVERS_NOT ? ask->delivers == TR_SQL_DELIVERS : t->delivers;
         t->policy_len = ask->text.len;
         memcpy(t->policy, ask->text.at, ask->text.len);
     }
@@ -326,12 +377,29 @@ static const struct fake_sql_row *next_row(const struct fake_sql *db, const stru
         const struct tr_sql_job *is = &db->is.rows[i].is;
 
         if (is->topic == ask->topic && (is->id & 1023) == ask->slot && is->state == ask->state &&
-            is->next_us < ask->until_us && is_behind(is, us, id) &&
-            (best == NULL || is_behind(&best->is, is->next_us, is->id))) {
+            is->gen == gen_of(db, is->topic) && is->next_us < ask->until_us &&
+            is_behind(is, us, id) && (best == NULL || is_behind(&best->is, is->next_us, is->id))) {
             best = &db->is.rows[i];
         }
     }
     return best;
+}
+
+/* Of those that were purged, as many as are wanted. */
+static void read_purged(const struct fake_sql *db, struct fake_sql_conn *conn)
+{
+    struct tr_sql_ask *ask = conn->todo;
+
+    for (unsigned i = 0; i < db->is.count && ask->count < ask->number; i++) {
+        const struct tr_sql_job *is = &db->is.rows[i].is;
+
+        if (is->topic == ask->topic && (is->id & 1023) == ask->slot &&
+            is->gen < gen_of(db, is->topic)) {
+            conn->read[ask->count] = db->is.rows[i];
+            conn->page[ask->count] = read_row(&conn->read[ask->count]);
+            ask->count++;
+        }
+    }
 }
 
 static void read_page(struct fake_sql *db, struct fake_sql_conn *conn)
@@ -342,6 +410,10 @@ static void read_page(struct fake_sql *db, struct fake_sql_conn *conn)
 
     ask->rows = conn->page;
     ask->count = 0;
+    if (ask->purged) {
+        read_purged(db, conn);
+        return;
+    }
     while (ask->count < ask->number && (row = next_row(db, ask, us, id)) != NULL) {
         us = row->is.next_us;
         id = row->is.id;
@@ -391,7 +463,8 @@ static void find_heads(const struct fake_sql *db, struct tr_sql_ask *ask)
     for (unsigned i = 0; i < db->is.count; i++) {
         const struct tr_sql_job *is = &db->is.rows[i].is;
 
-        if (is->topic != ask->topic || (is->id & 1023) != ask->slot) {
+        if (is->topic != ask->topic || (is->id & 1023) != ask->slot ||
+            is->gen != gen_of(db, is->topic)) {
             continue;
         }
         if (is->state == TR_SQL_WAITING && is->due_us <= ask->now_us) {
@@ -413,6 +486,43 @@ static void find_heads(const struct fake_sql *db, struct tr_sql_ask *ask)
     ask->heads.dead_id = dead != NULL ? dead->id : 0;
 }
 
+/* ---- purges, forecasts ---- */
+
+static void purge(struct fake_sql *db, struct fake_sql_end *end, struct tr_sql_ask *ask)
+{
+    if (ask->topic == 0 || ask->topic > db->is.topic_count) {
+        ask->number = 0;
+        return;
+    }
+    count(db, ask);
+    ask->number = (uint64_t)(ask->counts.waiting + ask->counts.reserved + ask->counts.dead);
+    db->is.topics[ask->topic - 1].gen++;
+    fake_plan_purged(db, ask->topic, ask->now_us);
+    if (db->purged != NULL) {
+        db->purged(db->ctx, end->node, ask->topic);
+    }
+}
+
+/* Those that have rows of older gens: this one has no counts. */
+static void find_old(const struct fake_sql *db, struct fake_sql_conn *conn)
+{
+    const struct tr_sql_ask *ask = conn->todo;
+    bool has[FAKE_SQL_TOPICS] = {false};
+    uint64_t left = ask->number;
+
+    for (unsigned i = 0; i < db->is.count; i++) {
+        const struct tr_sql_job *is = &db->is.rows[i].is;
+
+        has[is->topic - 1] = has[is->topic - 1] || is->gen < gen_of(db, is->topic);
+    }
+    for (unsigned i = 0; i < db->is.topic_count && left > 0; i++) {
+        if (has[i]) {
+            show_topic(db, conn, &db->is.topics[i]);
+            left--;
+        }
+    }
+}
+
 static void own(struct fake_sql *db, struct tr_sql_ask *ask)
 {
     if (db->is.epochs[ask->slot] == ask->epoch) {
@@ -424,6 +534,18 @@ static void own(struct fake_sql *db, struct tr_sql_ask *ask)
         db->is.epochs[ask->slot] == ask->epoch + 1 && db->is.owners[ask->slot] == ask->node;
 }
 
+/* The layout is the same on all nodes here: only the name matters. */
+static void agree(struct fake_sql *db, struct tr_sql_ask *ask)
+{
+    if (db->is.uuid[0] == '\0') {
+        TR_CHECK(ask->name.len < sizeof db->is.uuid);
+        memcpy(db->is.uuid, ask->name.at, ask->name.len);
+    }
+    ask->uuid = (struct tr_span){db->is.uuid, strlen(db->is.uuid)};
+    ask->first = ask->number;
+    ask->prefix = ask->text;
+}
+
 static void run(struct fake_sql *db, struct fake_sql_end *end, struct fake_sql_conn *conn)
 {
     struct tr_sql_ask *ask = conn->todo;
@@ -431,18 +553,43 @@ static void run(struct fake_sql *db, struct fake_sql_end *end, struct fake_sql_c
     ask->now_us = fake_sql_clock(db);
     switch (ask->kind) {
     case TR_SQL_CHANGE:
+    case TR_SQL_PLAN:
         change(db, end, conn);
+        break;
+    case TR_SQL_PLANS:
+        fake_plan_read(db, conn, ask);
         break;
     case TR_SQL_LOOK:
         read_all(db, conn, ask);
         break;
+    case TR_SQL_FLOW: /* nothing is written there */
+        read_all(db, conn, ask);
+        ask->flow = NULL;
+        ask->number = 0;
+        break;
+    case TR_SQL_DAYS:
+        ask->number = 1;
+        break;
+    case TR_SQL_PURGE:
+        purge(db, end, ask);
+        break;
+    case TR_SQL_OLD:
+        ask->topics = NULL;
+        ask->count = 0;
+        find_old(db, conn);
+        break;
     case TR_SQL_BLOCK:
         take_block(db, ask);
+        if (ask->number == 0 && db->marked != NULL) {
+            db->marked(db->ctx, end->node);
+        }
         break;
     case TR_SQL_TOPIC:
         find_topic(db, conn);
         break;
     case TR_SQL_TOPICS:
+    case TR_SQL_OUTLETS:
+    case TR_SQL_BUSY:
         list_topics(db, conn);
         break;
     case TR_SQL_POLICY:
@@ -458,12 +605,69 @@ static void run(struct fake_sql *db, struct fake_sql_end *end, struct fake_sql_c
     case TR_SQL_OWN:
         own(db, ask);
         break;
+    case TR_SQL_AGREE:
+        agree(db, ask);
+        break;
+    case TR_SQL_FORECAST:
+    case TR_SQL_FOLD: /* it counts rows */
+        ask->steps = NULL;
+        ask->number = 0;
+        break;
+    case TR_SQL_CLEAR:
     case TR_SQL_KINDS:
         break;
     }
 }
 
+/* ---- failover ---- */
+
+void fake_sql_sync(struct fake_sql *db)
+{
+    db->past = db->is;
+    db->past_us = db->now_us;
+}
+
+/* What whoever connects first does, before anything else: see remote/sql_life.c. */
+static void jump(struct fake_sql *db)
+{
+    uint64_t ms = fake_sql_clock(db) / 1000 - MS_OF_2024;
+    uint64_t by = JUMP + 1024 * (ms % JUMP);
+    uint32_t far = (uint32_t)(ms / 1000) + 1024;
+
+    for (unsigned s = 0; s < FAKE_SQL_SLOTS; s++) {
+        uint64_t next = db->is.next_seq[s] + by;
+
+        db->is.next_seq[s] = next > ms + by ? next : ms + by;
+        db->is.epochs[s] = db->is.epochs[s] + 1024 > far ? db->is.epochs[s] + 1024 : far;
+    }
+    for (unsigned i = 0; i < db->is.topic_count; i++) {
+        struct fake_sql_topic *t = &db->is.topics[i];
+
+        t->version = t->version + 1024 > far ? t->version + 1024 : far;
+    }
+    for (unsigned i = 0; i < FAKE_SQL_PLANS; i++) {
+        db->is.plans[i].is.ver += db->is.plans[i].is.id != 0 ? 1024 : 0;
+    }
+}
+
+void fake_sql_failover(struct fake_sql *db)
+{
+    db->is = db->past;
+    db->past_us = db->now_us;
+    db->life++;
+    db->failovers++;
+    if (!TR_CL_MUTANT(NO_JUMP)) {
+        jump(db);
+    }
+    fake_sql_sync(db);
+}
+
 /* ---- connections ---- */
+
+static bool is_change(const struct tr_sql_ask *ask)
+{
+    return ask->kind == TR_SQL_CHANGE || ask->kind == TR_SQL_PLAN;
+}
 
 static void finish(struct fake_sql *db, struct fake_sql_conn *conn, enum tr_sql_end how)
 {
@@ -472,22 +676,46 @@ static void finish(struct fake_sql *db, struct fake_sql_conn *conn, enum tr_sql_
     ask->end = how;
     ask->blame = how == TR_SQL_DONE ? TR_SQL_FINE : TR_SQL_AWAY;
     ask->why = how == TR_SQL_DONE ? "" : "the database is away";
-    for (unsigned i = 0; ask->kind == TR_SQL_CHANGE && i < ask->count; i++) {
+    for (unsigned i = 0; is_change(ask) && i < ask->count; i++) {
         ask->items[i].end = how;
+        ask->items[i].blame = ask->blame;
+        ask->items[i].why = ask->why;
+    }
+    if (db->now_us >= db->away_until_us) {
+        ask->life = db->life;
     }
     db->undone += how == TR_SQL_UNDONE;
     db->unsure += how == TR_SQL_UNSURE;
     conn->ran = true;
+    conn->stalled = false;
     conn->next_us = db->now_us + 1 + tr_rng_below(&db->rng, 2000);
+}
+
+/* Is it asked of this server, and not of one before? */
+static bool knows(const struct fake_sql *db, const struct tr_sql_ask *ask)
+{
+    return ask->life == 0 || ask->life == db->life;
 }
 
 /* The first of todo is tried. */
 static void attempt(struct fake_sql *db, struct fake_sql_end *end, struct fake_sql_conn *conn)
 {
-    bool change = conn->todo->kind == TR_SQL_CHANGE;
+    bool change = is_change(conn->todo);
 
     if (db->now_us < db->away_until_us) {
         finish(db, conn, TR_SQL_UNDONE);
+    } else if (db->now_us < db->stall_until_us) {
+        conn->next_us = db->stall_until_us + tr_rng_below(&db->rng, 1000);
+    } else if (!knows(db, conn->todo)) {
+        finish(db, conn, TR_SQL_UNDONE); /* he does not know this server */
+        conn->todo->life = db->life;
+        conn->todo->blame = TR_SQL_AGAIN;
+        for (unsigned i = 0; change && i < conn->todo->count; i++) {
+            conn->todo->items[i].blame = TR_SQL_AGAIN;
+        }
+    } else if (!db->calm && !conn->stalled && dice(db, STALLS)) {
+        conn->stalled = true; /* a lock, or a disk: longer than a claim in Redis holds */
+        conn->next_us = db->now_us + 2500000 + tr_rng_below(&db->rng, 2000000);
     } else if (!db->calm && change && dice(db, 10)) {
         deadlock(db, conn);
         conn->next_us = db->now_us + 1 + tr_rng_below(&db->rng, 5000);
@@ -543,7 +771,7 @@ void fake_sql_stop(struct fake_sql *db, unsigned node)
     for (unsigned i = 0; i < FAKE_SQL_CONNS; i++) {
         struct fake_sql_conn *conn = &end->conns[i];
 
-        if (conn->todo != NULL && !conn->ran && dice(db, 2)) {
+        if (conn->todo != NULL && !conn->ran && dice(db, 2) && knows(db, conn->todo)) {
             run(db, end, conn); /* it had been sent */
         }
         conn->todo = NULL;

@@ -77,9 +77,13 @@ static void see_id(struct judge *j, unsigned serial, uint64_t id)
     if (job->id != 0 && job->id != id && !job->loose) {
         judge_wrong(j, "C6: one push, two jobs", serial);
     }
+    if (job->undone) {
+        return;
+    }
     for (unsigned i = 0; i < j->count; i++) {
         if (i != serial && j->jobs[i].id == id && job->replaced && job->loose) {
-            j->jobs[i].id = 0; /* what replaced it was undone */
+            j->jobs[i].id = 0; /* what replaced it was undone, whatever is still heard of that */
+            j->jobs[i].undone = true;
         } else if (i != serial && j->jobs[i].id == id) {
             judge_wrong(j, "C6: an id twice", serial);
         }
@@ -121,6 +125,7 @@ static void replaced(struct judge *j, unsigned serial, uint64_t id)
 
 void judge_made(struct judge *j, unsigned serial, uint64_t id, bool replaces)
 {
+    j->jobs[serial].undone = false;
     if (replaces && j->jobs[serial].id != id) {
         replaced(j, serial, id);
     }
@@ -256,14 +261,17 @@ static void ran_push(struct judge *j, const struct tr_answer *a, const struct wo
     uint64_t from_us, first;
     bool all_new = tr_answer_all_new(a, &from_us, &first);
     unsigned left = 0;
+    bool mixed = false;
 
     for (size_t i = 0; at < call->count; i++, at++, left--) {
         unsigned serial;
         struct tr_pushed p;
 
         if (left == 0) {
+            mixed = call->args[at].at[2] == 'D';
             left = bodies_of(call->args[at++]);
         }
+        at += mixed; /* times */
         TR_CHECK(at < call->count);
         serial = judge_serial(call->args[at]);
         if (all_new) {
@@ -307,36 +315,68 @@ static void reserved(struct judge *j, struct sim_job *job, const struct tr_heade
     job->handed++;
 }
 
+/* The next change of a call: its kind, id and lease. Of a row of acks there are several. */
+struct change {
+    size_t at; /* of args */
+    unsigned left;
+    const char *row;
+    char kind;
+    uint64_t id;
+    uint64_t lease;
+};
+
+static void next_change(struct change *x, const struct world_call *call)
+{
+    const char *what = call->args[x->at++].at;
+    const char *lease = what + 16;
+    const char *id = what + 2;
+    char digits[15];
+
+    x->kind = what[0];
+    if (x->left == 0 && what[0] == 'a') {
+        x->left = (unsigned char)what[2];
+        x->row = what;
+        what = call->args[x->at++].at;
+    }
+    if (x->left > 0) {
+        x->left--;
+        x->kind = 'A';
+        lease = x->row + 3;
+        id = what;
+    }
+    (void)snprintf(digits, sizeof digits, "%.14s", id);
+    x->id = strtoull(digits, NULL, 16);
+    x->lease = 0;
+    for (unsigned b = 0; b < 8; b++) {
+        x->lease = x->lease << 8 | (unsigned char)lease[b];
+    }
+}
+
 static void ran_edit(struct judge *j, const struct tr_answer *a, const struct world_call *call)
 {
-    bool acks = a->count == 1 && world_is(a->items[0], "Op"); /* all of them */
-    size_t count = acks ? call->count - own_args(call) : a->count;
+    struct change x = {.at = own_args(call)};
 
-    for (size_t i = 0; i < count; i++) {
-        const char *what = call->args[call->count - count + i].at;
+    for (size_t i = 0; x.at < call->count; i++) {
         struct tr_edited e;
-        char id[15];
-        uint64_t lease = 0;
         struct sim_job *job;
 
+        next_change(&x, call);
+        TR_CHECK(tr_answer_item(a, i) != NULL);
         TR_CHECK(tr_answer_edited(*tr_answer_item(a, i), &e) == TARRY_OK);
-        (void)snprintf(id, sizeof id, "%.14s", what + 2);
-        job = judge_find(j, strtoull(id, NULL, 16));
-        for (unsigned b = 0; b < 8; b++) {
-            lease = lease << 8 | (unsigned char)what[16 + b];
-        }
+        job = judge_find(j, x.id);
         if (job != NULL) {
             job->touched_us = j->world->now_us;
-            if (what[0] == 'H' && e.what == 'O') {
+            if (x.kind == 'H' && e.what == 'O') {
                 reserved(j, job, &e.header);
-            } else if (what[0] == 'T' && e.what == 'O') {
+            } else if (x.kind == 'T' && e.what == 'O') {
                 job->lease_until_us = e.header.at_us;
-            } else if ((e.what == 'O' || e.what == 'D') && (lease == job->lease || lease == 0)) {
+            } else if ((e.what == 'O' || e.what == 'D') &&
+                       (x.lease == job->lease || x.lease == 0)) {
                 job->held = false; /* a repeat may be answered when another has it already */
             }
-            if (e.what == 'O' && (what[0] == 'A' || what[0] == 'C') && !job->gone) {
+            if (e.what == 'O' && (x.kind == 'A' || x.kind == 'C') && !job->gone) {
                 job->gone = true;
-                job->gone_lease = lease;
+                job->gone_lease = x.lease;
             }
         }
     }
@@ -358,8 +398,7 @@ static void ran_orphans(struct judge *j, const struct world_call *call)
     }
 }
 
-/* A job of a schedule, which is one as any other from now on. */
-static void occurred(struct judge *j, unsigned topic, unsigned slot, uint64_t id)
+void judge_occurred(struct judge *j, unsigned topic, unsigned slot, uint64_t id)
 {
     unsigned serial = judge_new(j, topic, slot);
 
@@ -370,24 +409,32 @@ static void occurred(struct judge *j, unsigned topic, unsigned slot, uint64_t id
     see_id(j, serial, id);
 }
 
-static void moved_on(struct judge *j, struct sim_plan *p, const struct tr_span *args, uint64_t id)
+void judge_moved_on(struct judge *j, struct sim_plan *p, const struct sim_plan_step *step)
 {
-    struct tr_schedule_state at;
+    const struct tr_schedule_state *at = &step->at;
 
-    TR_CHECK(tr_schedule_state_decode((const uint8_t *)args[6].at, args[6].len, &at) == TARRY_OK);
-    if (args[7].len > 0 || p->created_us != at.created_us) { /* it is set */
-        if (args[7].len == 0 && !p->loose) {
+    if (step->set || p->created_us != at->created_us) { /* it is set */
+        if (!step->set && !p->loose) {
             judge_wrong(j, "C10: a schedule that nobody has set", 0);
         }
-        p->created_us = at.created_us;
-        p->last_n = at.fired - (id != 0);
+        p->created_us = at->created_us;
+        p->last_n = at->fired - step->fires;
     }
-    if (at.fired != p->last_n + (id != 0) && !p->loose) {
-        judge_wrong(j, at.fired <= p->last_n ? "C10: a number twice" : "C10: a number left out",
-                    (unsigned)at.fired);
+    if (at->fired != p->last_n + step->fires && !p->loose) {
+        judge_wrong(j, at->fired <= p->last_n ? "C10: a number twice" : "C10: a number left out",
+                    (unsigned)at->fired);
     }
-    p->last_n = at.fired;
+    p->last_n = at->fired;
     p->loose = false;
+}
+
+static void moved_on(struct judge *j, struct sim_plan *p, const struct tr_span *args, uint64_t id)
+{
+    struct sim_plan_step step = {.set = args[7].len > 0, .fires = id != 0};
+
+    TR_CHECK(tr_schedule_state_decode((const uint8_t *)args[6].at, args[6].len, &step.at) ==
+             TARRY_OK);
+    judge_moved_on(j, p, &step);
 }
 
 static bool is_repeat(const struct sim_plan *p, struct tr_span stamp)
@@ -424,7 +471,7 @@ static void ran_schedule(struct judge *j, const struct world_call *call, const s
     }
     p->touched_us = j->world->now_us;
     if (id != 0 && judge_find(j, id) == NULL) { /* else: a repeat */
-        occurred(j, (unsigned)(argv[6].at[1] - '0'), slot, id);
+        judge_occurred(j, (unsigned)(argv[6].at[1] - '0'), slot, id);
     }
 }
 
@@ -617,6 +664,9 @@ void judge_undone(struct judge *j, unsigned server)
                 (w->owner[s] == (int)server || w->moving_to[s] == (int)server)) {
                 j->paused_us[t] = 0; /* that may be undone, too */
             }
+        }
+        if (w->owner[META] == (int)server || w->moving_to[META] == (int)server) {
+            j->paused_us[t] = 0; /* slots are told what the list of topics says */
         }
     }
 }

@@ -8,6 +8,7 @@
 #include "cluster/answer.h"
 #include "cluster/route.h"
 #include "port/request.h"
+#include "rules/schedule.h"
 #include "world.h"
 
 #include <stdbool.h>
@@ -27,6 +28,7 @@ struct sim_job {
     uint64_t pushed_us;  /* its push was answered */
     bool ending;         /* somebody tried, and does not know */
     bool replaced;       /* by a push with its key */
+    bool undone;         /* by a failover: what it replaced is back */
     bool gone;           /* a script ended it, */
     uint64_t gone_lease; /* by this lease; 0: it was cancelled */
     unsigned handed;
@@ -40,15 +42,18 @@ struct sim_job {
     uint64_t claimed;        /* the last lease that somebody was told of */
     uint64_t many;           /* the last bulk that changed it */
     uint64_t made_us;        /* when a script made it; 0: not yet */
+    bool over;               /* with a database: it has the row of one with its key */
 };
 
 /* The bulk of a node, see many.c. */
 struct sim_many {
     uint64_t number; /* 0: none yet */
     bool on;
-    bool goes_on; /* it ended at its limit */
-    bool loose;   /* a failover came */
-    bool unsure;  /* nobody knows what became of one before */
+    bool goes_on;      /* it ended at its limit */
+    bool loose;        /* a failover came */
+    bool unsure;       /* nobody knows what became of one before */
+    bool stepped;      /* with a database: its clock was set, by which it knows what came later */
+    uint64_t begun_us; /* it asked then which jobs there are */
     char node[TR_PLACE_NODE_DIGITS];
     struct tr_req asked;
     uint64_t done;
@@ -106,6 +111,17 @@ struct judge {
 
 /* A new job is pushed: its serial number. */
 unsigned judge_new(struct judge *j, unsigned topic, unsigned slot);
+
+/* A job of a schedule was made, which is one as any other from now on. */
+void judge_occurred(struct judge *j, unsigned topic, unsigned slot, uint64_t id);
+
+/* A schedule was set or has moved on: C10. */
+struct sim_plan_step {
+    struct tr_schedule_state at; /* from now on */
+    bool set;
+    bool fires; /* with a job */
+};
+void judge_moved_on(struct judge *j, struct sim_plan *p, const struct sim_plan_step *step);
 
 /* A script ran: what it answered, whoever hears of it. */
 void judge_ran(struct judge *j, const struct world_call *call, const struct fake_reply *reply);

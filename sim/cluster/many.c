@@ -89,6 +89,33 @@ void many_ran(struct judge *j, const struct world_call *call, const struct tr_an
     }
 }
 
+/* ---- rows ---- */
+
+void many_committed(struct judge *j, unsigned node, const struct tr_sql_item *item)
+{
+    struct sim_many *m = &j->many[node];
+    struct sim_job *job = judge_find(j, item->row.id);
+
+    if (!m->on || job == NULL) {
+        return; /* whoever asked is dead */
+    }
+    m->done++;
+    if (job->made_us > m->begun_us && !m->stepped && !job->over && !job->loose) {
+        judge_wrong(j, "a bulk changed a job that came later", (unsigned)(job - j->jobs));
+    }
+    if (job->many == m->number && !m->loose && !job->loose) {
+        judge_wrong(j, "a bulk changed a job twice", (unsigned)(job - j->jobs));
+    }
+    job->many = m->number;
+}
+
+void many_stepped(struct judge *j)
+{
+    for (unsigned i = 0; i < NODES; i++) {
+        j->many[i].stepped = true;
+    }
+}
+
 void many_undone(struct judge *j)
 {
     for (unsigned i = 0; i < NODES; i++) {

@@ -6,6 +6,7 @@
  */
 
 #include "judge.h"
+#include "port/sql.h"
 
 struct cluster;
 struct node;
@@ -17,6 +18,10 @@ void many_ask(struct cluster *c, struct node *n);
 void many_told(struct cluster *c, struct ask *a);
 /* Its node is gone. */
 void many_gone(struct cluster *c, unsigned node);
+
+/* With a database: a row of one was committed; its clock was set. */
+void many_committed(struct judge *j, unsigned node, const struct tr_sql_item *item);
+void many_stepped(struct judge *j);
 
 /* A script ran, */
 void many_ran(struct judge *j, const struct world_call *call, const struct tr_answer *a);

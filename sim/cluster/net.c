@@ -136,8 +136,10 @@ static void port_connect(void *ctx, unsigned conn, const char *server)
                            .server = (unsigned)strtoul(server + 1, NULL, 10)};
     TR_CHECK(k->server < SERVERS);
     k->life = e->net->world->servers[k->server].lives;
-    post(e->net,
-         message(e, conn, !e->net->calm && world_dice(e->net->world, 30) ? NET_CLOSED : NET_UP));
+    post(e->net, message(e, conn,
+                         e->net->cut[e->node] || (!e->net->calm && world_dice(e->net->world, 30))
+                             ? NET_CLOSED
+                             : NET_UP));
 }
 
 static struct tr_span *copy_args(const struct tr_span *args, unsigned count)
@@ -178,7 +180,7 @@ static void port_send(void *ctx, unsigned conn, uint64_t tag, const struct tr_sp
     m->at_us = m->at_us > k->out_us ? m->at_us : k->out_us;
     k->out_us = m->at_us;
     k->asking = false;
-    if (!e->net->calm && world_dice(e->net->world, 100)) {
+    if (e->net->cut[e->node] || (!e->net->calm && world_dice(e->net->world, 100))) {
         k->dead = true;
     }
     if (k->dead) {
@@ -221,6 +223,18 @@ void net_break(struct net *n, unsigned server)
         if (n->world->owner[META] == (int)server) {
             e->wake_count = 0;
             e->pops = false;
+        }
+    }
+}
+
+void net_cut(struct net *n, unsigned node, bool cut)
+{
+    struct net_end *e = &n->ends[node];
+
+    n->cut[node] = cut;
+    for (unsigned k = 0; k < NET_CONNS; k++) {
+        if (!cut && e->conns[k].open && e->conns[k].dead) {
+            post(n, message(e, k, NET_CLOSED));
         }
     }
 }

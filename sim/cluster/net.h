@@ -65,6 +65,7 @@ struct net {
     bool calm;                    /* no faults any more */
     bool trace;                   /* each call is printed */
     bool mute;                    /* wake-ups are lost, all of them */
+    bool cut[NODES];              /* it reaches nobody */
     bool heard[NODES];            /* something came: the node wants a turn */
     uint64_t sent, lost;
 };
@@ -76,6 +77,8 @@ void net_start(struct net *n, unsigned node, const char *name);
 struct tr_redis_port net_port(struct net *n, unsigned node);
 /* All connections to a server break. */
 void net_break(struct net *n, unsigned server);
+/* A node reaches nobody; and then it does again, and hears that its connections are gone. */
+void net_cut(struct net *n, unsigned node, bool cut);
 /* Does what is due. False: nothing is, up to then. */
 bool net_step(struct net *n, uint64_t until_us);
 struct tr_now net_now(const struct net *n);

@@ -168,6 +168,18 @@ void node_stop(struct cluster *c, struct node *n)
     }
 }
 
+enum { OPEN_ROUNDS = 20 };
+
+static bool all_open(const struct cluster *c)
+{
+    bool all = true;
+
+    for (unsigned i = 0; i < NODES; i++) {
+        all = all && tr_cluster_stage(c->nodes[i].engine) == TR_ENGINE_OPEN;
+    }
+    return all;
+}
+
 void cluster_init(struct cluster *c, uint64_t seed, struct fake_lua *lua, bool sql)
 {
     memset(c, 0, sizeof *c);
@@ -192,7 +204,9 @@ void cluster_init(struct cluster *c, uint64_t seed, struct fake_lua *lua, bool s
     }
     /* The store is made before anything goes wrong: else there may be two of them. */
     c->net.calm = true;
-    cluster_run(c, c->world.now_us + 50000);
+    for (unsigned i = 0; i < OPEN_ROUNDS && !all_open(c); i++) {
+        cluster_run(c, c->world.now_us + 50000);
+    }
     limits_set(c);
     for (unsigned s = 0; s < SERVERS; s++) {
         world_sync(&c->world, s);
@@ -560,10 +574,10 @@ static void client(struct cluster *c, struct node *n)
 {
     unsigned topic = (unsigned)cluster_dice(c, TOPICS);
 
-    if (cluster_dice(c, 30) == 0 && c->sql == NULL) {
+    if (cluster_dice(c, 30) == 0) {
         plans_client(c, n);
     }
-    if (cluster_dice(c, 200) == 0 && c->sql == NULL) {
+    if (cluster_dice(c, 200) == 0) {
         outs_client(c, n);
     }
     switch (cluster_dice(c, 12)) {
@@ -591,17 +605,17 @@ static void client(struct cluster *c, struct node *n)
         if (cluster_dice(c, 8) == 0) {
             node_close(c, n, 1 + cluster_dice(c, HOLDERS));
         }
-        if (cluster_dice(c, 6) == 0 && c->sql == NULL) {
+        if (cluster_dice(c, 6) == 0) {
             many_ask(c, n);
         }
-        if (cluster_dice(c, 20) == 0 && c->sql == NULL) {
+        if (cluster_dice(c, 20) == 0) {
             whole_purge(c, n);
         }
         break;
     case 8:
         if (cluster_dice(c, 4) == 0 && topic != PLAIN) {
             pause_topic(c, n, topic);
-        } else if (cluster_dice(c, 3) == 0 && c->sql == NULL) {
+        } else if (cluster_dice(c, 3) == 0) {
             whole_list(c, n);
         } else {
             look(c, n);

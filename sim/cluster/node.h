@@ -68,8 +68,10 @@ struct cluster {
     struct net net;
     struct zoo zoo;
     struct fake_sql *sql; /* it has a database: commits.c; or NULL */
+    uint64_t synced_us;   /* when its replica last heard of it all */
     struct node nodes[NODES];
     bool greedy;  /* memory fails now and then */
+    bool rare;    /* with a database: little is compared for its time alone, images are few */
     bool pausing; /* one at a time, so that it is known which is in force */
     uint64_t answers, refusals, unknowns, handed, vain, kicked, changed;
     struct tr_cluster_stat stat; /* of all nodes and lives together */

@@ -32,7 +32,7 @@ enum {
     ITEMS = 6,
     SLOTS = FAKE_SQL_SLOTS,
     BLOCK = 16,
-    BUGS = 6,
+    BUGS = 8,
 };
 
 #define STEP_US UINT64_C(20000)
@@ -53,7 +53,8 @@ struct job {
 struct op {
     struct tr_truth t; /* first: it is the ctx of the item */
     struct job *job;
-    uint64_t lease; /* as the client has it */
+    uint64_t lease;   /* as the client has it */
+    uint64_t made_us; /* one of many: if it was made until then */
     unsigned commits;
     char body[8];
 };
@@ -102,6 +103,7 @@ static void wrong(const char *what, const struct job *j)
 static const char *const bugs[BUGS] = {
     "claim without the row's test", "gen not in the claim",     "any lease will do",
     "unsure counts as undone",      "a lease that ended holds", "an id block is used twice",
+    "a sweep takes what lives",     "a bulk takes any job",
 };
 
 const char *rows_bug(unsigned bug)
@@ -125,6 +127,10 @@ static void decide(struct tr_sql_ask *ask, unsigned from, unsigned to)
             op->t.lease = item->row.lease != 0 ? item->row.lease : op->t.lease;
         } else if (g.bug == 5 && item->found && op->t.what == TR_TRUTH_ACK) {
             item->row.next_us += 60000000;
+        } else if (g.bug == 7 && item->found && op->t.what == TR_TRUTH_SWEEP) {
+            item->gen = item->row.gen + 1;
+        } else if (g.bug == 8 && op->t.many) {
+            op->t.made_us = UINT64_MAX;
         }
     }
     tr_truth_decide(ask, from, to);
@@ -149,6 +155,13 @@ static void committed(void *ctx, unsigned node, const struct tr_sql_ask *ask,
     if (op->t.what == TR_TRUTH_ACK && op->t.said == TR_TRUTH_DONE &&
         (item->row.lease != op->lease || op->lease == 0 || j->until_us <= g.db.now_us)) {
         wrong("C5: ended by a stranger", j);
+    }
+    if (op->t.many && op->t.said == TR_TRUTH_DONE && item->row.created_us > op->made_us) {
+        wrong("C5: one of many that came later", j);
+    }
+    if (op->t.what == TR_TRUTH_SWEEP && item->write == TR_SQL_DELETE &&
+        item->row.gen == g.db.is.topics[j->topic - 1].gen) {
+        wrong("C1: swept, and not purged", j);
     }
     if (item->write == TR_SQL_UPDATE && item->next.state == TR_SQL_RESERVED) {
         j->until_us = item->next.next_us;
@@ -280,10 +293,10 @@ static bool push(struct node *n, struct tr_sql_item *item, struct op *op, unsign
 
 static bool change(struct node *n, struct tr_sql_item *item, struct op *op, unsigned slot)
 {
-    static const enum tr_truth_what whats[] = {TR_TRUTH_CLAIM, TR_TRUTH_CLAIM,    TR_TRUTH_CLAIM,
-                                               TR_TRUTH_ACK,   TR_TRUTH_ACK,      TR_TRUTH_RELEASE,
-                                               TR_TRUTH_TOUCH, TR_TRUTH_CANCEL,   TR_TRUTH_FIRE,
-                                               TR_TRUTH_TEND,  TR_TRUTH_BURY_FREE};
+    static const enum tr_truth_what whats[] = {
+        TR_TRUTH_CLAIM,     TR_TRUTH_CLAIM, TR_TRUTH_CLAIM,  TR_TRUTH_ACK,  TR_TRUTH_ACK,
+        TR_TRUTH_RELEASE,   TR_TRUTH_TOUCH, TR_TRUTH_CANCEL, TR_TRUTH_FIRE, TR_TRUTH_TEND,
+        TR_TRUTH_BURY_FREE, TR_TRUTH_SWEEP, TR_TRUTH_SHIFT};
     struct job *j = g.count > 0 ? &g.jobs[tr_rng_below(&g.rng, g.count)] : NULL;
 
     if (j == NULL || j->id % 1024 % FAKE_SQL_CONNS != slot % FAKE_SQL_CONNS) {
@@ -297,6 +310,11 @@ static bool change(struct node *n, struct tr_sql_item *item, struct op *op, unsi
     op->t.lease = op->t.what == TR_TRUTH_CLAIM ? ++n->leases * 8 + n->number : j->holder_lease;
     op->t.ttr_us = op->t.what == TR_TRUTH_CLAIM ? 1 + tr_rng_below(&g.rng, 800000) : 0;
     op->lease = op->t.lease;
+    op->t.many = op->t.what == TR_TRUTH_SHIFT ||
+                 (op->t.what == TR_TRUTH_CANCEL && tr_rng_below(&g.rng, 2) == 0);
+    op->made_us = fake_sql_clock(&g.db) - tr_rng_below(&g.rng, 3000000);
+    op->t.made_us = op->made_us;
+    op->t.shift_us = (int64_t)tr_rng_below(&g.rng, 2000000) - 1000000;
     item->by = TR_SQL_BY_ID;
     item->id = j->id;
     return true;

@@ -433,41 +433,6 @@ static uint32_t count_bits(const uint8_t bits[TR_BITMAP_BYTES])
     return count;
 }
 
-int tr_bitmap_load_chunk(struct tr_bitmap *b, uint64_t number, const uint8_t bits[TR_BITMAP_BYTES])
-{
-    struct tr_bitmap_chunk fresh = {.number = (uint32_t)number, .count = count_bits(bits)};
-    struct tr_bitmap_chunk *c;
-    void *data;
-
-    TR_CHECK(number < NUMBER_END / TR_BITMAP_CHUNK);
-    TR_CHECK(find_chunk(b, number) == NULL);
-    if (fresh.count == 0) {
-        return TARRY_OK;
-    }
-    if (fresh.count < BITS_FROM) {
-        fresh.room = fresh.count > ROOM_MIN ? fresh.count : ROOM_MIN;
-    }
-    data = tr_mem_alloc(b->mem, data_size(&fresh));
-    if (data == NULL) {
-        return TARRY_ENOMEM;
-    }
-    c = insert_chunk(b, find_index(b, number));
-    if (c == NULL) {
-        tr_mem_free(b->mem, data, data_size(&fresh));
-        return TARRY_ENOMEM;
-    }
-    *c = fresh;
-    if (c->room == 0) {
-        c->bits = data;
-        memcpy(c->bits, bits, TR_BITMAP_BYTES);
-    } else {
-        c->array = data;
-        bits_to_array(bits, c->array);
-    }
-    b->members += c->count;
-    return TARRY_OK;
-}
-
 static bool chunk_ok(const struct tr_bitmap_chunk *c)
 {
     if (c->count == 0 || c->count > TR_BITMAP_CHUNK) {

@@ -49,10 +49,6 @@ uint64_t tr_bitmap_count(const struct tr_bitmap *b, uint64_t first, uint64_t las
 bool tr_bitmap_next_chunk(const struct tr_bitmap *b, uint64_t first, uint64_t *number,
                           uint8_t bits[TR_BITMAP_BYTES]);
 
-/* Adds all of bits (of chunk `number`, which must have no member yet). */
-TR_MUST_USE int tr_bitmap_load_chunk(struct tr_bitmap *b, uint64_t number,
-                                     const uint8_t bits[TR_BITMAP_BYTES]);
-
 bool tr_bitmap_ok(const struct tr_bitmap *b);
 
 #endif

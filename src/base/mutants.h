@@ -103,7 +103,7 @@
     X(BACKUP_UNREAD, "I28", "groups go while a copy is about to have them", "backup.c:hold_groups", "backup", 5000) \
     X(BACKUP_TO_NOW, "I28", "slots are copied to their end, not to the batch", "backup.c:end_of", "backup", 2000) \
     X(BACKUP_UNSYNCED, "I28", "files of a copy are not synced", "backup.c:read_some", "backup", 5000) \
-    X(BACKUP_NAMES_UNSYNCED, "I28", "the mark goes before the names are durable", "backup.c:next_file", "backup", 5000) \
+    X(BACKUP_NAMES_UNSYNCED, "I28", "the mark goes before the names are durable", "backup.c:next_file", "backup", 10000) \
     X(BACKUP_MARK_UNSYNCED, "I28", "files are made before the mark is durable", "backup.c:folder_done", "backup", 5000) \
     X(NO_WARNING, "R31", "a reserve that waits is not warned of the end of a lease", "handout.c:arm_wait", "wait", 500) \
     X(POLICY_NOT_FROZEN, "R25", "a checkpoint has a policy that was set after it", "state.c:set_policy", "policy", 5000) \
@@ -142,6 +142,7 @@
     X(ACTOR_FORGOTTEN, "R45", "history does not tell who did it", "past.c:note", "lease", 500) \
     X(HISTORY_NOT_READ, "R45", "history is not read after a crash", "past_file.c:tr_past_load", "lease", 2000) \
     X(GONE_FORGOTTEN, "R45", "history does not tell that a job is gone", "past.c:tr_past_gone", "lease", 500) \
+    X(HISTORY_END_MISSED, "R45", "history misses what happens while it is looked for", "history.c:tr_histories_next", "lease", 5000) \
     X(SCHED_STEP_UNLOGGED, "R51", "an occurrence is made, and the log does not say that its tick is done", "occur.c:log_step", "cron", 500) \
     X(SCHED_MISSED_LOST, "R51", "ticks that were missed make no job", "schedule.c:tr_schedule_tick", "cron", 1000) \
     X(SCHED_NOT_FROZEN, "R25", "a checkpoint has a schedule as it was after it", "sched.c:before_change", "cron", 5000) \

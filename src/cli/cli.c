@@ -36,7 +36,7 @@ static const struct tr_cli_option usual[] = {
      .about = "the server (or TARRY_SERVER); default http://127.0.0.1:11301"},
     {.name = "--token",
      .value = "TOKEN",
-     .about = "what it wants to see (or TARRY_TOKEN, which ps does not show)"},
+     .about = "if it asks for one (or TARRY_TOKEN, which ps does not show)"},
     {.name = "--ca", .value = "FILE", .about = "who signed its certificate (or TARRY_CA)"},
     {.name = "--json", .about = "print what the server answers"},
 };
@@ -52,6 +52,37 @@ const struct tr_cli_command *tr_cli_find(const char *name)
         }
     }
     return NULL;
+}
+
+/* How many words the usual flag has that stands there; 0: it is none. */
+static int usual_words(const char *word)
+{
+    for (size_t i = 0; i < USUAL; i++) {
+        size_t len = strlen(usual[i].name);
+
+        if (strncmp(word, usual[i].name, len) == 0 && (word[len] == '\0' || word[len] == '=')) {
+            return usual[i].value != NULL && word[len] == '\0' ? 2 : 1;
+        }
+    }
+    return 0;
+}
+
+void tr_cli_sort(int argc, char **argv)
+{
+    const struct tr_cli_command *command;
+    int at = 1;
+    char *name;
+
+    while (at < argc && usual_words(argv[at]) != 0) {
+        at += usual_words(argv[at]);
+    }
+    command = at < argc ? tr_cli_find(argv[at]) : NULL;
+    if (command == NULL || command->local || command->main != NULL) {
+        return;
+    }
+    name = argv[at];
+    memmove(argv + 2, argv + 1, (size_t)(at - 1) * sizeof *argv);
+    argv[1] = name;
 }
 
 /* ---- small things ---- */

@@ -75,6 +75,12 @@ struct tr_cli_command {
     int (*main)(int argc, char **argv); /* what follows the name */
 };
 
+/*
+ * Flags that all commands have which ask a server may stand before the command, too: then they are
+ * moved behind it, as if they had been written there. argv as main has it.
+ */
+void tr_cli_sort(int argc, char **argv);
+
 /* The command of that name, or NULL. */
 const struct tr_cli_command *tr_cli_find(const char *name);
 
@@ -152,6 +158,7 @@ char *tr_cli_read_file(const char *path, size_t *len);
     X(bench)                                                                                       \
     X(demo)                                                                                        \
     X(backup)                                                                                      \
+    X(restore)                                                                                     \
     X(check)                                                                                       \
     X(export)                                                                                      \
     X(import)                                                                                      \

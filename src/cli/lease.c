@@ -240,7 +240,7 @@ const struct tr_cli_command tr_cli_command_touch = {
     .group = TR_CLI_WORKING,
     .about = "begin the lease of a job anew",
     .usage = "ID LEASE [FLAGS]",
-    .text = "Begins the lease anew, for who needs more time.\n" LEASE_TEXT,
+    .text = "Restarts the lease, for a consumer that needs more time.\n" LEASE_TEXT,
     .options = {LEASE_OPTION},
     .examples = "tarry touch 17 $LEASE\n"
                 "tarry work reports -- sh -c 'part-one && tarry touch && part-two'",

@@ -11,9 +11,10 @@
  *
  * (a) *What should not be there.* A page of entries, then their rows. An entry follows the commit
  * of its row, so if there is no row it was deleted; a row of a newer version has its image sent;
- * one of an older version can only be if the database has forgotten what it had committed, and then
- * the row is right. Redis is read first: the other way a row that is committed in between would be
- * taken for one that is gone.
+ * one of an older version, or of the same that says something else, can only be if the database has
+ * forgotten what it had committed (life.c), and then the row is right. It may have a newer image by
+ * then, that found the entry newer: so the slot is looked at once more. Redis is read first: the
+ * other way a row that is committed in between would be taken for one that is gone.
  *
  * (b) *What should be there*: rows up to `loaded`, as images that mend: an entry that is as new is
  * left alone, so claims under way are not disturbed, and nothing has to be compared here.
@@ -25,6 +26,7 @@
 #include "cluster/load.h"
 
 #include "base/err.h"
+#include "cluster/mutant.h"
 
 #include <string.h>
 
@@ -32,7 +34,7 @@
 #define WAITS_US UINT64_C(5000)
 #define TELL_EVERY_US UINT64_C(20000)
 
-enum { SCAN = 100 };
+enum { SCAN = 100, LOST_TOLD = 8 };
 
 /* ---- what slots need ---- */
 
@@ -53,6 +55,23 @@ void tr_align_slot(struct tr_cluster *c, unsigned slot, enum tr_align_mode mode)
     } else if (mode == TR_ALIGN_ALL || m->told_us[slot] + TELL_EVERY_US <= c->now.boot_us) {
         m->told_us[slot] = c->now.boot_us;
         tr_home_tell(c, slot, mode == TR_ALIGN_ALL ? TR_HOME_ALIGN : TR_HOME_LOAD);
+    } else if (!m->untold[slot]) { /* what it has read since then may be of before */
+        m->untold[slot] = true;
+        m->untold_us = m->untold_any ? m->untold_us : c->now.boot_us + TELL_EVERY_US;
+        m->untold_any = true;
+    }
+}
+
+static void tell_again(struct tr_cluster *c)
+{
+    struct tr_align *m = c->desk->align;
+
+    m->untold_any = false;
+    for (unsigned s = 0; s < c->layout.slots; s++) {
+        if (m->untold[s]) {
+            m->untold[s] = false;
+            tr_align_slot(c, s, TR_ALIGN_WINDOW);
+        }
     }
 }
 
@@ -104,6 +123,34 @@ static bool is_new_view(const struct tr_members *a, const struct tr_members *b)
     return a->count != b->count || memcmp(a->nodes, b->nodes, a->count * sizeof a->nodes[0]) != 0;
 }
 
+void tr_align_dropped(struct tr_cluster *c, unsigned slot)
+{
+    struct tr_align *m = c->desk->align;
+
+    c->desk->dropped++;
+    m->lost[slot] = LOST_TOLD;
+    m->lost_any = true;
+}
+
+/* More than once, since nobody says that it was heard, and Redis may not be there in all parts. */
+static void tell_lost(struct tr_cluster *c)
+{
+    struct tr_align *m = c->desk->align;
+
+    m->lost_us = c->now.boot_us + RETRY_US;
+    if (!tr_link_any_up(c)) {
+        return;
+    }
+    m->lost_any = false;
+    for (unsigned s = 0; s < c->layout.slots; s++) {
+        if (m->lost[s] > 0) {
+            m->lost[s]--;
+            m->lost_any = m->lost_any || m->lost[s] > 0;
+            tr_align_slot(c, s, TR_ALIGN_ALL);
+        }
+    }
+}
+
 /* What has happened since the last turn. */
 static void notice(struct tr_cluster *c)
 {
@@ -112,11 +159,17 @@ static void notice(struct tr_cluster *c)
     if (c->owns && !m->owns) {
         want_all(c);
     }
-    if (m->dropped != c->desk->dropped) {
-        m->dropped = c->desk->dropped;
-        want_all(c);
+    if (m->lost_any && m->lost_us <= c->now.boot_us) {
+        tell_lost(c);
+    }
+    if (m->untold_any && m->untold_us <= c->now.boot_us) {
+        tell_again(c);
     }
     m->owns = c->owns;
+    if (m->shares != c->shares) { /* also one that was ousted, and came back in the same view */
+        m->shares = c->shares;
+        m->again = true;
+    }
     if (is_new_view(&m->members, &c->members)) {
         if (one_died(&m->members, &c->members)) {
             want_all(c);
@@ -219,6 +272,21 @@ static void build_scan(struct tr_cluster *c, struct tr_clane *lane)
                  (struct tr_span){s->cursor, s->cursor_len}, SCAN);
 }
 
+/* An entry of the row's version says what the row says. Else the database has forgotten commits,
+ * and others have been made since. */
+static bool is_alike(const struct tr_scanned *e, const struct tr_sql_job *row)
+{
+    bool claimed = e->set == 'p' && e->lease == 0;
+
+    if (e->priority != row->priority || e->due_us != row->due_us) {
+        return false;
+    }
+    if (row->state == TR_SQL_RESERVED) {
+        return claimed || (e->set == 'p' && e->lease == row->lease && e->at_us == row->next_us);
+    }
+    return claimed || e->set != 'p';
+}
+
 /* Is something to be done about the entry? Then it is. False: no memory. */
 static bool judge(struct tr_cluster *c, const struct tr_scanned *e, const struct tr_sql_item *item)
 {
@@ -228,8 +296,9 @@ static bool judge(struct tr_cluster *c, const struct tr_scanned *e, const struct
         m->gone++;
         return tr_image_gone(c, e->topic, e->id, e->ver);
     }
-    if (item->row.ver < e->ver) {
+    if (item->row.ver <= e->ver) {
         m->forced++;
+        tr_align_slot(c, tr_place_slot_of(e->id), TR_ALIGN_ALL); /* is there a newer one now? */
         return tr_image_put(c, e->topic, TR_INDEX_FORCE, &item->row);
     }
     m->mended++;
@@ -239,7 +308,8 @@ static bool judge(struct tr_cluster *c, const struct tr_scanned *e, const struct
 static bool is_right(const struct tr_scanned *e, const struct tr_sql_item *item)
 {
     return item->found && item->row.gen == item->gen && item->row.ver == e->ver &&
-           item->row.state != TR_SQL_DEAD;
+           item->row.state != TR_SQL_DEAD &&
+           (is_alike(e, &item->row) || TR_CL_MUTANT(SAME_VERSION));
 }
 
 static void next_page(struct tr_cluster *c, struct tr_scanner *s)
@@ -312,6 +382,11 @@ static bool note_entry(struct tr_cluster *c, struct tr_scanner *s, const struct 
         return false;
     }
     e->ver = h.ver;
+    e->set = h.set;
+    e->priority = h.priority;
+    e->due_us = h.due_us;
+    e->at_us = h.at_us;
+    e->lease = h.lease;
     e->topic = tr_ctopic_get(c, h.topic, h.topic_len);
     if (e->topic == NULL) {
         return false;
@@ -462,7 +537,7 @@ static void topics_came(struct tr_cluster *c, struct tr_desk_call *call)
     struct tr_align *m = c->desk->align;
     const struct tr_sql_ask *ask = &call->ask;
 
-    if (ask->end != TR_SQL_DONE) {
+    if (ask->end != TR_SQL_DONE || m->lives != c->desk->lives) {
         break_round(c);
         return;
     }
@@ -504,6 +579,7 @@ static void begin_round(struct tr_cluster *c)
     }
     if (any) {
         m->round = true;
+        m->lives = c->desk->lives;
         m->scans = false;
         m->slot = 0;
         m->topic_count = 0;
@@ -564,6 +640,10 @@ static void go_on(struct tr_cluster *c)
     struct tr_align *m = c->desk->align;
 
     if (m->call.busy || m->scanner.busy) {
+        return;
+    }
+    if (m->lives != c->desk->lives) { /* topics have other numbers */
+        break_round(c);
         return;
     }
     while (load_one(c)) {
@@ -650,12 +730,19 @@ void tr_align_turn(struct tr_cluster *c)
 uint64_t tr_align_next(const struct tr_cluster *c)
 {
     const struct tr_align *m = c->desk != NULL ? c->desk->align : NULL;
+    uint64_t tell_us = m != NULL && m->lost_any ? m->lost_us : TR_CL_NEVER;
 
+    if (m != NULL && m->untold_any && m->untold_us < tell_us) {
+        tell_us = m->untold_us;
+    }
     if (m == NULL || !c->owns) {
-        return TR_CL_NEVER;
+        return tell_us;
     }
     if (m->again) {
         return c->now.boot_us;
+    }
+    if (tell_us < m->next_us) {
+        return tell_us;
     }
     for (unsigned i = 0; i < TR_LOADERS; i++) {
         if (m->loaders[i].waits && c->now.boot_us + WAITS_US < m->next_us) {

@@ -14,7 +14,7 @@ enum {
     WAITER = 2 + TR_PLACE_NODE_DIGITS,
     TAKEN = 2, /* next, more */
     PER_JOB = 3,
-    CLAIMED = 5, /* next, more, loaded, left, jobs */
+    CLAIMED = 6, /* next, more, loaded, left, bytes, jobs */
     CLAIM = 1 + TR_HEX_ID,
     RAISED = 3,
 };
@@ -217,11 +217,11 @@ int tr_answer_claimed(const struct tr_answer *a, struct tr_claimed *t)
     *t = (struct tr_claimed){.next_us = UINT64_MAX};
     if (a->count != CLAIMED || (item[0].len != 0 && !get_hex(item[0], &t->next_us)) ||
         item[1].len != 1 || !get_hex(item[2], &t->loaded_us) || !get_hex(item[3], &t->left) ||
-        item[4].len % CLAIM != 0) {
+        !get_hex(item[4], &t->bytes) || item[5].len % CLAIM != 0) {
         return TARRY_EDAMAGED;
     }
     t->more = item[1].at[0] == '1';
-    t->jobs = item[4].len / CLAIM;
+    t->jobs = item[5].len / CLAIM;
     return TARRY_OK;
 }
 

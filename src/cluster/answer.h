@@ -105,6 +105,7 @@ struct tr_claimed {
     uint64_t loaded_us;
     uint64_t left; /* that wait in this slot */
     size_t jobs;
+    uint64_t bytes; /* their bodies have about so many */
 };
 TR_MUST_USE int tr_answer_claimed(const struct tr_answer *a, struct tr_claimed *t);
 /* C: it is claimed. E: time has changed its row, TR_TRUTH_TEND. */

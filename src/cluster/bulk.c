@@ -15,37 +15,22 @@
  * over.
  *
  * One that ends at its limit, or because Redis went away, can be gone on with: what it knows stays
- * here for some minutes, under the name that its cursor has. Another node does not know it.
+ * here for some minutes, under the name that its cursor has. Another node does not know it; but
+ * where a database has the truth (sql_bulk.c) it can go on from what rows say.
  */
+
+#include "cluster/bulk.h"
 
 #include "base/err.h"
 #include "base/text.h"
 #include "cluster/hex.h"
 #include "cluster/mutant.h"
-#include "cluster/tour.h"
 
 #include <string.h>
 
-enum { CHANGES = 128, KEPT_MAX = 8, TAG_MAX = 64 };
+enum { KEPT_MAX = 8, TAG_MAX = 64 };
 
 #define KEPT_US UINT64_C(600000000)
-
-struct tr_cbulk {
-    struct tr_list link; /* of those that can be gone on with, the oldest first */
-    uint64_t mark;       /* its cursor: this, */
-    uint64_t begun_us;   /* and when it was kept, boot time */
-    bool marking;        /* up to which ids it goes is not known yet */
-    struct tr_tour tour; /* where it is, */
-    char set;            /* and in which set of that slot; 0: none yet */
-    struct tr_walk from; /* where the page began whose jobs are changed, */
-    struct tr_walk next; /* and where the one behind it does */
-    struct tr_map met;
-    uint64_t done, passed, limit;
-    bool over; /* one that matches was left for the limit's sake */
-    unsigned count;
-    uint64_t ids[CHANGES];
-    uint64_t last[TR_SLOTS_MAX]; /* up to which id, by slot; 0: nobody had a job there */
-};
 
 static void free_one(struct tr_cluster *c, struct tr_cbulk *b)
 {
@@ -90,17 +75,38 @@ static void forget_old(struct tr_cluster *c, unsigned most)
     }
 }
 
+/* A cursor that another node of the store has made can be told from one that is none. */
+static uint32_t check_of(const struct tr_cluster *c, uint64_t at, uint64_t salt)
+{
+    uint64_t hash = (at ^ salt << 20) * UINT64_C(0x9e3779b97f4a7c15);
+
+    for (unsigned i = 0; i < TR_CLUSTER_UUID; i++) {
+        hash = (hash ^ (uint8_t)c->uuid[i]) * UINT64_C(0x100000001b3);
+    }
+    return (uint32_t)(hash >> 32);
+}
+
 static void keep(struct tr_cluster *c, struct tr_item *item)
 {
     struct tr_cbulk *b = item->bulk;
 
     forget_old(c, KEPT_MAX - 1);
     b->mark = tr_rng_next(&c->rng) >> 1 | 1;
+    if (c->desk != NULL) {
+        b->mark = b->mark >> 32 << 32 | check_of(c, b->made_us, b->mark >> 32);
+    }
     b->begun_us = c->now.boot_us;
     b->next = b->from;
+    b->next_row = b->from_row;
     tr_list_append(&c->bulks, &b->link);
     c->bulk_count++;
     item->bulk = NULL;
+}
+
+/* When it began, by the database; else when it was kept, which no other node can know. */
+static uint64_t cursor_of(const struct tr_cluster *c, const struct tr_cbulk *b)
+{
+    return c->desk != NULL ? b->made_us : b->begun_us;
 }
 
 static struct tr_cbulk *take_kept(struct tr_cluster *c, const struct tr_cursor *cursor)
@@ -109,7 +115,7 @@ static struct tr_cbulk *take_kept(struct tr_cluster *c, const struct tr_cursor *
     for (struct tr_list *n = c->bulks.next; n != &c->bulks; n = n->next) {
         struct tr_cbulk *b = TR_CONTAINER_OF(n, struct tr_cbulk, link);
 
-        if (b->mark == cursor->id && b->begun_us == cursor->at) {
+        if (b->mark == cursor->id && cursor_of(c, b) == cursor->at) {
             tr_list_remove(&b->link);
             c->bulk_count--;
             return b;
@@ -140,7 +146,7 @@ int tr_bulk_ends(struct tr_cluster *c, struct tr_item *item, int status)
     r->out.passed = b->passed;
     if (more) {
         keep(c, item);
-        r->out.cursor = (struct tr_cursor){.more = true, .at = b->begun_us, .id = b->mark};
+        r->out.cursor = (struct tr_cursor){.more = true, .at = cursor_of(c, b), .id = b->mark};
     }
     return TARRY_OK;
 }
@@ -157,10 +163,11 @@ static bool wants(const struct tr_req *r, char set)
     return set == 'd' ? (r->filter.states & dead) != 0 : (r->filter.states & ~dead) != 0;
 }
 
-/* A job goes from store to ready to prep, and to dead: it is met on its way. */
-static char set_after(const struct tr_req *r, char set)
+/* A job goes from store to ready to prep, and to dead: it is met on its way. Of rows, those that
+ * wait are one set. */
+static char set_after(const struct tr_cluster *c, const struct tr_req *r, char set)
 {
-    static const char order[] = "srpd";
+    const char *order = c->desk != NULL ? "spd" : "srpd";
     const char *at = set != '\0' ? strchr(order, set) + 1 : order;
 
     while (*at != '\0' && !wants(r, *at)) {
@@ -170,16 +177,17 @@ static char set_after(const struct tr_req *r, char set)
 }
 
 /* On to the next set, and behind the last one to the next slot. */
-static void next_set(const struct tr_item *item)
+static void next_set(const struct tr_cluster *c, const struct tr_item *item)
 {
     struct tr_cbulk *b = item->bulk;
 
-    b->set = set_after(item->req, b->set);
+    b->set = set_after(c, item->req, b->set);
     if (b->set == '\0') {
         b->tour.at++;
-        b->set = set_after(item->req, '\0');
+        b->set = set_after(c, item->req, '\0');
     }
     b->next = tr_walk_at(b->set);
+    b->next_row = (struct tr_bulk_row){0};
 }
 
 /* The next page. */
@@ -192,10 +200,11 @@ static void walk_on(struct tr_cluster *c, struct tr_item *item)
         return;
     }
     if (b->next.set == '\0') {
-        next_set(item);
+        next_set(c, item);
     }
     if (tr_tour_here(item)) {
         b->from = b->next;
+        b->from_row = b->next_row;
         tr_tour_ask(c, item, TR_CL_SIFT);
     } else if (!tr_tour_next(c, item)) {
         tr_item_finish(c, item, TARRY_OK);
@@ -256,8 +265,9 @@ static void build_sift(struct tr_cluster *c, struct tr_clane *lane)
     bool in_order = b->next.set == 's' || b->next.set == 'd';
     struct tr_filter none = {0};
     struct tr_eval_list l = {.filter = item->req != NULL ? &item->req->filter : &none,
-                             .look = in_order ? TR_WALK_LOOK : CHANGES, /* else some are left out */
-                             .most = CHANGES};
+                             .look = in_order ? TR_WALK_LOOK
+                                              : TR_BULK_CHANGES, /* else some are left out */
+                             .most = TR_BULK_CHANGES};
 
     (void)c;
     tr_eval_list(&lane->call.eval, &b->next, &l);
@@ -280,8 +290,7 @@ static int note(struct tr_cbulk *b, uint64_t id)
     return TR_CL_MUTANT(BULK_MEETS_OWN) ? TARRY_OK : tr_map_put(&b->met, id, b);
 }
 
-/* One that the list has. */
-static int sift(struct tr_item *item, const struct tr_listed_job *job, uint64_t now_us)
+int tr_bulk_sift(struct tr_item *item, const struct tr_listed_job *job, uint64_t now_us)
 {
     struct tr_cbulk *b = item->bulk;
     int err = TARRY_OK;
@@ -304,6 +313,15 @@ static int sift(struct tr_item *item, const struct tr_listed_job *job, uint64_t 
     return err;
 }
 
+void tr_bulk_sifted(struct tr_cluster *c, struct tr_item *item)
+{
+    if (item->bulk->count > 0) {
+        tr_lane_put(c, TR_CL_BULK, item);
+    } else {
+        step(c, item);
+    }
+}
+
 static void answered_sift(struct tr_cluster *c, struct tr_clane *lane, const struct tr_answer *a)
 {
     struct tr_item *item = tr_tour_only(lane);
@@ -313,21 +331,17 @@ static void answered_sift(struct tr_cluster *c, struct tr_clane *lane, const str
     int err = tr_answer_listed(a, &b->next, &count);
 
     b->count = 0;
-    err = err == TARRY_OK && count > CHANGES ? TARRY_EDAMAGED : err;
+    err = err == TARRY_OK && count > TR_BULK_CHANGES ? TARRY_EDAMAGED : err;
     err = err == TARRY_OK ? tr_map_reserve(&b->met, count) : err; /* a change is noted, always */
     for (size_t i = 0; err == TARRY_OK && item->req != NULL && i < count; i++) {
         err = tr_answer_listed_job(a, i, &job);
-        err = err == TARRY_OK ? sift(item, &job, a->now_us) : err;
+        err = err == TARRY_OK ? tr_bulk_sift(item, &job, a->now_us) : err;
     }
     item = tr_tour_come(c, lane, err);
     if (item == NULL) {
         return;
     }
-    if (b->count > 0) {
-        tr_lane_put(c, TR_CL_BULK, item);
-    } else {
-        step(c, item);
-    }
+    tr_bulk_sifted(c, item);
 }
 
 const struct tr_cl_way tr_sift_way = {.script = TR_SCRIPT_LIST,
@@ -355,7 +369,7 @@ static void build_bulk(struct tr_cluster *c, struct tr_clane *lane)
     const struct tr_req *r = item->req != NULL ? item->req : &none;
     const struct tr_cbulk *b = item->bulk;
     struct tr_eval *e = &lane->call.eval;
-    char ids[CHANGES * TR_HEX_ID];
+    char ids[TR_BULK_CHANGES * TR_HEX_ID];
 
     (void)c;
     tr_eval_add(e, what[r->bulk], 1);
@@ -371,8 +385,7 @@ static void build_bulk(struct tr_cluster *c, struct tr_clane *lane)
     tr_eval_add(e, ids, (size_t)b->count * TR_HEX_ID);
 }
 
-/* What became of each. */
-static int count_up(struct tr_cluster *c, struct tr_item *item, struct tr_span said)
+int tr_bulk_count_up(struct tr_cluster *c, struct tr_item *item, struct tr_span said)
 {
     struct tr_cbulk *b = item->bulk;
     uint64_t before = b->done;
@@ -397,6 +410,18 @@ static int count_up(struct tr_cluster *c, struct tr_item *item, struct tr_span s
     return TARRY_OK;
 }
 
+void tr_bulk_changed(struct tr_cluster *c, struct tr_item *item)
+{
+    struct tr_cbulk *b = item->bulk;
+
+    if (!b->marking && b->over && b->done < b->limit) {
+        b->over = false; /* some were not to be had: there is room for others */
+        b->next = b->from;
+        b->next_row = b->from_row;
+    }
+    step(c, item);
+}
+
 static void answered_bulk(struct tr_cluster *c, struct tr_clane *lane, const struct tr_answer *a)
 {
     struct tr_item *item = tr_tour_only(lane);
@@ -408,7 +433,7 @@ static void answered_bulk(struct tr_cluster *c, struct tr_clane *lane, const str
                   : TARRY_EDAMAGED;
 
     if (err == TARRY_OK && item->req != NULL && !b->marking) {
-        err = count_up(c, item, a->items[1]);
+        err = tr_bulk_count_up(c, item, a->items[1]);
     }
     tr_count_changed(c, item->topic, lane->slot);
     item = tr_tour_come(c, lane, err);
@@ -417,11 +442,8 @@ static void answered_bulk(struct tr_cluster *c, struct tr_clane *lane, const str
     }
     if (b->marking) {
         b->last[lane->slot] = last;
-    } else if (b->over && b->done < b->limit) {
-        b->over = false; /* some were not to be had: there is room for others */
-        b->next = b->from;
     }
-    step(c, item);
+    tr_bulk_changed(c, item);
 }
 
 const struct tr_cl_way tr_bulk_way = {.script = TR_SCRIPT_BULK,
@@ -449,7 +471,12 @@ static struct tr_cbulk *make(struct tr_cluster *c, const struct tr_req *r)
         if (b != NULL) {
             b->tour.stays = true;
         }
-        return b;
+        if (b != NULL || c->desk == NULL) {
+            return b;
+        }
+        if ((uint32_t)r->cursor.id != check_of(c, r->cursor.at, r->cursor.id >> 32)) {
+            return NULL;
+        }
     }
     b = tr_mem_alloc(c->mem, sizeof *b);
     if (b != NULL) {
@@ -457,6 +484,8 @@ static struct tr_cbulk *make(struct tr_cluster *c, const struct tr_req *r)
         tr_map_init(&b->met, c->mem);
         b->marking = true;
         b->tour.all = r->topic == 0;
+        b->made_us = r->cursor.at; /* of another node: what it changed was changed since */
+        b->since_us = r->cursor.at;
     }
     return b;
 }

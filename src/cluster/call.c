@@ -11,6 +11,9 @@
  *
  * An answer that takes too long closes the connection: then nothing that was sent on it can be
  * answered any more, and a repeat cannot be mistaken for the first.
+ *
+ * Calls that were lost together are sent again in the order in which they were begun: of two pushes
+ * into one slot the first has the lower ids then, too.
  */
 
 #include "base/err.h"
@@ -27,7 +30,7 @@ enum { CHECKS_AT_ONCE = 2 };
 
 static struct tr_heap_item timer_of(struct tr_call *call)
 {
-    return (struct tr_heap_item){.second = call->at_us, .what = call};
+    return (struct tr_heap_item){.second = call->at_us, .third = call->number, .what = call};
 }
 
 int tr_call_init(struct tr_cluster *c, struct tr_call *call, tr_call_done_fn *done)
@@ -92,6 +95,7 @@ void tr_call_start(struct tr_cluster *c, struct tr_call *call, const struct tr_c
     TR_CHECK(call->state == TR_CALL_IDLE);
     tr_route_init(&call->route, c->now.boot_us + way->patience_us, way->repeats);
     call->route.plain = call->eval.run_at == 0;
+    call->number = ++c->calls_begun;
     call->script = way->script;
     call->hash_slot = way->hash_slot;
     call->slot = way->slot;

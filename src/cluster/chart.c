@@ -4,6 +4,9 @@
  * it says when it is first asked, has all hash slots, if it is a primary: then those of the config
  * are asked for that.
  *
+ * A map in which nobody has some of our hash slots (a primary died and nobody has taken over, a
+ * cluster that is not made yet) stays in doubt: it is asked for again, whoever wants something.
+ *
  * A line of it: id, host:port@bus[,name], flags, its primary, ping, pong, epoch, link, hash slots.
  * A host that is empty means the one that was asked.
  */
@@ -15,6 +18,7 @@
 #include <string.h>
 
 #define AGAIN_US UINT64_C(100000)
+#define HOLE_AGAIN_US UINT64_C(300000)
 
 enum { ADDRESS = 1, FLAGS = 2, SLOTS_FROM = 8 };
 
@@ -164,8 +168,72 @@ static bool read_role(struct tr_cluster *c, struct tr_span info)
     struct tr_span role = tr_link_info(info, "role");
     bool primary = role.len == 6 && memcmp(role.at, "master", 6) == 0;
 
+    tr_link_role(&c->links[c->chart.server], info);
     tr_chart_alone(c, c->chart.server, primary);
     return primary;
+}
+
+/* The first hash slot of ours that nobody has; -1: there is none. */
+static int hole(const struct tr_cluster *c)
+{
+    if (tr_shards_find(&c->shards, c->meta_hash) < 0) {
+        return (int)c->meta_hash;
+    }
+    for (unsigned s = 0; s < c->layout.slots; s++) {
+        if (tr_shards_find(&c->shards, c->slots[s].hash) < 0) {
+            return (int)c->slots[s].hash;
+        }
+    }
+    return -1;
+}
+
+/* One that answers, of those that take changes or of those that do not; NULL: none. */
+static const char *answers(const struct tr_cluster *c, bool primary)
+{
+    for (unsigned i = 0; i < c->shards.count; i++) {
+        if (c->links[i].state == TR_LINK_UP && c->links[i].facts.primary == primary) {
+            return c->shards.names[i];
+        }
+    }
+    return NULL;
+}
+
+bool tr_chart_trouble(struct tr_cluster *c, struct tr_reason *reason)
+{
+    const char *primary = answers(c, true);
+    const char *replica = answers(c, false);
+    int nobodys = hole(c);
+
+    if (c->alone && primary == NULL && replica != NULL) {
+        tr_text(c->away, sizeof c->away,
+                "Redis at %s is a replica, which takes no changes: name its primary in "
+                "redis.servers, too, or promote it",
+                replica);
+    } else if (!c->alone && c->stat.maps > 0 && nobodys >= 0 &&
+               (primary != NULL || replica != NULL)) {
+        tr_text(c->away, sizeof c->away,
+                "no server of the Redis Cluster has hash slot %d: see CLUSTER INFO and CLUSTER "
+                "NODES at %s",
+                nobodys, primary != NULL ? primary : replica);
+    } else {
+        return false;
+    }
+    *reason = (struct tr_reason){"redis_away", c->away};
+    return true;
+}
+
+/* What was found is told once. */
+static void tell(struct tr_cluster *c)
+{
+    struct tr_reason reason;
+    bool bad = tr_chart_trouble(c, &reason);
+
+    if (bad && !c->chart_bad && c->stage == TR_ENGINE_OPEN) {
+        tr_cluster_note(c, TR_NOTE_WARNING, "Redis: %s.", reason.message);
+    } else if (!bad && c->chart_bad && c->stage == TR_ENGINE_OPEN) {
+        tr_cluster_note(c, TR_NOTE_INFO, "Redis has servers for all jobs again.");
+    }
+    c->chart_bad = bad;
 }
 
 void tr_chart_answered(struct tr_cluster *c, struct tr_call *call,
@@ -173,6 +241,7 @@ void tr_chart_answered(struct tr_cluster *c, struct tr_call *call,
 {
     bool good = why == 0 && reply->event == TR_REDIS_LIST && reply->count == 1 &&
                 reply->items[0].at != NULL;
+    bool whole;
 
     (void)call;
     c->stat.maps++;
@@ -181,12 +250,14 @@ void tr_chart_answered(struct tr_cluster *c, struct tr_call *call,
     } else if (good) {
         read_map(c, reply->items[0]);
     }
-    if (!good) {
+    whole = hole(c) < 0;
+    if (!good || !whole) {
         tr_shards_doubt(&c->shards);
         c->chart_at++;
     }
     c->stat.servers = c->shards.count;
-    c->chart_us = c->now.boot_us + AGAIN_US;
+    c->chart_us = c->now.boot_us + (good && !whole ? HOLE_AGAIN_US : AGAIN_US);
+    tell(c);
 }
 
 void tr_chart_turn(struct tr_cluster *c)

@@ -28,6 +28,14 @@ void tr_coord_init(struct tr_cluster *c, const struct tr_coord_port *port)
     tr_tenure_init(&c->tenure, c->coord.leases ? c->config.lease_us : c->config.session_us);
 }
 
+void tr_coord_name(const struct tr_cluster *c, char name[TR_COORD_NAME])
+{
+    const char *place = c->coord.port.place;
+
+    tr_text(name, TR_COORD_NAME, "%s%s%s", c->coord.port.kind, place != NULL ? " at " : "",
+            place != NULL ? place : "");
+}
+
 /* Not all of them at once; a look that is under way may have read what is old. */
 static void look_anew(struct tr_cluster *c, unsigned s)
 {

@@ -23,13 +23,20 @@ void tr_count_changed(struct tr_cluster *c, struct tr_ctopic *t, unsigned slot)
     c->names_us = 0;
     if (spot != NULL) {
         spot->counted_us = 0;
+        spot->headed_us = 0;
     }
 }
 
-static bool is_fresh(const struct tr_ctopic *t, uint64_t since_us)
+static bool spot_fresh(const struct tr_spot *spot, uint64_t since_us, bool light)
+{
+    return (spot->counted_us != 0 && spot->counted_us >= since_us) ||
+           (light && spot->headed_us != 0 && spot->headed_us >= since_us);
+}
+
+static bool is_fresh(const struct tr_ctopic *t, uint64_t since_us, bool light)
 {
     for (unsigned i = 0; i < t->spread; i++) {
-        if (t->spots[i].counted_us == 0 || t->spots[i].counted_us < since_us) {
+        if (!spot_fresh(&t->spots[i], since_us, light)) {
             return false;
         }
     }
@@ -46,34 +53,59 @@ static bool is_under_way(const struct tr_ctopic *t)
     return false;
 }
 
-bool tr_count_start(struct tr_cluster *c, struct tr_ctopic *t, uint64_t since_us)
+static void start(struct tr_cluster *c, struct tr_ctopic *t, uint64_t since_us, bool light)
 {
     for (unsigned i = 0; i < t->spread; i++) {
         struct tr_spot *spot = &t->spots[i];
 
         if (!spot->counting && (c->desk == NULL || t->row != 0) &&
-            (spot->counted_us == 0 || spot->counted_us < since_us)) {
+            !spot_fresh(spot, since_us, light)) {
             spot->counting = true;
+            spot->light = light;
             tr_ctopic_pin(t);
             tr_lane_put(c, TR_CL_COUNT, &spot->counter);
         }
     }
+}
+
+bool tr_count_start(struct tr_cluster *c, struct tr_ctopic *t, uint64_t since_us)
+{
+    start(c, t, since_us, false);
     return is_under_way(t);
 }
 
-void tr_count_topic(struct tr_cluster *c, struct tr_item *item, uint64_t since_us, tr_item_fn *then)
+void tr_count_heads_start(struct tr_cluster *c, struct tr_ctopic *t, uint64_t since_us)
+{
+    start(c, t, since_us, c->desk != NULL);
+}
+
+static void count(struct tr_cluster *c, struct tr_item *item, tr_item_fn *then)
 {
     struct tr_ctopic *t = item->topic;
 
-    if (is_fresh(t, since_us) || (c->desk != NULL && t->row == 0)) { /* then it has no jobs */
+    if (is_fresh(t, item->fresh_us, item->light) ||
+        (c->desk != NULL && t->row == 0)) { /* then it has no jobs */
         then(c, item);
         return;
     }
     item->then = then;
-    item->fresh_us = since_us;
     tr_list_remove(&item->link);
     tr_list_append(&t->counting, &item->link);
-    (void)tr_count_start(c, t, since_us);
+    start(c, t, item->fresh_us, item->light);
+}
+
+void tr_count_topic(struct tr_cluster *c, struct tr_item *item, uint64_t since_us, tr_item_fn *then)
+{
+    item->fresh_us = since_us;
+    item->light = false;
+    count(c, item, then);
+}
+
+void tr_count_heads(struct tr_cluster *c, struct tr_item *item, uint64_t since_us, tr_item_fn *then)
+{
+    item->fresh_us = since_us;
+    item->light = c->desk != NULL;
+    count(c, item, then);
 }
 
 /* A slot was counted, or could not be: who waited for the last one goes on. */
@@ -95,7 +127,7 @@ static void counted(struct tr_cluster *c, struct tr_item *counter)
         if (counter->status != TARRY_OK) {
             tr_item_finish(c, item, counter->status);
         } else {
-            tr_count_topic(c, item, item->fresh_us, item->then);
+            count(c, item, item->then);
         }
     }
     if (!is_under_way(t)) {
@@ -248,7 +280,11 @@ void tr_count_stat_topic(struct tr_cluster *c, struct tr_item *item)
         return;
     }
     tr_item_pin(item, t);
-    tr_ctopic_load(c, item, count_now);
+    if (c->desk != NULL) { /* settings are shown, too, and another node may have changed them */
+        tr_ctopic_reload(c, item, count_now);
+    } else {
+        tr_ctopic_load(c, item, count_now);
+    }
 }
 
 static void tell_all(struct tr_cluster *c, struct tr_item *item)

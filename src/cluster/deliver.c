@@ -5,6 +5,8 @@
  *
  *     P{meta}:outlets, a hash     name -> ""      written with the settings (topic.lua)
  *
+ * With a database it is a column of the topics' rows (sql_outlet.c).
+ *
  * It is read at the start, when slots have changed their owners, when the node that changed the
  * settings says so (a wake-up), and once a minute. Settings of those that are this node's are read
  * again with it, so that a change is seen though the wake-up got lost.
@@ -164,23 +166,27 @@ static void build(struct tr_cluster *c, struct tr_clane *lane)
     tr_eval_add(&lane->call.eval, key, tr_place_meta_key(key, &c->layout, TR_META_OUTLETS));
 }
 
-static void heard(struct tr_cluster *c, struct tr_clane *lane, const struct tr_redis_reply *reply)
+void tr_delivers_begin(struct tr_cluster *c)
 {
-    struct tr_list *next;
-    int status = TARRY_OK;
-
     for (struct tr_list *n = c->deliverers.next; n != &c->deliverers; n = n->next) {
         TR_CONTAINER_OF(n, struct tr_deliverer, link)->named = false;
     }
-    for (size_t i = 0; i < reply->count; i++) {
-        struct tr_deliverer *d = reply->items[i].at != NULL ? add(c, reply->items[i]) : NULL;
+}
 
-        if (d != NULL) {
-            d->named = true;
-        } else {
-            status = TARRY_ENOMEM;
-        }
+bool tr_delivers_name(struct tr_cluster *c, struct tr_span name)
+{
+    struct tr_deliverer *d = name.at != NULL ? add(c, name) : NULL;
+
+    if (d != NULL) {
+        d->named = true;
     }
+    return d != NULL;
+}
+
+void tr_delivers_end(struct tr_cluster *c)
+{
+    struct tr_list *next;
+
     for (struct tr_list *n = c->deliverers.next; n != &c->deliverers; n = next) {
         struct tr_deliverer *d = TR_CONTAINER_OF(n, struct tr_deliverer, link);
 
@@ -192,6 +198,19 @@ static void heard(struct tr_cluster *c, struct tr_clane *lane, const struct tr_r
             reload(c, d);
         }
     }
+}
+
+static void heard(struct tr_cluster *c, struct tr_clane *lane, const struct tr_redis_reply *reply)
+{
+    int status = TARRY_OK;
+
+    tr_delivers_begin(c);
+    for (size_t i = 0; i < reply->count; i++) {
+        if (!tr_delivers_name(c, reply->items[i])) {
+            status = TARRY_ENOMEM;
+        }
+    }
+    tr_delivers_end(c);
     tr_item_finish(c, tr_lane_next(lane), status);
 }
 

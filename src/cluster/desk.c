@@ -4,16 +4,16 @@
  *     items ── go ──► flying + ask ──► port ──► ended: each item ends, or goes on
  *
  * A lane is for one kind of asks and one connection, so for many slots: one ask is under way and
- * what comes meanwhile is the next one, as in lane.c. Changes of a slot always go by the same
- * connection, so those of a job are in order.
+ * what comes meanwhile is the next one, as in lane.c. Changes of jobs of a slot always go by the
+ * same connection, so those of a job are in order; new jobs by another one, and claims by any
+ * (claim.c): nobody asks for a change of a job before he hears that it is there, or that he has it.
  *
  * The time. All times are those of the database. Each answer tells it: now_us was read between
  * `sent` and `heard`, so if it is taken for the time at which the answer came, what follows is late
  * by a round trip at most and never early. The answer with the shortest trip of the last minute
  * counts; but one that shows that the time is another one counts at once.
  *
- * A database that fails is asked again 300 ms later; meanwhile who wants something of it hears at
- * once that it is away.
+ * Whether it is there, and by which of its connections: sql_lines.c.
  */
 
 #include "cluster/desk.h"
@@ -24,15 +24,13 @@
 
 #include <string.h>
 
-#define DOWN_US UINT64_C(300000)
-#define PROBE_US UINT64_C(10000000)
 #define BEST_US UINT64_C(60000000)
 #define NO_MEMORY_AGAIN_US UINT64_C(50000)
 #define BATCH_BYTES ((size_t)1 << 20)
 
-/* ---- begin and end ---- */
+enum { CROWD_PART = 4, CROWD_LEAST = 16 };
 
-static tr_desk_done_fn probed;
+/* ---- begin and end ---- */
 
 int tr_desk_init(struct tr_cluster *c)
 {
@@ -51,9 +49,7 @@ int tr_desk_init(struct tr_cluster *c)
     d->batch = c->config.sql_batch > 0 ? c->config.sql_batch : 1;
     d->batch = d->batch < TR_SQL_ITEMS_MAX ? d->batch : TR_SQL_ITEMS_MAX;
     d->later_us = TR_CL_NEVER;
-    d->blame = TR_SQL_AWAY;
-    tr_text(d->why, sizeof d->why, "%s", "no answer has come from the database yet: see sql.url");
-    d->probe.done = probed;
+    tr_lines_init(d);
     tr_map_init(&d->topics, c->mem);
     tr_list_init(&d->tickets);
     tr_list_init(&d->replies);
@@ -63,11 +59,13 @@ int tr_desk_init(struct tr_cluster *c)
         tr_list_init(&d->slots[s].waiting);
     }
     c->desk = d;
-    return TARRY_OK;
+    return tr_dregs_init(c);
 }
 
 void tr_desk_free_parts(struct tr_cluster *c)
 {
+    tr_recurs_free(c);
+    tr_house_free(c);
     tr_numbers_free(c);
     tr_crowds_free(c);
     tr_images_free(c);
@@ -76,6 +74,8 @@ void tr_desk_free_parts(struct tr_cluster *c)
 void tr_desk_fini(struct tr_cluster *c)
 {
     if (c->desk != NULL) {
+        tr_flow_free(c);
+        tr_dregs_free(c);
         tr_map_fini(&c->desk->topics);
         tr_mem_free(c->mem, c->desk, sizeof *c->desk + c->layout.slots * sizeof c->desk->slots[0]);
         c->desk = NULL;
@@ -94,19 +94,33 @@ unsigned tr_desk_conn(const struct tr_cluster *c, unsigned slot)
     return slot % c->desk->conns;
 }
 
-bool tr_desk_down(const struct tr_cluster *c)
+/* Changes of jobs that are there go by another one than new jobs: nobody asks for a change before
+ * he knows the job, and so both can be done at the same time. */
+unsigned tr_desk_lane_conn(const struct tr_cluster *c, enum tr_cl_kind kind, unsigned slot)
 {
-    return c->desk->down_us > c->now.boot_us;
+    bool changes = kind == TR_CL_EDIT || kind == TR_CL_KICK || kind == TR_CL_BULK;
+
+    return tr_desk_conn(c, changes ? slot + c->desk->conns / 2 : slot);
 }
 
-void tr_desk_send(struct tr_cluster *c, struct tr_desk_call *call)
+void tr_desk_send_by(struct tr_cluster *c, struct tr_desk_call *call, unsigned conn)
 {
     TR_CHECK(!call->busy);
+    call->ask.conn = conn;
     call->busy = true;
     call->sent_us = c->now.boot_us;
     call->ask.ctx = call;
+    call->life = c->desk->life;
+    call->ask.life = call->life;
     c->desk->under_way++;
+    c->desk->lines[conn].busy++;
     c->desk->port.send(c->desk->port.ctx, &call->ask);
+}
+
+/* If its connection fails, another one does as well: what is to be in order waits in its lane. */
+void tr_desk_send(struct tr_cluster *c, struct tr_desk_call *call)
+{
+    tr_desk_send_by(c, call, tr_lines_pick(c->desk, call->ask.conn));
 }
 
 int tr_desk_status(const struct tr_sql_ask *ask, enum tr_sql_end end)
@@ -120,13 +134,27 @@ int tr_desk_status(const struct tr_sql_ask *ask, enum tr_sql_end end)
     return ask->blame == TR_SQL_FULL ? TARRY_ENOSPC : TARRY_EAWAY;
 }
 
-int tr_desk_failed(struct tr_cluster *c, const struct tr_sql_ask *ask,
-                   const struct tr_sql_item *row)
+int tr_desk_failed(struct tr_cluster *c, const struct tr_sql_item *row)
 {
     if (row->end == TR_SQL_UNSURE) {
         tr_align_slot(c, tr_place_slot_of(row->id), TR_ALIGN_ALL);
+        return TARRY_EUNSURE;
     }
-    return tr_desk_status(ask, row->end);
+    return row->blame == TR_SQL_FULL  ? TARRY_ENOSPC
+           : row->blame == TR_SQL_BAD ? TARRY_EINVAL
+                                      : TARRY_EAWAY;
+}
+
+void tr_desk_refused(struct tr_cluster *c, struct tr_item *item, const struct tr_sql_item *row)
+{
+    int status = tr_desk_failed(c, row);
+
+    /* It was reached: what it has said is no use to somebody who would wait for it. */
+    if (item->req != NULL && (row->blame == TR_SQL_BAD || row->blame == TR_SQL_OTHER) &&
+        row->end == TR_SQL_UNDONE) {
+        item->req->out.why = row->why;
+    }
+    tr_item_finish(c, item, status);
 }
 
 /* What time it is, by an answer that has come just now. */
@@ -145,38 +173,6 @@ static void learn_time(struct tr_cluster *c, uint64_t now_us, uint64_t sent_us)
     }
 }
 
-static bool is_fault(enum tr_sql_blame blame)
-{
-    return blame != TR_SQL_FINE && blame != TR_SQL_AGAIN && blame != TR_SQL_OTHER;
-}
-
-static void note_health(struct tr_cluster *c, const struct tr_sql_ask *ask)
-{
-    struct tr_desk *d = c->desk;
-
-    if (ask->blame == TR_SQL_OTHER) { /* of one job: its neighbours are not to blame */
-        tr_cluster_note(c, TR_NOTE_WARNING, "%s", ask->why);
-    }
-    if (is_fault(ask->blame)) {
-        if (d->blame == TR_SQL_FINE) {
-            tr_cluster_note(c, TR_NOTE_WARNING, "%s", ask->why);
-        }
-        d->blame = ask->blame;
-        tr_text(d->why, sizeof d->why, "%s", ask->why);
-        if (ask->blame != TR_SQL_FULL) {
-            d->down_us = c->now.boot_us + DOWN_US;
-        }
-        d->probe_us = c->now.boot_us + DOWN_US;
-    } else {
-        if (d->blame != TR_SQL_FINE && d->ready) {
-            tr_cluster_note(c, TR_NOTE_INFO, "The database answers again.");
-        }
-        d->blame = TR_SQL_FINE;
-        d->ready = true;
-        d->down_us = 0;
-    }
-}
-
 void tr_desk_ended(void *ctx, struct tr_sql_ask *ask)
 {
     struct tr_cluster *c = ctx;
@@ -184,40 +180,33 @@ void tr_desk_ended(void *ctx, struct tr_sql_ask *ask)
 
     call->busy = false;
     c->desk->under_way--;
-    note_health(c, ask);
+    c->desk->lines[ask->conn].busy--;
+    tr_lines_heard(c, ask, call->sent_us);
     if (ask->now_us != 0 && ask->blame == TR_SQL_FINE) {
         learn_time(c, ask->now_us, call->sent_us);
+    }
+    tr_life_heard(c, call->life, ask->life);
+    if (ask->life != c->desk->life && ask->life != 0 && ask->kind != TR_SQL_CHANGE &&
+        ask->kind != TR_SQL_PLAN) {
+        ask->end = TR_SQL_UNDONE; /* what was read of the server before is of no use */
+        ask->blame = TR_SQL_AGAIN;
     }
     call->done(c, call);
 }
 
-/* ---- is it there? ---- */
-
-static void probed(struct tr_cluster *c, struct tr_desk_call *call)
-{
-    (void)call;
-    if (c->desk->blame == TR_SQL_FINE) {
-        c->desk->probe_us = c->now.boot_us + PROBE_US;
-    }
-}
-
-static bool may_probe(const struct tr_cluster *c)
-{
-    return !c->desk->probe.busy && !c->leaving;
-}
+/* ---- time ---- */
 
 void tr_desk_turn(struct tr_cluster *c)
 {
-    struct tr_desk *d = c->desk;
-
-    if (d == NULL) {
+    if (c->desk == NULL) {
         return;
     }
-    if (may_probe(c) && d->probe_us <= c->now.boot_us) {
-        d->probe.ask = (struct tr_sql_ask){.kind = TR_SQL_LOOK};
-        tr_desk_send(c, &d->probe);
-    }
+    tr_lines_turn(c);
+    tr_life_turn(c);
     tr_image_turn(c);
+    tr_fold_turn(c);
+    tr_flow_turn(c);
+    tr_dregs_turn(c);
 }
 
 uint64_t tr_desk_next(const struct tr_cluster *c)
@@ -226,60 +215,24 @@ uint64_t tr_desk_next(const struct tr_cluster *c)
 
     if (c->desk != NULL) {
         next_us = tr_image_next(c);
-        if (may_probe(c) && c->desk->probe_us < next_us) {
-            next_us = c->desk->probe_us;
+        next_us = tr_fold_next(c) < next_us ? tr_fold_next(c) : next_us;
+        next_us = tr_lines_next(c) < next_us ? tr_lines_next(c) : next_us;
+        next_us = tr_life_next(c) < next_us ? tr_life_next(c) : next_us;
+        if (tr_flow_next(c) < next_us) {
+            next_us = tr_flow_next(c);
+        }
+        if (tr_dregs_next(c) < next_us) {
+            next_us = tr_dregs_next(c);
         }
     }
     return next_us;
-}
-
-bool tr_desk_trouble(const struct tr_cluster *c, struct tr_reason *reason)
-{
-    static const char *const codes[] = {
-        [TR_SQL_FINE] = "",
-        [TR_SQL_AWAY] = "sql_away",
-        [TR_SQL_AGAIN] = "sql_away",
-        [TR_SQL_REFUSED] = "sql_refused",
-        [TR_SQL_NO_TABLES] = "sql_tables",
-        [TR_SQL_READ_ONLY] = "sql_read_only",
-        [TR_SQL_FULL] = "sql_full",
-        [TR_SQL_OTHER] = "sql_away",
-    };
-
-    if (c->desk == NULL || c->desk->blame == TR_SQL_FINE) {
-        return false;
-    }
-    *reason = (struct tr_reason){codes[c->desk->blame], c->desk->why};
-    return true;
 }
 
 /* ---- what it is asked for ---- */
 
 bool tr_desk_needs_redis(enum tr_op op)
 {
-    return op == TR_OP_RESERVE || op == TR_OP_PAUSE || op == TR_OP_POLICY;
-}
-
-const char *tr_desk_cannot(const struct tr_cluster *c, const struct tr_req *r)
-{
-    if (c->desk == NULL) {
-        return NULL;
-    }
-    if (r->op >= TR_OP_SCHEDULE && r->op <= TR_OP_SCHEDULE_RUN &&
-        r->op != TR_OP_SCHEDULE_AFTER) { /* of which there is none */
-        return "schedules do not work with [sql] yet";
-    }
-    if (r->op == TR_OP_BULK) {
-        return "changes of many jobs at once do not work with [sql] yet: change them one by one";
-    }
-    if (r->op == TR_OP_FORECAST) {
-        return "a forecast does not work with [sql] yet";
-    }
-    if (r->op == TR_OP_POLICY && r->policy != NULL && r->policy->deliver_len > 0 &&
-        (r->fields & TR_POLICY_BIT(DELIVER)) != 0) {
-        return "delivery by the server does not work with [sql] yet: let consumers reserve";
-    }
-    return NULL;
+    return op == TR_OP_RESERVE || op == TR_OP_PAUSE || op == TR_OP_POLICY || op == TR_OP_RESTORE;
 }
 
 /* ---- lanes ---- */
@@ -287,14 +240,17 @@ const char *tr_desk_cannot(const struct tr_cluster *c, const struct tr_req *r)
 const struct tr_desk_way *tr_desk_way(const struct tr_cluster *c, enum tr_cl_kind kind)
 {
     static const struct tr_desk_way *const ways[TR_CL_KINDS] = {
-        [TR_CL_PUSH] = &tr_desk_push,   [TR_CL_EDIT] = &tr_desk_edit,
-        [TR_CL_KICK] = &tr_desk_kick,   [TR_CL_CLAIM] = &tr_desk_claim,
-        [TR_CL_LOOK] = &tr_desk_look,   [TR_CL_HEADER] = &tr_desk_header,
-        [TR_CL_KEY] = &tr_desk_key,     [TR_CL_LIST] = &tr_desk_list,
-        [TR_CL_PURGE] = &tr_desk_purge, [TR_CL_COUNT] = &tr_desk_count,
-        [TR_CL_LOAD] = &tr_desk_load,   [TR_CL_NOTE] = &tr_desk_note,
-        [TR_CL_NAMES] = &tr_desk_names, [TR_CL_WHICH] = &tr_desk_which,
-        [TR_CL_EPOCH] = &tr_desk_epoch,
+        [TR_CL_PUSH] = &tr_desk_push,         [TR_CL_EDIT] = &tr_desk_edit,
+        [TR_CL_KICK] = &tr_desk_kick,         [TR_CL_CLAIM] = &tr_desk_claim,
+        [TR_CL_LOOK] = &tr_desk_look,         [TR_CL_HEADER] = &tr_desk_header,
+        [TR_CL_KEY] = &tr_desk_key,           [TR_CL_LIST] = &tr_desk_list,
+        [TR_CL_PURGE] = &tr_desk_purge,       [TR_CL_COUNT] = &tr_desk_count,
+        [TR_CL_LOAD] = &tr_desk_load,         [TR_CL_NOTE] = &tr_desk_note,
+        [TR_CL_NAMES] = &tr_desk_names,       [TR_CL_WHICH] = &tr_desk_which,
+        [TR_CL_EPOCH] = &tr_desk_epoch,       [TR_CL_PLAN] = &tr_desk_plan,
+        [TR_CL_SCHEDULE] = &tr_desk_schedule, [TR_CL_OUTLETS] = &tr_desk_outlets,
+        [TR_CL_FLOW] = &tr_desk_flow,         [TR_CL_SIFT] = &tr_desk_sift,
+        [TR_CL_BULK] = &tr_desk_bulk,         [TR_CL_FORECAST] = &tr_desk_forecast,
     };
 
     return c->desk != NULL ? ways[kind] : NULL;
@@ -373,18 +329,30 @@ static bool clashes(const struct tr_clane *lane, const struct tr_desk_way *way,
     return false;
 }
 
+static size_t bytes_of(const struct tr_desk_way *way, const struct tr_item *item)
+{
+    if (way->bytes != NULL) {
+        return way->bytes(item);
+    }
+    return item->req != NULL ? item->req->body_len : 0;
+}
+
 /* As many of those that wait as one ask takes. */
 static void gather(struct tr_cluster *c, struct tr_clane *lane, const struct tr_desk_way *way)
 {
+    const struct tr_list *items = lane->first != NULL ? &lane->first->items : &lane->items;
     unsigned most = way->most != 0 ? way->most : c->desk->batch;
     unsigned jobs = 0;
     size_t bytes = 0;
 
     lane->count = 0;
-    while (!tr_list_empty(&lane->items)) {
-        struct tr_item *item = TR_CONTAINER_OF(lane->items.next, struct tr_item, link);
+    while (!tr_list_empty(items)) {
+        struct tr_item *item = TR_CONTAINER_OF(items->next, struct tr_item, link);
 
-        bytes += item->req != NULL ? item->req->body_len : 0;
+        if (lane->first != NULL && !way->beside(item)) {
+            break;
+        }
+        bytes += bytes_of(way, item);
         jobs += way->weight != NULL ? way->weight(item) : 1;
         if (lane->count > 0 && (jobs > most || bytes > BATCH_BYTES || clashes(lane, way, item))) {
             break;
@@ -421,26 +389,92 @@ static void refuse_all(struct tr_cluster *c, struct tr_clane *lane, int status)
     }
 }
 
+void tr_desk_lanes_refuse(struct tr_cluster *c)
+{
+    for (struct tr_list *n = c->all_lanes.next; n != &c->all_lanes; n = n->next) {
+        struct tr_clane *lane = TR_CONTAINER_OF(n, struct tr_clane, all);
+        struct tr_list items;
+
+        tr_list_init(&items);
+        if (lane->sql != NULL) {
+            tr_list_splice(&items, &lane->items);
+        }
+        while (!tr_list_empty(&items)) {
+            struct tr_item *item = TR_CONTAINER_OF(items.next, struct tr_item, link);
+
+            tr_list_remove(&item->link);
+            item->queued = false;
+            c->items_queued--;
+            if (item->req != NULL) {
+                item->req->out.why = NULL;
+            }
+            tr_item_finish(c, item, TARRY_EAWAY);
+        }
+    }
+}
+
+/* Those that were gathered. */
+static void go(struct tr_cluster *c, struct tr_clane *lane, const struct tr_desk_way *way,
+               unsigned conn)
+{
+    struct tr_desk_lane *l = lane->sql;
+
+    if (tr_desk_down(c)) {
+        refuse_all(c, lane, TARRY_EAWAY);
+        return;
+    }
+    l->call.ask = (struct tr_sql_ask){.conn = conn};
+    if (!way->build(c, lane)) {
+        refuse_all(c, lane, TARRY_ENOMEM);
+        return;
+    }
+    c->stat.batches++;
+    c->stat.items += lane->count;
+    c->calls_under_way++;
+    tr_desk_send(c, &l->call);
+}
+
+/* Who may go beside those that are under way, of those in front; so many are looked for. */
+static unsigned in_line(const struct tr_clane *lane, const struct tr_desk_way *way, unsigned most)
+{
+    unsigned n = 0;
+
+    for (const struct tr_list *at = lane->items.next; at != &lane->items && n < most;
+         at = at->next) {
+        if (!way->beside(TR_CONTAINER_OF(at, struct tr_item, link))) {
+            break;
+        }
+        n++;
+    }
+    return n;
+}
+
+/* A second ask beside the first, by another connection: as in lane.c, when a quarter of all who
+ * are about stand in line. Not for a handful: what one client has sent together would be handed out
+ * in the order of commits. */
+static void go_beside(struct tr_cluster *c, struct tr_clane *lane, const struct tr_desk_way *way)
+{
+    unsigned waiting = in_line(lane, way, c->desk->batch);
+    unsigned enough = (lane->count + CROWD_PART - 2) / (CROWD_PART - 1);
+    bool crowd = waiting >= enough && waiting >= CROWD_LEAST;
+    struct tr_clane *twin = crowd ? tr_lane_twin(c, lane) : NULL;
+
+    if (twin != NULL && !twin->sql->call.busy) {
+        gather(c, twin, way);
+        go(c, twin, way, tr_lines_least(c->desk, lane->slot));
+    }
+}
+
 void tr_desk_lane_go(struct tr_cluster *c, struct tr_clane *lane)
 {
     const struct tr_desk_way *way = tr_desk_way(c, lane->kind);
-    struct tr_desk_lane *l = lane->sql;
 
-    while (!l->call.busy && !tr_list_empty(&lane->items)) {
+    while (!lane->sql->call.busy && !tr_list_empty(&lane->items)) {
         gather(c, lane, way);
-        if (tr_desk_down(c)) {
-            refuse_all(c, lane, TARRY_EAWAY);
-            continue;
-        }
-        l->call.ask = (struct tr_sql_ask){.conn = lane->slot};
-        if (!way->build(c, lane)) {
-            refuse_all(c, lane, TARRY_ENOMEM);
-            continue;
-        }
-        c->stat.batches++;
-        c->stat.items += lane->count;
-        c->calls_under_way++;
-        tr_desk_send(c, &l->call);
+        go(c, lane, way, lane->slot);
+    }
+    if (way->beside != NULL && c->desk->conns > 1 && !tr_list_empty(&lane->items)) {
+        go_beside(c, lane, way);
     }
 }
 
@@ -456,6 +490,7 @@ static void lane_ended(struct tr_cluster *c, struct tr_desk_call *call)
     drop_tickets(c, l);
     drop_items(c, l);
     tr_lane_fail(c, lane, TARRY_EDAMAGED); /* none is left */
+    lane = lane->first != NULL ? lane->first : lane;
     if (!tr_list_empty(&lane->items)) {
         mark(c, lane);
     }

@@ -218,8 +218,34 @@ void tr_edit_ask(struct tr_cluster *c, struct tr_item *item)
     tr_find_job(c, item, to_lane);
 }
 
+/* Acks go in the order of their ids, whoever came first: then no job is there twice, and those of
+ * one lease stand together, which is quick (edit.lua). */
+static void sort_acks(struct tr_clane *lane)
+{
+    struct tr_list sorted;
+    struct tr_item *item;
+
+    for (const struct tr_list *n = lane->flying.next; n != &lane->flying; n = n->next) {
+        item = TR_CONTAINER_OF(n, struct tr_item, link);
+        if (item->op != TR_OP_DELETE || item->lease == 0) {
+            return;
+        }
+    }
+    tr_list_init(&sorted);
+    while ((item = tr_lane_next(lane)) != NULL) {
+        struct tr_list *at = sorted.prev;
+
+        while (at != &sorted && TR_CONTAINER_OF(at, struct tr_item, link)->id > item->id) {
+            at = at->prev;
+        }
+        tr_list_append(at->next, &item->link); /* in front of the next one */
+    }
+    tr_list_splice(&lane->flying, &sorted);
+}
+
 static void build(struct tr_cluster *c, struct tr_clane *lane)
 {
+    sort_acks(lane);
     for (const struct tr_list *n = lane->flying.next; n != &lane->flying; n = n->next) {
         const struct tr_item *item = TR_CONTAINER_OF(n, struct tr_item, link);
         struct tr_req asked = item->req != NULL ? *item->req : (struct tr_req){0};
@@ -251,12 +277,17 @@ static void count_done(struct tr_cluster *c, struct tr_item *item, const struct 
     tr_count_changed(c, item->topic, item->slot);
     switch (item->op) {
     case TR_OP_DELETE:
+        if (item->kind == TR_DESK_DROPS) {
+            tr_gauge_count(c, item->topic, TR_METERED_DROPPED, 1);
+            break;
+        }
         item->topic->deleted++;
         c->totals.deleted++;
         tr_gauge_count(c, item->topic, item->lease != 0 ? TR_METERED_ACKED : TR_METERED_CANCELLED,
                        1);
         break;
     case TR_OP_RELEASE:
+    case TR_OP_CLOSE:
         tr_gauge_count(c, item->topic, e->what == 'D' ? TR_METERED_DEAD : TR_METERED_RETRIED, 1);
         break;
     case TR_OP_BURY:
@@ -350,6 +381,7 @@ static void answered(struct tr_cluster *c, struct tr_clane *lane, const struct t
 const struct tr_cl_way tr_edit_way = {.script = TR_SCRIPT_EDIT,
                                       .most = TR_EVAL_JOBS,
                                       .jobs = true,
+                                      .twin = true,
                                       .build = build,
                                       .answered = answered};
 

@@ -41,7 +41,9 @@ void tr_cluster_config_init(struct tr_cluster_config *c, struct tr_mem *mem)
                                     .sql_batch = 256,
                                     .hot_window_us = UINT64_C(600000000),
                                     .hot_max = 50000,
+                                    .images_max = 65536,
                                     .reconcile_us = UINT64_C(600000000),
+                                    .history_us = UINT64_C(86400000000),
                                     .body_max = 1 << 20,
                                     .flight_calls = 256,
                                     .flight_bytes = 16 * TR_EVAL_BYTES,
@@ -174,6 +176,12 @@ int tr_cluster_new(const struct tr_cluster_config *config, struct tr_now now,
     if (err == TARRY_OK) {
         err = tr_align_init(c);
     }
+    if (err == TARRY_OK) {
+        err = tr_recurs_init(c);
+    }
+    if (err == TARRY_OK) {
+        err = tr_house_init(c);
+    }
     if (err != TARRY_OK) {
         tr_cluster_free(c);
         return err;
@@ -247,7 +255,6 @@ void tr_cluster_free(struct tr_cluster *c)
     free_lanes(c);
     if (c->desk != NULL) {
         tr_desk_free_parts(c);
-        tr_align_fini(c);
     }
     free_items(c, &c->gathering);
     free_items(c, &c->painting.asking);
@@ -257,6 +264,9 @@ void tr_cluster_free(struct tr_cluster *c)
 
         free_items(c, &t->waiting);
         free_items(c, &t->counting);
+    }
+    if (c->desk != NULL) {
+        tr_align_fini(c); /* some of its items stood in those lists */
     }
     tr_holds_free(c);
     tr_delivers_free(c);
@@ -321,6 +331,9 @@ static void dispatch_whole(struct tr_cluster *c, struct tr_item *item)
     case TR_OP_FORECAST:
         tr_forecast_ask(c, item);
         break;
+    case TR_OP_RESTORE:
+        tr_restore_ask(c, item);
+        break;
     default:
         tr_item_refuse(c, item, TARRY_EUNSUPPORTED, why_not(item->op));
         break;
@@ -353,9 +366,14 @@ static void dispatch(struct tr_cluster *c, struct tr_item *item)
     case TR_OP_POLICY:
         tr_policy_set(c, item);
         break;
+    case TR_OP_HISTORY:
+        if (c->desk != NULL && item->req->key_len == 0) {
+            tr_flow_ask(c, item);
+            break;
+        }
+        /* fall through */
     case TR_OP_PEEK:
     case TR_OP_STAT_JOB:
-    case TR_OP_HISTORY:
         tr_look_ask(c, item);
         break;
     case TR_OP_PEEK_FIRST:
@@ -438,9 +456,6 @@ void tr_cluster_submit(struct tr_cluster *c, struct tr_req *r, struct tr_now now
         do_local(c, r);
     } else if (tr_cluster_stage(c) != TR_ENGINE_OPEN || is_away(c, r->op)) {
         tr_req_finish(r, TARRY_EAWAY);
-    } else if (tr_desk_cannot(c, r) != NULL) {
-        r->out.why = tr_desk_cannot(c, r);
-        tr_req_finish(r, TARRY_EUNSUPPORTED);
     } else if (r->op == TR_OP_RESERVE) {
         tr_wait_ask(c, r);
     } else if ((item = tr_item_new(c, r)) == NULL) {
@@ -529,6 +544,8 @@ uint64_t tr_cluster_turn(struct tr_cluster *c, struct tr_now now)
         tr_hold_turn(c);
         tr_mourn_turn(c);
         tr_schedules_turn(c);
+        tr_recurs_turn(c);
+        tr_house_turn(c);
         tr_loss_turn(c);
         tr_delivers_turn(c);
         tr_sweep_turn(c);
@@ -545,7 +562,8 @@ uint64_t tr_cluster_turn(struct tr_cluster *c, struct tr_now now)
         next_us = min(next_us, min(tr_wake_next(c), min(tr_hold_next(c), c->retry_us)));
         next_us = min(next_us, min(tr_take_next(c), tr_delivers_next(c)));
         next_us = min(next_us, min(tr_loss_next(c), min(tr_mourn_next(c), tr_sweep_next(c))));
-        next_us = min(next_us, tr_align_next(c));
+        next_us = min(next_us, min(tr_align_next(c), tr_recurs_next(c)));
+        next_us = min(next_us, tr_house_next(c));
     }
     next_us = min(next_us, tr_desk_next(c));
     return anything_to_send(c) ? c->now.boot_us : next_us;
@@ -558,7 +576,12 @@ bool tr_cluster_busy(const struct tr_cluster *c)
 
 bool tr_cluster_owes(const struct tr_cluster *c)
 {
-    return (c->takes_under_way > 0 || c->owed > 0 || c->returning > 0) && tr_link_any_up(c);
+    bool redis = tr_link_any_up(c);
+    bool sql = c->desk != NULL && !tr_desk_down(c);
+
+    /* With a database jobs are reserved there, and go back there; Redis only names them. */
+    return ((c->takes_under_way > 0 || c->owed > 0) && redis) ||
+           ((c->claims_under_way > 0 || c->returning > 0) && (c->desk != NULL ? sql : redis));
 }
 
 void tr_cluster_drain(struct tr_cluster *c)
@@ -658,7 +681,10 @@ void tr_cluster_trouble(struct tr_cluster *c, enum tr_route_why why,
 
 void tr_cluster_better(struct tr_cluster *c, enum tr_cl_kind kind)
 {
-    if (kind == TR_CL_PUSH && c->full) {
+    /* What a full one refuses; with a database new jobs are images. */
+    enum tr_cl_kind tells = c->desk != NULL ? TR_CL_INDEX : TR_CL_PUSH;
+
+    if (kind == tells && c->full) {
         c->full = false;
         tr_cluster_note(c, TR_NOTE_INFO, "Redis takes changes again.");
     }
@@ -690,9 +716,10 @@ unsigned tr_cluster_unready(struct tr_cluster *c, struct tr_reason *reasons)
     static const struct {
         unsigned bit;
         const char *code;
-    } refusals[] = {{TR_CL_LAYOUT, "redis_layout"},     {TR_CL_VERSION, "redis_version"},
-                    {TR_CL_EVICTION, "redis_eviction"}, {TR_CL_AUTH, "redis_auth"},
-                    {TR_CL_STORE, "redis_store"},       {TR_CL_REPLICAS, "redis_replicas"}};
+    } refusals[] = {{TR_CL_LAYOUT, "redis_layout"},      {TR_CL_VERSION, "redis_version"},
+                    {TR_CL_EVICTION, "redis_eviction"},  {TR_CL_AUTH, "redis_auth"},
+                    {TR_CL_STORE, "redis_store"},        {TR_CL_REPLICAS, "redis_replicas"},
+                    {TR_CL_COORD, "coordinator_differs"}};
     unsigned n = 0;
     unsigned server = 0;
     const char *why = missing(c, &server);
@@ -706,7 +733,9 @@ unsigned tr_cluster_unready(struct tr_cluster *c, struct tr_reason *reasons)
         tr_text(c->away, sizeof c->away, "Redis at %s cannot be reached: %s",
                 c->shards.names[server], why);
         reasons[n++] = (struct tr_reason){"redis_away", c->away};
-    } else if (c->stage != TR_ENGINE_OPEN && n == 0) {
+    } else if (n == 0 && tr_chart_trouble(c, reasons)) {
+        n++;
+    } else if (c->stage != TR_ENGINE_OPEN && n == 0 && tr_life_agreed(c)) {
         reasons[n++] = (struct tr_reason){"redis_away",
                                           "no answer has come from Redis yet: see redis.servers"};
     }
@@ -768,7 +797,7 @@ unsigned tr_cluster_servers(const struct tr_cluster *c, struct tr_cluster_server
     for (unsigned i = 0; i < c->shards.count && n < room; i++) {
         const struct tr_link *l = &c->links[i];
 
-        if (l->facts.primary && l->state == TR_LINK_UP && tr_shards_serves(&c->shards, (int)i)) {
+        if (l->state == TR_LINK_UP && tr_shards_serves(&c->shards, (int)i)) {
             servers[n++] = (struct tr_cluster_server){.name = c->shards.names[i],
                                                       .version = l->facts.version,
                                                       .fsync = l->facts.fsync,

@@ -50,7 +50,9 @@ struct tr_cluster_config {
     unsigned sql_batch;       /* and jobs of one transaction, at most */
     uint64_t hot_window_us;   /* rows that are due so soon are in the index, */
     uint64_t hot_max;         /* so many of a topic and slot at most; */
+    uint64_t images_max;      /* on their way there, while Redis is away: then some are dropped */
     uint64_t reconcile_us;    /* so often it is compared with them */
+    uint64_t history_us;      /* what happened to jobs is kept for so long, at least */
     size_t body_max;
     unsigned flight_calls; /* under way on one connection at most; what is more waits, */
     size_t flight_bytes;   /* and so it is with bytes; but one call always */
@@ -102,8 +104,8 @@ uint64_t tr_cluster_turn(struct tr_cluster *c, struct tr_now now);
 /* Something that somebody asked for is under way. */
 bool tr_cluster_busy(const struct tr_cluster *c);
 
-/* Jobs are on their way back to Redis, which would wait there for the end of their leases; and
- * Redis can be reached. */
+/* Jobs are on their way back, or may have been handed out for nobody: they would wait for the end
+ * of their leases. And whoever keeps them can be reached. */
 bool tr_cluster_owes(const struct tr_cluster *c);
 
 void tr_cluster_drain(struct tr_cluster *c);

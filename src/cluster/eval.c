@@ -21,7 +21,8 @@ enum {
     LINE = 128,
     TIME = 7,
     WHAT = 25,
-    KIND = 2,   /* where in that: d or a, time, age; */
+    KIND = 2, /* where in that: d, a or D, time, age; */
+    TIMES = 2 * TIME,
     COUNT = 22, /* place of the key, or how many bodies there are */
     KEPT_BYTES = 16384,
 };
@@ -90,10 +91,9 @@ static void add_copy(struct tr_eval *c, const char *text, size_t len)
 
 static void add_number(struct tr_eval *c, uint64_t v)
 {
-    char text[24];
+    char text[TR_TEXT_NUMBER];
 
-    tr_text(text, sizeof text, "%llu", (unsigned long long)v);
-    add_copy(c, text, strlen(text));
+    add_copy(c, text, tr_text_number(text, v));
 }
 
 static void add_hex(struct tr_eval *c, unsigned width, uint64_t v)
@@ -128,8 +128,8 @@ void tr_eval_begin(struct tr_eval *c, enum tr_script_name script, const struct t
     TR_CHECK(a->topic_count <= TR_EVAL_TOPICS);
     c->count = 0;
     c->used = 0;
-    c->heavy = 0;
     c->alike_at = 0;
+    c->acks = 0;
     c->failed = false;
     add_lent(c, "EVALSHA", 7);
     add_lent(c, tr_scripts[script].sha, strlen(tr_scripts[script].sha));
@@ -155,7 +155,6 @@ void tr_eval_plain(struct tr_eval *c, const char *command)
 {
     c->count = 0;
     c->used = 0;
-    c->heavy = 0;
     c->run_at = 0;
     c->failed = false;
     add_lent(c, command, strlen(command));
@@ -271,17 +270,51 @@ static struct tr_header header_of(const struct tr_req *r, const char *topic,
 
 static_assert(TR_EVAL_JOBS <= UINT8_MAX, "a row has one call at most");
 
+/* Is it alike but for times and bodies? */
+static bool is_alike(const struct tr_eval *c, const char *what, size_t len)
+{
+    const char *last = c->bytes + c->alike_at;
+    size_t behind = KIND + 1 + TIMES;
+
+    return !c->failed && c->alike_at != 0 && c->alike_len == len && memcmp(last, what, KIND) == 0 &&
+           memcmp(last + behind, what + behind, COUNT - behind) == 0 &&
+           memcmp(last + COUNT + 2, what + COUNT + 2, len - COUNT - 2) == 0;
+}
+
+/* The row has one job: from now on its times stand in front of its body, as those of others. */
+static void mix(struct tr_eval *c)
+{
+    struct tr_span body = c->args[c->count - 1];
+    char times[TIMES];
+
+    c->bytes[c->alike_at + KIND] = 'D';
+    memcpy(times, c->bytes + c->alike_at + KIND + 1, TIMES);
+    c->count--;
+    add_copy(c, times, TIMES);
+    add(c, body);
+}
+
 /* One more of the last row, if it is like it. */
 static bool joins(struct tr_eval *c, const char *what, size_t len, size_t body_len)
 {
-    unsigned char *last = (unsigned char *)c->bytes + c->alike_at;
+    const char *times = what + KIND + 1;
+    const char *last = c->bytes + c->alike_at;
+    bool same;
 
-    if (c->failed || c->alike_at == 0 || c->alike_len != len || c->alike_body != body_len ||
-        memcmp(last, what, COUNT) != 0 ||
-        memcmp(last + COUNT + 2, what + COUNT + 2, len - COUNT - 2) != 0) {
+    if (!is_alike(c, what, len)) {
         return false;
     }
-    last[COUNT + 1]++;
+    same = body_len == c->alike_body && memcmp(c->times, times, TIMES) == 0;
+    if (last[KIND] == 'D' ? same || what[KIND] != 'd' : !same || what[KIND] != last[KIND]) {
+        if (last[KIND] != 'd' || what[KIND] != 'd' || last[COUNT + 1] != 1) {
+            return false;
+        }
+        mix(c);
+    }
+    if (c->bytes[c->alike_at + KIND] == 'D') {
+        add_copy(c, times, TIMES);
+    }
+    c->bytes[c->alike_at + COUNT + 1]++;
     return true;
 }
 
@@ -310,10 +343,10 @@ void tr_eval_push(struct tr_eval *c, unsigned topic, const struct tr_req *r, uin
         add_copy(c, what, WHAT + len);
         c->alike_at = r->key_len > 0 ? 0 : c->used - WHAT - len;
         c->alike_len = WHAT + len;
-        c->alike_body = r->body_len;
     }
+    c->alike_body = r->body_len;
+    memcpy(c->times, what + KIND + 1, TIMES);
     add_copy(c, (const char *)r->body, r->body_len);
-    c->heavy += r->body_len;
 }
 
 static uint64_t get_bytes(struct tr_span s, size_t at, unsigned width)
@@ -329,6 +362,7 @@ static uint64_t get_bytes(struct tr_span s, size_t at, unsigned width)
 uint64_t tr_eval_due(const struct tr_eval *c, struct tr_eval_rows *rows, uint64_t from_us)
 {
     struct tr_span what;
+    struct tr_span times;
     uint64_t time_us;
 
     if (rows->left == 0) {
@@ -336,13 +370,17 @@ uint64_t tr_eval_due(const struct tr_eval *c, struct tr_eval_rows *rows, uint64_
         TR_CHECK(rows->what < c->count);
         what = c->args[rows->what];
         rows->left = what.at[COUNT + 2] != 0 ? 1 : (unsigned)get_bytes(what, COUNT, 2);
-        rows->next = rows->what + 1 + rows->left;
+        rows->next = rows->what + 1 + rows->left * (what.at[KIND] == 'D' ? 2 : 1);
+    }
+    what = c->args[rows->what];
+    times = (struct tr_span){what.at + KIND + 1, TIMES};
+    if (what.at[KIND] == 'D') {
+        times = c->args[rows->next - 2 * rows->left];
     }
     rows->left--;
-    what = c->args[rows->what];
-    time_us = get_bytes(what, KIND + 1, TIME);
-    if (what.at[KIND] == 'd') {
-        return from_us - get_bytes(what, KIND + 1 + TIME, TIME) + time_us;
+    time_us = get_bytes(times, 0, TIME);
+    if (what.at[KIND] != 'a') {
+        return from_us - get_bytes(times, TIME, TIME) + time_us;
     }
     return time_us > from_us ? time_us : from_us;
 }
@@ -418,10 +456,50 @@ static void put_edit(struct line *l, const struct tr_req *r, uint64_t age_us)
     put_hex(l, TR_HEX_ID, r->ttl_us);
 }
 
+/* The last ack becomes a row, of one. */
+static void begin_acks(struct tr_eval *c)
+{
+    struct line l = {.len = 0};
+
+    c->count--;
+    put_char(&l, 'a');
+    put_bytes(&l, 1, c->ack_topic + 1);
+    put_bytes(&l, 1, 1);
+    put_bytes(&l, 8, c->ack_lease);
+    add_copy(c, l.text, l.len);
+    c->acks_at = c->used - l.len;
+    add_hex(c, TR_HEX_ID, c->ack_id);
+}
+
+/* One more ack of the last row, if it is under the same lease. */
+static bool joins_acks(struct tr_eval *c, unsigned topic, const struct tr_req *r)
+{
+    if (c->failed || c->acks == 0 || c->ack_topic != topic || c->ack_lease != r->lease) {
+        return false;
+    }
+    if (c->acks == 1) {
+        begin_acks(c);
+    }
+    if (!c->failed) {
+        c->bytes[c->acks_at + 2]++;
+    }
+    c->acks++;
+    add_hex(c, TR_HEX_ID, r->id);
+    return true;
+}
+
 void tr_eval_edit(struct tr_eval *c, unsigned topic, const struct tr_req *r, uint64_t age_us)
 {
     struct line l = {.len = 0};
     char kind = kind_of(r);
+
+    if (kind == 'A' && joins_acks(c, topic, r)) {
+        return;
+    }
+    c->acks = kind == 'A' ? 1 : 0;
+    c->ack_topic = topic;
+    c->ack_lease = r->lease;
+    c->ack_id = r->id;
 
     put_char(&l, kind);
     put_bytes(&l, 1, topic + 1);
@@ -450,7 +528,6 @@ void tr_eval_edit(struct tr_eval *c, unsigned topic, const struct tr_req *r, uin
     if (kind == 'E') {
         add_copy(c, r->tag, r->tag_len);
         add_copy(c, (const char *)r->body, r->body_len);
-        c->heavy += r->body_len;
     }
 }
 
@@ -495,12 +572,16 @@ void tr_eval_claim(struct tr_eval *c, const struct tr_eval_claim *t)
     add_number(c, t->wait_until_us);
     add_number(c, t->most);
     add_number(c, t->version);
+    add_number(c, t->bytes);
 }
 
-void tr_eval_index_from(struct tr_eval *c, uint64_t now_us, uint64_t hot_max)
+void tr_eval_index_from(struct tr_eval *c, uint64_t now_us, uint64_t hot_max, bool sheds)
 {
+    char most[24];
+
+    tr_text(most, sizeof most, "%s%llu", sheds ? "-" : "", (unsigned long long)hot_max);
     add_number(c, now_us);
-    add_number(c, hot_max);
+    tr_eval_add(c, most, strlen(most));
 }
 
 static struct line image(char how, unsigned topic, uint64_t id)
@@ -565,11 +646,6 @@ void tr_eval_scan(struct tr_eval *c, uint64_t now_us, struct tr_span cursor, uns
     add_number(c, count);
 }
 
-bool tr_eval_is_full(const struct tr_eval *c, unsigned jobs)
-{
-    return jobs >= TR_EVAL_JOBS || c->heavy >= TR_EVAL_BYTES;
-}
-
 int tr_eval_end(struct tr_eval *c)
 {
     if (c->failed) {
@@ -590,8 +666,7 @@ int tr_eval_end(struct tr_eval *c)
 void tr_eval_aim(struct tr_eval *c, const char *run, uint64_t wall_us)
 {
     c->args[c->run_at] = (struct tr_span){run, strlen(run)};
-    tr_text(c->wall, sizeof c->wall, "%llu", (unsigned long long)wall_us);
-    c->args[c->run_at + WALL_BEHIND] = (struct tr_span){c->wall, strlen(c->wall)};
+    c->args[c->run_at + WALL_BEHIND] = (struct tr_span){c->wall, tr_text_number(c->wall, wall_us)};
 }
 
 void tr_eval_with_text(struct tr_eval *c, enum tr_script_name script, bool text)

@@ -50,13 +50,18 @@ struct tr_eval {
     char *bytes; /* scratch: numbers and names of keys */
     size_t used;
     size_t size;
-    size_t heavy;     /* bytes of bodies */
     unsigned rows_at; /* PUSH: where in args the jobs begin */
     size_t alike_at;  /* PUSH: where in the scratch the last job's `what` is; 0: there is none, */
     size_t alike_len;
-    size_t alike_body; /* and how long its body */
-    unsigned run_at;   /* where in args the server's run is, and three behind it the wall clock; 0:
-                          it is no script of jobs */
+    size_t alike_body; /* how long its body is, */
+    char times[14];    /* and its time and age */
+    size_t acks_at;    /* EDIT: where in the scratch the last row of acks is, */
+    unsigned acks;     /* how many it has (1: there is no row yet), */
+    unsigned ack_topic;
+    uint64_t ack_lease; /* and of which lease */
+    uint64_t ack_id;
+    unsigned run_at; /* where in args the server's run is, and three behind it the wall clock; 0:
+                        it is no script of jobs */
     char wall[24];
     bool failed;
 };
@@ -81,7 +86,8 @@ void tr_eval_trim(struct tr_eval *c);
 void tr_eval_push_from(struct tr_eval *c, uint64_t seen, unsigned slot);
 /* One job, as asked for age_us ago; topic: its place in about.topics. Of an `exact` one, an
  * occurrence, `name` is the schedule that waits for its end; none: no one does. Jobs in a row that
- * differ in nothing but their bodies, and not in how long these are, are told as one row. */
+ * differ in nothing but their bodies, and not in how long these are, are told as one row; so are
+ * those that differ in delays, ages and bodies, with their times. */
 void tr_eval_push(struct tr_eval *c, unsigned topic, const struct tr_req *r, uint64_t age_us);
 
 /* Once it is complete: when the next job of the call is due, if such times count from from_us.
@@ -126,8 +132,7 @@ void tr_eval_look_at(struct tr_eval *c, unsigned topic, uint64_t id);
  * Where a database has the truth: see lua/claim.lua, index.lua, raise.lua, scan.lua. All times are
  * those of the database.
  */
-/* So long a claim holds; and so far ahead rows are in Redis, at most. */
-#define TR_CLAIM_US UINT64_C(3000000)
+/* So far ahead rows are in Redis, at most. */
 #define TR_HOT_WINDOW_MAX_US UINT64_C(3600000000)
 enum { TR_CLAIM_MOST = 16 };
 
@@ -139,6 +144,7 @@ struct tr_eval_claim {
     uint64_t wait_until_us; /* 0: does not wait */
     unsigned most;          /* of those that time has changed */
     uint32_t version;       /* of the settings that are known: older ones hand out nothing */
+    uint64_t bytes;         /* of bodies there may be so many; but one job always */
 };
 void tr_eval_claim(struct tr_eval *c, const struct tr_eval_claim *t);
 
@@ -149,8 +155,9 @@ enum tr_index_how {
 };
 #define TR_INDEX_ANY UINT32_MAX /* there is no row: an entry of any version goes */
 
-/* Before the first image. hot_max: so many jobs of a topic may wait in a slot. */
-void tr_eval_index_from(struct tr_eval *c, uint64_t now_us, uint64_t hot_max);
+/* Before the first image. hot_max: so many jobs of a topic may wait in a slot; sheds: none is to be
+ * new. */
+void tr_eval_index_from(struct tr_eval *c, uint64_t now_us, uint64_t hot_max, bool sheds);
 /* The row as it was committed; that of a dead job has no entry. */
 void tr_eval_index(struct tr_eval *c, unsigned topic, enum tr_index_how how,
                    const struct tr_sql_job *row, uint64_t now_us);
@@ -163,9 +170,6 @@ void tr_eval_index_back(struct tr_eval *c, unsigned topic, uint64_t id);
 #define TR_RAISE_NEW UINT64_MAX /* or the topic is about to be made */
 void tr_eval_raise(struct tr_eval *c, uint64_t now_us, uint64_t upto_us, uint64_t epoch);
 void tr_eval_scan(struct tr_eval *c, uint64_t now_us, struct tr_span cursor, unsigned count);
-
-/* Has it all that one call may have? */
-bool tr_eval_is_full(const struct tr_eval *c, unsigned jobs);
 
 /* It is complete: args are spans now. TARRY_ENOMEM: it is not to be sent. */
 TR_MUST_USE int tr_eval_end(struct tr_eval *c);

@@ -6,11 +6,12 @@
  *
  * Becoming due writes nothing in Redis and no node hears of it. So a delayed job counts as fired
  * when it is handed out for the first time, and what ran out or expired is counted by who does the
- * housekeeping; a lease that a take found run out is not.
+ * housekeeping; a lease that a take found run out is not. With a database it is counted by whoever
+ * writes it to the row, so once.
  */
 
 #include "base/err.h"
-#include "cluster/inner.h"
+#include "cluster/desk.h"
 
 void tr_gauges_init(struct tr_cluster *c)
 {
@@ -96,6 +97,27 @@ void tr_gauge_tended(struct tr_cluster *c, struct tr_ctopic *t, const struct tr_
     tr_gauge_count(c, t, TR_METERED_EXPIRED, number(a->items[3]));
     tr_gauge_count(c, t, TR_METERED_DEAD, number(a->items[3]));
     tr_gauge_count(c, t, TR_METERED_DROPPED, number(a->items[4]));
+}
+
+/* What time had done to it, which its row says since this change: with a database. */
+void tr_gauge_settled(struct tr_cluster *c, struct tr_ctopic *t, const struct tr_sql_item *item)
+{
+    const struct tr_sql_job *was = &item->row;
+    const struct tr_sql_job *is = &item->next;
+
+    if (!item->found || item->write != TR_SQL_UPDATE) {
+        return;
+    }
+    if (is->timeouts > was->timeouts) {
+        bool died = is->state == TR_SQL_DEAD && is->why == TR_WHY_RETRIES;
+
+        c->totals.timeouts++;
+        tr_gauge_count(c, t, died ? TR_METERED_DEAD : TR_METERED_RETRIED, 1);
+    }
+    if (was->state == TR_SQL_WAITING && is->state == TR_SQL_DEAD && is->why == TR_WHY_EXPIRED) {
+        tr_gauge_count(c, t, TR_METERED_EXPIRED, 1);
+        tr_gauge_count(c, t, TR_METERED_DEAD, 1);
+    }
 }
 
 /* ---- what is told ---- */

@@ -11,7 +11,6 @@
 
 enum {
     TR_HEX_ID = 14, /* ids and times: below 2^53, as doubles are exact up to there */
-    TR_HEX_LEASE = 16,
 };
 
 /* Writes the low 4 * width bits. */

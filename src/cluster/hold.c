@@ -33,6 +33,7 @@ struct tr_holder *tr_hold_get(struct tr_cluster *c, uint64_t number)
         }
         h->number = number;
         tr_list_init(&h->holdings);
+        tr_list_init(&h->waits);
     }
     h->users++;
     return h;
@@ -112,6 +113,7 @@ void tr_hold_add(struct tr_cluster *c, struct tr_holder *h, struct tr_holding *g
     g->holder = h;
     tr_list_append(&h->holdings, &g->of_holder);
     c->held++;
+    tr_wait_retime(c, h, g->end_us);
     if (tr_heap_push(&c->ends, end_of(g)) != TARRY_OK) {
         return; /* then it is not counted when it ends */
     }
@@ -212,7 +214,7 @@ static void end_leases(struct tr_cluster *c)
     const struct tr_heap_item *top;
 
     while ((top = tr_heap_top(&c->ends)) != NULL && top->second <= c->now.boot_us) {
-        c->totals.timeouts++;
+        c->totals.timeouts += c->desk == NULL; /* else it is the row that says so */
         if (c->desk != NULL) {
             struct tr_holding *g = top->what;
 

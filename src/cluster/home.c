@@ -4,9 +4,9 @@
  *
  * An owned slot's agenda is looked at when its first entry is due, or when somebody says that it
  * has changed (a schedule, a new topic); but once a minute at least, for that may get lost, and not
- * all that changes it is told; one that is empty every ten. A topic on it is tended, a schedule
- * moved on (recur.c). Before the first is, the node is entered as the owner (script `own`), which
- * costs no safety.
+ * all that changes it is told; one that is empty every ten: a topic that has jobs, or had some, is
+ * on it. It is tended, a schedule moved on (recur.c). Before the first is, the node is entered as
+ * the owner (script `own`), which costs no safety.
  *
  * Nothing here is needed by who waits for a job: `take` itself deals with leases and due times of
  * its topic. It is for topics that nobody asks for.
@@ -20,8 +20,9 @@
 
 #include <string.h>
 
+#define SECOND_US UINT64_C(1000000)
 #define MINUTE_US UINT64_C(60000000)
-#define EMPTY_US (10 * MINUTE_US) /* one node with 256 slots: less than a command a second */
+#define EMPTY_US (10 * MINUTE_US) /* 256 of them: less than a command a second */
 #define LAYOUT_VERSION "2"
 #define BEAT_AGAIN_US UINT64_C(300000)
 #define FRESH_US UINT64_C(10000000) /* so long a store that was made is new */
@@ -51,13 +52,16 @@ static void send_beat(struct tr_cluster *c, uint64_t lease_us)
                               .repeats = true};
     struct tr_eval *e = &c->beat.eval;
     char key[TR_PLACE_KEY_MAX];
+    char text[sizeof c->address + TR_COORD_NAME];
 
+    tr_text(text, sizeof text, "%s\n", c->address);
+    tr_coord_name(c, text + strlen(text));
     tr_eval_meta(e, TR_SCRIPT_BEAT, 3);
     for (unsigned i = 0; i < 3; i++) {
         tr_eval_add(e, key, tr_place_meta_key(key, &c->layout, keys[i]));
     }
     tr_eval_add(e, c->node, TR_PLACE_NODE_DIGITS);
-    tr_eval_add(e, c->address, strlen(c->address));
+    tr_eval_add(e, text, strlen(text));
     tr_eval_add_number(e, lease_us);
     tr_eval_add(e, LAYOUT_VERSION, strlen(LAYOUT_VERSION));
     tr_eval_add_number(e, c->layout.slots);
@@ -66,6 +70,7 @@ static void send_beat(struct tr_cluster *c, uint64_t lease_us)
                 c->uuid[0] == '\0' ? strlen(c->fresh_uuid)
                 : c->emptied       ? strlen(c->uuid)
                                    : 0);
+    tr_eval_add_number(e, c->stage == TR_ENGINE_OPENING ? 1 : 0);
     if (tr_eval_end(e) == TARRY_OK) {
         tr_call_start(c, &c->beat, &way);
     } else {
@@ -88,7 +93,7 @@ static bool same(struct tr_span s, const char *text)
     return s.len == strlen(text) && memcmp(s.at, text, s.len) == 0;
 }
 
-static void refuse(struct tr_cluster *c, enum tr_cl_refusal what, const char *why)
+void tr_home_refuse(struct tr_cluster *c, enum tr_cl_refusal what, const char *why)
 {
     bool news = (c->refused & (unsigned)what) == 0;
 
@@ -111,7 +116,28 @@ static void differs(struct tr_cluster *c, const struct tr_redis_reply *r)
             (int)r->items[1].len, r->items[1].at, (int)r->items[2].len, r->items[2].at,
             (int)r->items[3].len, r->items[3].at, LAYOUT_VERSION, c->layout.slots,
             c->layout.prefix);
-    refuse(c, TR_CL_LAYOUT, why);
+    tr_home_refuse(c, TR_CL_LAYOUT, why);
+}
+
+/* "address version", and in the next line its coordinator. */
+static void other_coordinator(struct tr_cluster *c, struct tr_span where)
+{
+    const char *line = memchr(where.at, '\n', where.len);
+    const char *space = memchr(where.at, ' ', where.len);
+    char mine[TR_COORD_NAME];
+    char why[sizeof c->refusal];
+
+    if (line == NULL || space == NULL) {
+        return;
+    }
+    tr_coord_name(c, mine);
+    tr_text(why, sizeof why,
+            "the node at %.*s has the coordinator %.*s, and this one %s: all nodes of a store need "
+            "the same zookeeper.servers and zookeeper.root, or none. To change that stop all of "
+            "them; one that was killed counts for cluster.lease",
+            (int)(space - where.at), where.at, (int)(where.at + where.len - line - 1), line + 1,
+            mine);
+    tr_home_refuse(c, TR_CL_COORD, why);
 }
 
 /* The store's name, once; it stays. */
@@ -122,6 +148,9 @@ static bool learn_uuid(struct tr_cluster *c, struct tr_span uuid)
     }
     if (c->uuid[0] != '\0') {
         return same(uuid, c->uuid);
+    }
+    if (c->desk != NULL && !same(uuid, c->fresh_uuid)) {
+        return false; /* it is the database that names it */
     }
     memcpy(c->uuid, uuid.at, uuid.len);
     c->fresh_until_us = same(uuid, c->fresh_uuid) ? c->now.boot_us + FRESH_US : 0;
@@ -162,6 +191,7 @@ static void emptied(struct tr_cluster *c)
             c, TR_NOTE_WARNING,
             "Redis was emptied: the jobs are in the database, and come back from there.");
         tr_align_everything(c); /* at once, whoever asks */
+        tr_wake_all(c);         /* who waits was entered there */
     } else if (!c->emptied) {
         tr_cluster_note(c, TR_NOTE_WARNING,
                         "Redis was emptied: the jobs that were in it are lost. It is used on.");
@@ -183,12 +213,16 @@ static void beat_answered(struct tr_cluster *c, struct tr_call *call,
         c->beat_us = c->now.boot_us + c->config.lease_us * 3 / 10;
         if (!learn_uuid(c, reply->items[6])) {
             no_beat(c);
-            refuse(c, TR_CL_STORE, "this is another store than it was when the node was started");
+            tr_home_refuse(c, TR_CL_STORE,
+                           c->desk != NULL && c->uuid[0] == '\0'
+                               ? "this is another store than the one that the database has: it may "
+                                 "be emptied if nobody needs it, or redis.prefix be another one"
+                               : "this is another store than it was when the node was started");
             return;
         }
         c->meta_us = number(reply->items[1]);
         c->meta_at_us = c->now.boot_us;
-        c->refused &= ~(unsigned)(TR_CL_LAYOUT | TR_CL_STORE);
+        c->refused &= ~(unsigned)(TR_CL_LAYOUT | TR_CL_STORE | TR_CL_COORD);
         c->stage = TR_ENGINE_OPEN;
         c->emptied = false;
         if (c->coord.leases) {
@@ -198,10 +232,13 @@ static void beat_answered(struct tr_cluster *c, struct tr_call *call,
         no_beat(c);
         if (same(reply->items[0], "DIFFERS") && reply->count >= 4) {
             differs(c, reply);
+        } else if (same(reply->items[0], "COORD") && reply->count >= 2) {
+            other_coordinator(c, reply->items[1]);
         } else if (c->uuid[0] != '\0') {
             emptied(c);
         } else {
-            refuse(c, TR_CL_STORE, "there is no store in this Redis: tarry cluster init makes one");
+            tr_home_refuse(c, TR_CL_STORE,
+                           "there is no store in this Redis: tarry cluster init makes one");
         }
     }
 }
@@ -267,6 +304,9 @@ static void kept(struct tr_cluster *c, struct tr_item *keeper)
     if (slot->nudged) {
         slot->nudged = false;
         slot->agenda_us = c->now.boot_us;
+    }
+    if (slot->later_us > c->now.boot_us && slot->later_us < slot->agenda_us) {
+        slot->agenda_us = slot->later_us;
     }
     if (slot->agenda_us < c->house_us) {
         c->house_us = slot->agenda_us;
@@ -444,12 +484,24 @@ static void look_soon(struct tr_cluster *c, unsigned s, uint64_t at_us)
     }
 }
 
+void tr_home_look_later(struct tr_cluster *c, unsigned s)
+{
+    struct tr_cl_slot *slot = &c->slots[s];
+
+    slot->later_us = c->now.boot_us + SECOND_US;
+    if (!slot->looking && slot->later_us < slot->agenda_us) {
+        slot->agenda_us = slot->later_us;
+        c->house_us = slot->agenda_us < c->house_us ? slot->agenda_us : c->house_us;
+    }
+}
+
 void tr_home_look_all(struct tr_cluster *c)
 {
     for (unsigned s = 0; s < c->layout.slots; s++) {
         look_soon(c, s, c->now.boot_us + s * UINT64_C(1000));
     }
     tr_delivers_look(c);
+    tr_recurs_look_all(c);
 }
 
 /* ---- what its owner is told ---- */
@@ -470,6 +522,11 @@ void tr_home_heard(struct tr_cluster *c, unsigned s, uint64_t word)
         return;
     }
     c->slots[s].told_us[word] = c->now.boot_us;
+    if (word == TR_HOME_ALIGN && c->desk != NULL &&
+        c->desk->woken_us + SECOND_US <= c->now.boot_us) {
+        c->desk->woken_us = c->now.boot_us;
+        tr_wake_all(c); /* it may have been emptied, with the names of those who wait */
+    }
     if (word == TR_HOME_OUTLETS) {
         tr_delivers_look(c);
     } else if (word == TR_HOME_LOAD || word == TR_HOME_ALIGN) {
@@ -478,6 +535,7 @@ void tr_home_heard(struct tr_cluster *c, unsigned s, uint64_t word)
         }
     } else {
         look_soon(c, s, c->now.boot_us);
+        tr_recurs_look(c, s);
     }
 }
 
@@ -536,7 +594,8 @@ static void keep_house(struct tr_cluster *c)
 /* Is there somebody to tell it to? */
 static bool can_beat(const struct tr_cluster *c)
 {
-    return c->beat.state == TR_CALL_IDLE && tr_shards_find(&c->shards, c->meta_hash) >= 0;
+    return c->beat.state == TR_CALL_IDLE && tr_shards_find(&c->shards, c->meta_hash) >= 0 &&
+           tr_life_agreed(c);
 }
 
 void tr_home_turn(struct tr_cluster *c)

@@ -12,11 +12,17 @@
  * Who asked for the change waits for the index for 250 ms, so that what he does next finds it
  * there; then he is told all the same, since it is done.
  *
+ * A Redis that is full (maxmemory) refuses `index` as a whole. Then script `shed` is asked, which
+ * does the same but makes no new entry: what is there changes, and goes, so that it can be emptied.
+ * Of those that find no room one for each slot stays, and is tried each second; the rest is
+ * dropped, and the slot compared when that one has found room. So the index costs what maxmemory
+ * allows, and jobs that are not in it are late, not lost.
+ *
  * Invariant: a ticket that is on its way is in desk.tickets and in one lane, or in `later`.
  */
 
 #include "base/err.h"
-#include "cluster/desk.h"
+#include "cluster/load.h"
 
 #include <string.h>
 
@@ -24,8 +30,7 @@
 #define AGAIN_US UINT64_C(300000)
 #define SOON_US UINT64_C(5000) /* a topic that is being loaded */
 #define NEAR_US UINT64_C(1000000)
-
-enum { IMAGES_MAX = 65536 };
+#define FULL_US UINT64_C(1000000) /* so long a Redis that is full is believed to be */
 
 /* ---- tickets ---- */
 
@@ -48,8 +53,30 @@ struct tr_ticket *tr_ticket_new(struct tr_cluster *c, struct tr_ctopic *t, size_
     return k;
 }
 
+static void drop_body(struct tr_cluster *c, struct tr_ticket *k)
+{
+    tr_mem_free(c->mem, k->body, k->body_len);
+    k->body = NULL;
+    k->body_len = 0;
+}
+
+bool tr_ticket_body(struct tr_cluster *c, struct tr_ticket *k, const void *at, size_t len)
+{
+    if (len == 0) {
+        return true;
+    }
+    k->body = tr_mem_alloc(c->mem, len);
+    if (k->body == NULL) {
+        return false;
+    }
+    memcpy(k->body, at, len);
+    k->body_len = len;
+    return true;
+}
+
 void tr_ticket_free(struct tr_cluster *c, struct tr_ticket *k)
 {
+    drop_body(c, k);
     tr_list_remove(&k->image.link);
     tr_list_remove(&k->all);
     tr_list_remove(&k->reply);
@@ -114,8 +141,32 @@ static void tell(struct tr_cluster *c, struct tr_ticket *k)
     }
 }
 
+/* A schedule waits for the end of this job, which time may bring: its owner is to know when. */
+static bool is_watched(const struct tr_ticket *k)
+{
+    return !k->gone && k->row.sched != 0 && (k->row.state == TR_SQL_RESERVED || k->row.ttl_us != 0);
+}
+
+/* It does not wait for room any more. If others were dropped there, one of them is to. */
+static void let_probe_go(struct tr_cluster *c, unsigned slot)
+{
+    struct tr_desk_slot *s = &c->desk->slots[slot];
+
+    s->probes = false;
+    if (s->starved) {
+        s->starved = false;
+        tr_align_slot(c, slot, TR_ALIGN_ALL);
+    }
+}
+
 static void leave(struct tr_cluster *c, struct tr_ticket *k)
 {
+    if (is_watched(k)) {
+        tr_home_tell(c, k->image.slot, TR_HOME_AGENDA);
+    }
+    if (k->probes) {
+        let_probe_go(c, k->image.slot);
+    }
     c->desk->images--;
     tell(c, k);
     tr_ticket_free(c, k);
@@ -137,16 +188,70 @@ static bool is_early(const struct tr_ticket *k)
            k->row.state == TR_SQL_WAITING && k->row.due_us < k->now_us + NEAR_US;
 }
 
+/* ---- a Redis that is full ---- */
+
+/* There is no room for it. */
+static void starve(struct tr_cluster *c, struct tr_ticket *k)
+{
+    struct tr_desk_slot *slot = &c->desk->slots[k->image.slot];
+
+    tell(c, k);
+    if (!slot->probes || k->probes) {
+        slot->probes = true;
+        k->probes = true;
+        again(c, k, FULL_US);
+    } else {
+        slot->starved = true;
+        c->desk->dropped++;
+        leave(c, k);
+    }
+}
+
+/* `index` was done: there is room. */
+static void has_room(struct tr_cluster *c, unsigned slot)
+{
+    struct tr_desk_slot *s = &c->desk->slots[slot];
+
+    s->full_us = 0;
+    if (s->starved) {
+        s->starved = false;
+        tr_align_slot(c, slot, TR_ALIGN_ALL);
+    }
+}
+
+/* Was it refused for memory, and not for what `shed` is refused for, too? */
+static bool may_shed(struct tr_cluster *c, const struct tr_item *image)
+{
+    return image->status == TARRY_ENOSPC && !tr_lane_of(c, TR_CL_INDEX, image->slot)->sheds;
+}
+
+static int choose(struct tr_cluster *c, struct tr_clane *lane)
+{
+    lane->sheds = c->desk->slots[lane->slot].full_us > c->now.boot_us;
+    return lane->sheds ? TR_SCRIPT_SHED : TR_SCRIPT_INDEX;
+}
+
+/* ---- the end of it ---- */
+
 static void image_ended(struct tr_cluster *c, struct tr_item *image)
 {
     struct tr_ticket *k = TR_CONTAINER_OF(image, struct tr_ticket, image);
 
-    if (image->status == TARRY_OK && is_early(k)) {
+    if (k->lives !=
+        c->desk->lives) { /* it was under way when a failover may have undone its commit */
+        tr_align_slot(c, image->slot, TR_ALIGN_ALL);
+        leave(c, k);
+    } else if (image->status == TARRY_OK && is_early(k)) {
         again(c, k, SOON_US);
+    } else if (image->status == TARRY_OK && k->letter == 'F') {
+        starve(c, k);
     } else if (image->status == TARRY_OK) {
         leave(c, k);
-    } else if (c->desk->images > IMAGES_MAX) {
-        c->desk->dropped++;
+    } else if (may_shed(c, image)) {
+        c->desk->slots[image->slot].full_us = c->now.boot_us + FULL_US;
+        again(c, k, 0);
+    } else if (c->desk->images > c->config.images_max) {
+        tr_align_dropped(c, image->slot);
         leave(c, k);
     } else {
         tell(c, k); /* Redis is away: nobody waits for that */
@@ -194,11 +299,39 @@ uint64_t tr_image_next(const struct tr_cluster *c)
     return next_us;
 }
 
+void tr_images_forget(struct tr_cluster *c)
+{
+    struct tr_list *next;
+
+    for (struct tr_list *n = c->desk->tickets.next; n != &c->desk->tickets; n = next) {
+        struct tr_ticket *k = TR_CONTAINER_OF(n, struct tr_ticket, all);
+
+        next = n->next;
+        if (!k->image.flying) {
+            c->items_queued -= k->image.queued;
+            k->forgotten = true;
+        }
+    }
+    for (bool any = true; any;) { /* whoever is told may do anything */
+        any = false;
+        for (struct tr_list *n = c->desk->tickets.next; n != &c->desk->tickets; n = n->next) {
+            struct tr_ticket *k = TR_CONTAINER_OF(n, struct tr_ticket, all);
+
+            if (k->forgotten) {
+                leave(c, k);
+                any = true;
+                break;
+            }
+        }
+    }
+}
+
 /* ---- on the way ---- */
 
 static void depart(struct tr_cluster *c, struct tr_ticket *k, uint64_t now_us)
 {
     k->now_us = now_us;
+    k->lives = c->desk->lives;
     k->image.slot = tr_place_slot_of(k->row.id);
     k->image.id = k->row.id;
     c->desk->images++;
@@ -214,6 +347,13 @@ void tr_image_go(struct tr_cluster *c, struct tr_ticket *k, const struct tr_sql_
     k->row.key = tr_ticket_keep(k, row->key.at, row->key.len);
     k->row.backoff = tr_ticket_keep(k, row->backoff.at, row->backoff.len);
     k->row.body = (struct tr_span){0};
+    drop_body(c, k); /* Redis may be away for long */
+    if (row->sched != 0 && (k->gone || row->state == TR_SQL_DEAD)) {
+        tr_home_tell(c, tr_place_slot_of(row->id), TR_HOME_AGENDA);
+    }
+    if (row->state == TR_SQL_DEAD && !k->gone) {
+        tr_house_died(c, k->image.topic);
+    }
     if (k->asker != NULL) {
         k->until_us = c->now.boot_us + REPLY_US;
         tr_list_append(&c->desk->replies, &k->reply);
@@ -272,7 +412,7 @@ static void build(struct tr_cluster *c, struct tr_clane *lane)
 {
     struct tr_eval *e = &lane->call.eval;
 
-    tr_eval_index_from(e, tr_cluster_server_now(c), c->config.hot_max);
+    tr_eval_index_from(e, tr_cluster_server_now(c), c->config.hot_max, lane->sheds);
     lane->soonest_us = TR_CL_NEVER;
     for (const struct tr_list *n = lane->flying.next; n != &lane->flying; n = n->next) {
         const struct tr_ticket *k = ticket_of(n);
@@ -295,6 +435,9 @@ static void answered(struct tr_cluster *c, struct tr_clane *lane, const struct t
     struct tr_item *item;
     struct tr_indexed x[TR_EVAL_TOPICS] = {{0}};
 
+    if (!lane->sheds) {
+        has_room(c, lane->slot);
+    }
     for (unsigned i = 0; i < lane->topic_count; i++) {
         if (tr_answer_indexed(a, i, &x[i]) == TARRY_OK) {
             tr_load_hint(c, lane->topics[i], lane->slot, &x[i]);
@@ -310,6 +453,7 @@ static void answered(struct tr_cluster *c, struct tr_clane *lane, const struct t
 }
 
 const struct tr_cl_way tr_index_way = {.script = TR_SCRIPT_INDEX,
+                                       .choose = choose,
                                        .most = TR_EVAL_JOBS,
                                        .jobs = true,
                                        .build = build,

@@ -81,7 +81,8 @@ struct tr_item {
     bool implied;               /* the lease is the holder's, who named none */
     bool waits;                 /* is a struct tr_wait */
     int status;                 /* an inner one's end */
-    uint64_t fresh_us;          /* counts are to be of this time, or later */
+    uint64_t fresh_us;          /* counts are to be of this time, or later; */
+    bool light;                 /* only what comes first, and whether there is anything */
     tr_item_fn *after;          /* what comes behind `then` */
     const char *partly;         /* some of it was done: so if the rest fails, this is why */
     struct tr_roam *roam;       /* of a whole topic, or NULL */
@@ -147,7 +148,8 @@ enum tr_cl_kind {
     TR_CL_WHICH,    /* a topic by its number there, */
     TR_CL_EPOCH,    /* an epoch for the owner of a slot, */
     TR_CL_RAISE,    /* up to which time rows are in Redis, */
-    TR_CL_SCAN,     /* and what is there */
+    TR_CL_SCAN,     /* what is there, */
+    TR_CL_FLOW,     /* and what happened to a job */
     TR_CL_KINDS,
 };
 
@@ -165,6 +167,10 @@ struct tr_clane {
     unsigned topic_count;
     uint64_t soonest_us;      /* and says that something is due then; 0: now */
     struct tr_desk_lane *sql; /* it asks a database, for all slots of a connection; or NULL */
+    struct tr_clane *twin;    /* a second call, for the same items; or NULL */
+    struct tr_clane *first;   /* whose twin it is, or NULL */
+    bool sheds;               /* INDEX: the call under way makes nothing new */
+    unsigned crowd;           /* items that stood in line or were under way, of late */
 };
 
 /* How a kind of lane works. */
@@ -174,6 +180,9 @@ struct tr_cl_way {
     bool jobs;      /* a script of jobs: its keys and first arguments are those of common.lua */
     bool meta;      /* of the whole store, not of a slot */
     bool schedules; /* the slot's schedules are its last key */
+    bool twin;      /* two may be under way: the script tells them apart by their numbers */
+    /* Which script, if it is not always the same; or NULL. */
+    int (*choose)(struct tr_cluster *c, struct tr_clane *lane);
     /* Arguments for the items in `flying`, behind those that all have in common. */
     void (*build)(struct tr_cluster *c, struct tr_clane *lane);
     /* What was said: of jobs, as an answer; else, and what is no answer, as it came. Ends all in
@@ -184,6 +193,8 @@ struct tr_cl_way {
 
 /* NULL: no memory. */
 struct tr_clane *tr_lane_of(struct tr_cluster *c, enum tr_cl_kind kind, unsigned slot);
+/* For a second call. Made when it is first needed; NULL: no memory, so it goes without. */
+struct tr_clane *tr_lane_twin(struct tr_cluster *c, struct tr_clane *lane);
 /* Into the lane of its slot, which there must be. It goes with the next call. */
 void tr_lane_add(struct tr_cluster *c, struct tr_clane *lane, struct tr_item *item);
 /* The same, and if there is no memory for one the item ends so. */
@@ -224,12 +235,14 @@ struct tr_spot {
     /* Who waits: take.c */
     struct tr_watch watch;
     struct tr_list queued; /* to be asked */
-    bool asked;
-    uint64_t round;    /* who has not been asked for in this one is to be */
-    uint64_t known_us; /* boot time: when there may be more, as answers of this round said */
+    unsigned asked;        /* so many questions are under way */
+    uint64_t round;        /* who has not been asked for in this one is to be */
+    uint64_t known_us;     /* boot time: when there may be more, as answers of this round said */
     /* Counts: count.c */
     struct tr_counted count;
     uint64_t counted_us; /* boot time of the question; 0: never */
+    uint64_t headed_us;  /* the same, if only what comes first was asked for */
+    bool light;          /* that is asked now */
     struct tr_item counter;
     bool counting;
     /* Settings that are to be said again: policy.c */
@@ -283,6 +296,7 @@ struct tr_ctopic {
     struct tr_rate pushes, hands;
     uint64_t full_us;  /* boot time at which it was last known to have a job; 0: not known */
     uint32_t row;      /* its number in the database; 0: it is not there, or that is not known */
+    uint64_t asked_us; /* boot time: when it was last looked for there */
     uint64_t heavy;    /* bytes that it had there when it was counted */
     bool makes, keeps; /* it is to be made there when it is loaded; and to stay without jobs */
 };
@@ -296,6 +310,8 @@ void tr_ctopic_pin(struct tr_ctopic *t);
 void tr_ctopic_unpin(struct tr_cluster *c, struct tr_ctopic *t);
 /* `then`, when its settings are known; or the item ends. */
 void tr_ctopic_load(struct tr_cluster *c, struct tr_item *item, tr_item_fn *then);
+/* That would have to ask: it is not known, or was not there. */
+bool tr_ctopic_is_news(const struct tr_cluster *c, const struct tr_ctopic *t);
 /* They are asked for anew; whoever waits for that. */
 void tr_ctopic_reload(struct tr_cluster *c, struct tr_item *item, tr_item_fn *then);
 /* A slot says that they are of this version. */
@@ -345,6 +361,11 @@ void tr_find_note(struct tr_cluster *c, uint64_t id, const struct tr_ctopic *t);
 /* `then`, when counts of all its slots are not older than since_us (boot time). */
 void tr_count_topic(struct tr_cluster *c, struct tr_item *item, uint64_t since_us,
                     tr_item_fn *then);
+/* The same, of what comes first alone, and whether there is anything: with a database that is
+ * cheap, and the rest is not. */
+void tr_count_heads(struct tr_cluster *c, struct tr_item *item, uint64_t since_us,
+                    tr_item_fn *then);
+void tr_count_heads_start(struct tr_cluster *c, struct tr_ctopic *t, uint64_t since_us);
 /* Asks for those of them that are older, and does not wait. False: none is. */
 bool tr_count_start(struct tr_cluster *c, struct tr_ctopic *t, uint64_t since_us);
 void tr_count_prepare(struct tr_spot *spot);
@@ -362,6 +383,12 @@ void tr_purge_ask(struct tr_cluster *c, struct tr_item *item);
 void tr_page_ask(struct tr_cluster *c, struct tr_item *item);
 void tr_forecast_ask(struct tr_cluster *c, struct tr_item *item);
 void tr_roam_free(struct tr_cluster *c, struct tr_item *item);
+
+/* What happened to a job, from a database: sql_flow.c */
+void tr_flow_ask(struct tr_cluster *c, struct tr_item *item);
+
+/* What a database has comes into Redis anew: sql_look.c */
+void tr_restore_ask(struct tr_cluster *c, struct tr_item *item);
 
 void tr_bulks_init(struct tr_cluster *c);
 void tr_bulks_fini(struct tr_cluster *c);
@@ -405,7 +432,8 @@ struct tr_holding {
 struct tr_holder {
     uint64_t number;
     struct tr_list holdings;
-    unsigned users; /* reserves that will add to it */
+    struct tr_list waits; /* its reserves */
+    unsigned users;       /* reserves that will add to it */
 };
 
 struct tr_wait;
@@ -424,6 +452,7 @@ struct tr_wait {
     uint64_t at_us;
     uint64_t until_us; /* boot time */
     struct tr_holder *holder;
+    struct tr_list of_holder;
     struct tr_spot *asked;   /* it is part of a question there, */
     struct tr_list in_group; /* among others */
     bool in_line;
@@ -448,6 +477,8 @@ void tr_wait_on(struct tr_cluster *c, struct tr_wait *w);
 void tr_wait_unsee(struct tr_cluster *c, struct tr_wait *w, const struct tr_spot *spot);
 /* Those whose patience is over, or whose holder is to be warned. */
 void tr_wait_timers(struct tr_cluster *c);
+/* The holder has another job, of whose end it may have to be warned. */
+void tr_wait_retime(struct tr_cluster *c, struct tr_holder *h, uint64_t end_us);
 uint64_t tr_wait_next(const struct tr_cluster *c);
 /* The topic's slots become others: who waits leaves, and comes back. Not while one of them is
  * asked for. */
@@ -504,6 +535,8 @@ void tr_wake_node(struct tr_cluster *c, const char *node, unsigned slot, const s
                   uint64_t due_us);
 void tr_wake_turn(struct tr_cluster *c);
 uint64_t tr_wake_next(const struct tr_cluster *c);
+/* Whoever waits here asks again: it may be that nobody tells this node. */
+void tr_wake_all(struct tr_cluster *c);
 void tr_wake_up(struct tr_cluster *c);
 void tr_wake_heard(struct tr_cluster *c, const struct tr_redis_reply *reply);
 void tr_wake_closed(struct tr_cluster *c);
@@ -516,6 +549,9 @@ uint64_t tr_home_next(const struct tr_cluster *c);
 void tr_home_leave(struct tr_cluster *c);
 /* Wake-ups may have got lost: all that is ours is looked at soon. */
 void tr_home_look_all(struct tr_cluster *c);
+/* Something came into the slot of which nobody tells, or is about to: it is looked at in a second.
+ */
+void tr_home_look_later(struct tr_cluster *c, unsigned slot);
 /* What may have changed, of which the owner of the slot is told: this node, or by a wake-up. */
 enum tr_home_word { TR_HOME_AGENDA, TR_HOME_OUTLETS, TR_HOME_LOAD, TR_HOME_ALIGN, TR_HOME_WORDS };
 void tr_home_tell(struct tr_cluster *c, unsigned slot, enum tr_home_word word);
@@ -529,6 +565,10 @@ void tr_delivers_init(struct tr_cluster *c);
 void tr_delivers_free(struct tr_cluster *c);
 void tr_delivers_turn(struct tr_cluster *c);
 uint64_t tr_delivers_next(const struct tr_cluster *c);
+/* A list of all of them: it begins; one more, false: no memory; that was all. */
+void tr_delivers_begin(struct tr_cluster *c);
+TR_MUST_USE bool tr_delivers_name(struct tr_cluster *c, struct tr_span name);
+void tr_delivers_end(struct tr_cluster *c);
 /* Settings of some topic may be others. */
 void tr_delivers_look(struct tr_cluster *c);
 /* This node has changed this one's. */
@@ -558,6 +598,9 @@ struct tr_coord_state {
     char told[2 * TR_CL_WHY];
 };
 void tr_coord_init(struct tr_cluster *c, const struct tr_coord_port *port);
+/* Which one it is, for people; nodes of one store have the same. */
+enum { TR_COORD_NAME = 128 };
+void tr_coord_name(const struct tr_cluster *c, char name[TR_COORD_NAME]);
 void tr_coord_turn(struct tr_cluster *c);
 uint64_t tr_coord_next(const struct tr_cluster *c);
 void tr_coord_members(void *ctx, const struct tr_coord_view *view, struct tr_now now);
@@ -593,6 +636,8 @@ void tr_mourn_turn(struct tr_cluster *c);
 /* A node has gone; a slot has become ours. */
 void tr_mourn_alert(struct tr_cluster *c);
 void tr_mourn_again(struct tr_cluster *c);
+/* With a database: that was done, or could not be. */
+void tr_mourn_done(struct tr_cluster *c, bool good);
 uint64_t tr_mourn_next(const struct tr_cluster *c);
 
 /* ---- how it all is ---- */
@@ -665,7 +710,9 @@ enum tr_cl_refusal { /* why this Redis cannot be served; bits */
                      TR_CL_AUTH = 8,
                      TR_CL_STORE = 16,
                      TR_CL_REPLICAS = 32,
+                     TR_CL_COORD = 64, /* other nodes have another coordinator */
 };
+void tr_home_refuse(struct tr_cluster *c, enum tr_cl_refusal what, const char *why);
 
 struct tr_wake_link {
     enum tr_link_state state;
@@ -682,6 +729,7 @@ struct tr_cl_slot {
     uint64_t seen;         /* the highest sequence number that this node knows of */
     uint64_t checked_us;   /* wall clock of the last `check` that was sent */
     uint64_t agenda_us;    /* boot time: its housekeeping is to be looked at; */
+    uint64_t later_us;     /* and whatever is found there, then; */
     uint64_t keeper_node;  /* by this node, as the last view has it; 0: there was none yet */
     bool owned;            /* if it is this one, */
     bool sworn;            /* and Redis knows */
@@ -730,17 +778,21 @@ struct tr_cluster {
     struct tr_call chart;
     unsigned chart_at;     /* whom to ask next */
     uint64_t chart_us;     /* not before */
+    bool chart_bad;        /* as it was told: nobody has some of the hash slots */
     struct tr_heap timers; /* calls */
     uint64_t tags;
+    uint64_t calls_begun;
 
     struct tr_map lanes;
     struct tr_list all_lanes;
     struct tr_list dirty;
-    uint64_t items_queued;     /* in lanes */
-    uint64_t calls_under_way;  /* of lanes and takes, */
-    uint64_t takes_under_way;  /* and of takes alone */
-    uint64_t owed;             /* takes that were given up, and are to be made undone */
-    uint64_t returning;        /* jobs that go back */
+    uint64_t items_queued;    /* in lanes */
+    uint64_t calls_under_way; /* of lanes and takes, */
+    uint64_t takes_under_way; /* and of takes alone */
+    uint64_t
+        claims_under_way; /* jobs that a database was asked for, which may have them reserved */
+    uint64_t owed;        /* takes that were given up, and are to be made undone */
+    uint64_t returning;   /* jobs that go back */
     struct tr_backoff backoff; /* room for that of a view */
     struct tr_event events[3]; /* and for a history */
     uint64_t retry_us;         /* something found no memory: a round then */

@@ -85,12 +85,9 @@ void tr_item_finish(struct tr_cluster *c, struct tr_item *item, int status)
         item->req->out.why = "the database takes no changes: its disk or a table is full";
     }
     if (item->req != NULL && item->op == TR_OP_HISTORY && status == TARRY_ENOTFOUND &&
-        (item->req->key_len > 0 || tr_place_id_ok(&c->layout, item->req->id))) {
-        item->req->out.why = c->desk != NULL
-                                 ? "what became of a job that is gone is in the table flow: it is "
-                                   "not read from there yet"
-                                 : "what became of a job that is gone needs [sql]: on Redis alone "
-                                   "only live jobs have a history";
+        c->desk == NULL && (item->req->key_len > 0 || tr_place_id_ok(&c->layout, item->req->id))) {
+        item->req->out.why = "what became of a job that is gone needs [sql]: on Redis alone only "
+                             "live jobs have a history";
         status = TARRY_EUNSUPPORTED;
     }
     tr_hold_settle(c, item, status);

@@ -6,6 +6,12 @@
  *     items ── go ──► flying + eval ──► call ──► answered: each item ends, or goes on
  *                                          └──► given up: each item ends so
  *
+ * New jobs and changes of jobs may have a second call under way (a twin, which is a lane of its own
+ * but for the items): then Redis has something to do while the answers of the first are told. It
+ * goes when a quarter of all who are about stand in line, so that calls do not become too small.
+ * Its numbers begin with 1, and the slot's meta remembers it apart: either is repeated without a
+ * look at the other.
+ *
  * A call that finds that its topic is spread otherwise than this node believed (SPREAD) has changed
  * nothing: its items begin anew.
  *
@@ -14,12 +20,14 @@
 
 #include "base/err.h"
 #include "cluster/load.h"
+#include "cluster/mutant.h"
 
 #include <string.h>
 
 #define NO_MEMORY_AGAIN_US UINT64_C(50000)
+#define TWIN_OPS (UINT64_C(1) << 52) /* the first of fourteen digits */
 
-enum { TRIES_MAX = 4, KEY_SLOT_BITS = 16 };
+enum { CROWD_PART = 4, CROWD_FADES = 8, TRIES_MAX = 4, KEY_SLOT_BITS = 16 };
 
 const struct tr_cl_way *tr_lane_way(enum tr_cl_kind kind)
 {
@@ -51,20 +59,10 @@ const struct tr_cl_way *tr_lane_way(enum tr_cl_kind kind)
 static void heard(struct tr_cluster *c, struct tr_call *call, const struct tr_redis_reply *reply,
                   enum tr_route_why why);
 
-struct tr_clane *tr_lane_of(struct tr_cluster *c, enum tr_cl_kind kind, unsigned slot)
+static struct tr_clane *lane_new(struct tr_cluster *c, enum tr_cl_kind kind, unsigned slot)
 {
-    uint64_t key;
-    struct tr_clane *lane;
+    struct tr_clane *lane = tr_mem_alloc(c->mem, sizeof *lane);
 
-    if (tr_desk_way(c, kind) != NULL) {
-        slot = tr_desk_conn(c, slot); /* one for all slots of a connection */
-    }
-    key = (uint64_t)kind << KEY_SLOT_BITS | slot;
-    lane = tr_map_find(&c->lanes, key);
-    if (lane != NULL) {
-        return lane;
-    }
-    lane = tr_mem_alloc(c->mem, sizeof *lane);
     if (lane == NULL) {
         return NULL;
     }
@@ -74,11 +72,36 @@ struct tr_clane *tr_lane_of(struct tr_cluster *c, enum tr_cl_kind kind, unsigned
     }
     lane->kind = kind;
     lane->slot = slot;
+    if (tr_desk_lane_init(c, lane) != TARRY_OK) {
+        tr_call_fini(c, &lane->call);
+        tr_mem_free(c->mem, lane, sizeof *lane);
+        return NULL;
+    }
     tr_list_init(&lane->all);
     tr_list_init(&lane->dirty);
     tr_list_init(&lane->items);
     tr_list_init(&lane->flying);
-    if (tr_desk_lane_init(c, lane) != TARRY_OK || tr_map_put(&c->lanes, key, lane) != TARRY_OK) {
+    return lane;
+}
+
+struct tr_clane *tr_lane_of(struct tr_cluster *c, enum tr_cl_kind kind, unsigned slot)
+{
+    uint64_t key;
+    struct tr_clane *lane;
+
+    if (tr_desk_way(c, kind) != NULL) {
+        slot = tr_desk_lane_conn(c, kind, slot); /* one for all slots of a connection */
+    }
+    key = (uint64_t)kind << KEY_SLOT_BITS | slot;
+    lane = tr_map_find(&c->lanes, key);
+    if (lane != NULL) {
+        return lane;
+    }
+    lane = lane_new(c, kind, slot);
+    if (lane == NULL) {
+        return NULL;
+    }
+    if (tr_map_put(&c->lanes, key, lane) != TARRY_OK) {
         tr_desk_lane_fini(c, lane);
         tr_call_fini(c, &lane->call);
         tr_mem_free(c->mem, lane, sizeof *lane);
@@ -86,6 +109,12 @@ struct tr_clane *tr_lane_of(struct tr_cluster *c, enum tr_cl_kind kind, unsigned
     }
     tr_list_append(&c->all_lanes, &lane->all);
     return lane;
+}
+
+/* The one that items are in. */
+static struct tr_clane *first_of(struct tr_clane *lane)
+{
+    return lane->first != NULL ? lane->first : lane;
 }
 
 static void mark(struct tr_cluster *c, struct tr_clane *lane)
@@ -97,6 +126,7 @@ static void mark(struct tr_cluster *c, struct tr_clane *lane)
 
 void tr_lane_add(struct tr_cluster *c, struct tr_clane *lane, struct tr_item *item)
 {
+    lane = first_of(lane);
     tr_list_remove(&item->link);
     tr_list_append(&lane->items, &item->link);
     item->queued = true;
@@ -133,20 +163,29 @@ static size_t weight(const struct tr_item *item)
     return item->req != NULL ? item->req->body_len : 0;
 }
 
+/* A job that is reserved by its id for somebody who will not hear of it is given back. A reserve
+ * that comes late, behind that, must be refused for its number: so both go by the first call. */
+static bool never_twin(const struct tr_item *item)
+{
+    return item->op == TR_OP_RESERVE_JOB || item->op == TR_OP_RETURN;
+}
+
 /* As many of those that wait as one call takes. */
 static void gather(struct tr_cluster *c, struct tr_clane *lane, const struct tr_cl_way *way)
 {
+    const struct tr_list *items = &first_of(lane)->items;
     size_t bytes = 0;
 
     lane->count = 0;
     lane->topic_count = 0;
     lane->soonest_us = 0;
-    while (!tr_list_empty(&lane->items) && lane->count < way->most) {
-        struct tr_item *item = TR_CONTAINER_OF(lane->items.next, struct tr_item, link);
+    while (!tr_list_empty(items) && lane->count < way->most) {
+        struct tr_item *item = TR_CONTAINER_OF(items->next, struct tr_item, link);
         unsigned topic = tr_lane_topic(lane, item->topic);
 
         bytes += weight(item);
-        if (lane->count > 0 && bytes > TR_EVAL_BYTES) {
+        if ((lane->count > 0 && bytes > TR_EVAL_BYTES) ||
+            (lane->first != NULL && never_twin(item))) {
             break;
         }
         if (way->jobs && item->topic != NULL && topic == lane->topic_count) {
@@ -173,14 +212,20 @@ static void let_topics_go(struct tr_cluster *c, struct tr_clane *lane)
     lane->topic_count = 0;
 }
 
-static int build(struct tr_cluster *c, struct tr_clane *lane, const struct tr_cl_way *way)
+static uint64_t twin_ops(const struct tr_clane *lane)
+{
+    return lane->first != NULL && !TR_CL_MUTANT(ONE_NUMBER) ? TWIN_OPS : 0;
+}
+
+static int build(struct tr_cluster *c, struct tr_clane *lane, const struct tr_cl_way *way,
+                 int script)
 {
     struct tr_eval_topic topics[TR_EVAL_TOPICS];
     struct tr_eval_about about = {.layout = &c->layout,
                                   .slot = lane->slot,
                                   .uuid = c->uuid,
                                   .node = c->node,
-                                  .op = lane->op,
+                                  .op = lane->op | twin_ops(lane),
                                   .topics = topics,
                                   .topic_count = lane->topic_count,
                                   .schedules = way->schedules};
@@ -190,7 +235,7 @@ static int build(struct tr_cluster *c, struct tr_clane *lane, const struct tr_cl
                                            lane->topics[i]->order};
     }
     if (way->jobs) {
-        tr_eval_begin(&lane->call.eval, (enum tr_script_name)way->script, &about);
+        tr_eval_begin(&lane->call.eval, (enum tr_script_name)script, &about);
     }
     way->build(c, lane);
     return tr_eval_end(&lane->call.eval);
@@ -199,6 +244,7 @@ static int build(struct tr_cluster *c, struct tr_clane *lane, const struct tr_cl
 /* Without memory for the call: requests hear so, the rest tries again. */
 static void no_memory(struct tr_cluster *c, struct tr_clane *lane)
 {
+    struct tr_clane *first = first_of(lane);
     struct tr_list again;
     struct tr_item *item;
 
@@ -214,11 +260,11 @@ static void no_memory(struct tr_cluster *c, struct tr_clane *lane)
             tr_item_finish(c, item, TARRY_ENOMEM);
         }
     }
-    tr_list_splice(&again, &lane->items);
-    tr_list_splice(&lane->items, &again);
-    if (!tr_list_empty(&lane->items)) {
+    tr_list_splice(&again, &first->items);
+    tr_list_splice(&first->items, &again);
+    if (!tr_list_empty(&first->items)) {
         c->retry_us = c->now.boot_us + NO_MEMORY_AGAIN_US;
-        mark(c, lane);
+        mark(c, first);
     }
 }
 
@@ -232,28 +278,19 @@ static uint64_t patience_of(const struct tr_cluster *c, const struct tr_clane *l
                                                                         : c->config.patience_us;
 }
 
-void tr_lane_go(struct tr_cluster *c, struct tr_clane *lane)
+static void go(struct tr_cluster *c, struct tr_clane *lane, const struct tr_cl_way *way)
 {
-    const struct tr_cl_way *way = tr_lane_way(lane->kind);
-    struct tr_call_way how;
+    int script = way->choose != NULL ? way->choose(c, lane) : way->script;
+    struct tr_call_way how = {.script = script,
+                              .hash_slot = way->meta ? c->meta_hash : c->slots[lane->slot].hash,
+                              .slot = lane->slot,
+                              .server = -1,
+                              .patience_us = patience_of(c, lane),
+                              .repeats = true};
 
-    if (lane->sql != NULL) {
-        tr_desk_lane_go(c, lane);
-        return;
-    }
-    how = (struct tr_call_way){.script = way->script,
-                               .hash_slot = way->meta ? c->meta_hash : c->slots[lane->slot].hash,
-                               .slot = lane->slot,
-                               .server = -1,
-                               .patience_us = patience_of(c, lane),
-                               .repeats = true};
-
-    if (lane->call.state != TR_CALL_IDLE || tr_list_empty(&lane->items)) {
-        return;
-    }
     gather(c, lane, way);
     lane->op++;
-    if (build(c, lane, way) != TARRY_OK) {
+    if (build(c, lane, way, script) != TARRY_OK) {
         no_memory(c, lane);
         return;
     }
@@ -261,6 +298,74 @@ void tr_lane_go(struct tr_cluster *c, struct tr_clane *lane)
     c->stat.items += lane->count;
     c->calls_under_way++;
     tr_call_start(c, &lane->call, &how);
+}
+
+/* So many stand in line; at most one call takes. */
+static unsigned in_line(const struct tr_clane *lane, const struct tr_cl_way *way)
+{
+    unsigned n = 0;
+
+    for (const struct tr_list *at = lane->items.next; at != &lane->items && n < way->most;
+         at = at->next) {
+        n++;
+    }
+    return n;
+}
+
+static unsigned under_way(const struct tr_clane *lane)
+{
+    return lane != NULL && lane->call.state != TR_CALL_IDLE ? lane->count : 0;
+}
+
+struct tr_clane *tr_lane_twin(struct tr_cluster *c, struct tr_clane *lane)
+{
+    struct tr_clane *twin = lane->twin != NULL ? lane->twin : lane_new(c, lane->kind, lane->slot);
+
+    if (lane->twin == NULL && twin != NULL) {
+        twin->first = lane;
+        lane->twin = twin;
+        tr_list_append(&c->all_lanes, &twin->all);
+    }
+    return twin;
+}
+
+/* One call beside another that is under way. */
+static void go_beside(struct tr_cluster *c, struct tr_clane *lane, const struct tr_cl_way *way)
+{
+    struct tr_clane *free = lane->call.state == TR_CALL_IDLE ? lane : tr_lane_twin(c, lane);
+
+    if (free != lane && never_twin(TR_CONTAINER_OF(lane->items.next, struct tr_item, link))) {
+        return; /* when the first one has ended */
+    }
+    if (free != NULL && free->call.state == TR_CALL_IDLE) {
+        go(c, free, way);
+    }
+}
+
+void tr_lane_go(struct tr_cluster *c, struct tr_clane *lane)
+{
+    const struct tr_cl_way *way = tr_lane_way(lane->kind);
+    unsigned flying = under_way(lane) + under_way(lane->twin);
+    unsigned waiting;
+
+    if (lane->sql != NULL) {
+        tr_desk_lane_go(c, lane);
+        return;
+    }
+    waiting = in_line(lane, way);
+    if (lane->crowd < flying + waiting) {
+        lane->crowd = flying + waiting;
+    }
+    if (waiting == 0) {
+        return;
+    }
+    if (flying == 0) {
+        lane->crowd -= lane->crowd / CROWD_FADES;
+        go(c, lane, way);
+    } else if (way->twin && (waiting == way->most || CROWD_PART * waiting >= lane->crowd)) {
+        lane->crowd -= lane->crowd / CROWD_FADES;
+        go_beside(c, lane, way);
+    }
 }
 
 /* ---- on the way in ---- */
@@ -418,10 +523,10 @@ static void heard(struct tr_cluster *c, struct tr_call *call, const struct tr_re
     }
     let_topics_go(c, lane);
     tr_eval_trim(&lane->call.eval);
-    if (why == 0) {
+    if (why == 0 && !lane->sheds) {
         tr_cluster_better(c, lane->kind);
     }
-    if (!tr_list_empty(&lane->items)) {
-        mark(c, lane);
+    if (!tr_list_empty(&first_of(lane)->items)) {
+        mark(c, first_of(lane));
     }
 }

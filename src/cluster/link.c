@@ -244,21 +244,30 @@ static int shortened(struct tr_span s)
 /* It cannot be served, until it is set up otherwise. */
 static void refuse(struct tr_cluster *c, unsigned server, enum tr_cl_refusal what, const char *why)
 {
+    bool news = (c->refused & (unsigned)what) == 0;
+
     c->refused |= (unsigned)what;
     tr_text(c->refusal, sizeof c->refusal, "%s: %s", c->shards.names[server], why);
     if (c->stage == TR_ENGINE_OPENING) {
         c->stage = TR_ENGINE_REFUSED;
+    } else if (news) {
+        tr_cluster_note(c, TR_NOTE_WARNING, "Redis at %s.", c->refusal);
     }
     tr_link_hang_up(c, server, why);
+}
+
+void tr_link_role(struct tr_link *l, struct tr_span info)
+{
+    l->facts.primary = is(tr_link_info(info, "role"), "master");
+    l->facts.replicas = number(tr_link_info(info, "connected_slaves"));
 }
 
 static void learn_facts(struct tr_link *l, struct tr_span info)
 {
     struct tr_span version = tr_link_info(info, "redis_version");
 
-    l->facts.primary = is(tr_link_info(info, "role"), "master");
+    tr_link_role(l, info);
     l->facts.keeps = is(tr_link_info(info, "aof_enabled"), "1");
-    l->facts.replicas = number(tr_link_info(info, "connected_slaves"));
     tr_text(l->facts.version, sizeof l->facts.version, "%.*s", shortened(version), version.at);
 }
 

@@ -8,7 +8,8 @@
  * *Invariant*: waiting rows that are due before `loaded` are in Redis, or somebody is about to put
  * them there. A row that is committed after the raise meets the raised mark; one that was committed
  * before is read. So the raise comes first, and whoever has raised reads to the end; if he cannot,
- * the slot is mended as a whole (align.c), from the beginning of time.
+ * the slot is mended as a whole (align.c), from the beginning of time. The same holds for a topic
+ * that this node knows by its name only: its number is asked for after the raise.
  *
  * If the set is full `index` lowers `loaded` again, to the due time of the first that has no room:
  * rows come in the order of their due times, so the rest need not be read. An answer may be older
@@ -36,6 +37,7 @@ static void release(struct tr_cluster *c, struct tr_loader *l)
     l->busy = false;
     l->waits = false;
     c->desk->align->again = true;
+    tr_home_look_later(c, l->item.slot); /* some of its rows may expire before long */
     if (l->item.topic != NULL) {
         tr_ctopic_unpin(c, l->item.topic);
         l->item.topic = NULL;
@@ -57,7 +59,7 @@ static void raise_it(struct tr_cluster *c, struct tr_loader *l)
     l->item.flying = false;
     if (!tr_coord_may(c) || !slot->owned) {
         release(c, l); /* whoever has it now mends it as a whole */
-    } else if (++l->tries > TRIES_MAX) {
+    } else if (++l->tries > TRIES_MAX || l->lives != c->desk->lives) {
         give_up(c, l);
     } else {
         tr_lane_put(c, slot->sworn ? TR_CL_RAISE : TR_CL_EPOCH, &l->item);
@@ -85,6 +87,19 @@ static void build_raise(struct tr_cluster *c, struct tr_clane *lane)
                   c->slots[lane->slot].epoch);
 }
 
+/* What was made before the raise is there by now. */
+static void number_came(struct tr_cluster *c, struct tr_item *item)
+{
+    struct tr_loader *l = loader_of(item);
+
+    l->row = item->topic->row;
+    if (l->row == 0) {
+        release(c, l); /* then it has no rows */
+    } else {
+        tr_loader_go_on(c, l);
+    }
+}
+
 static void answered_raise(struct tr_cluster *c, struct tr_clane *lane, const struct tr_answer *a)
 {
     struct tr_loader *l = loader_of(tr_lane_next(lane));
@@ -104,9 +119,13 @@ static void answered_raise(struct tr_cluster *c, struct tr_clane *lane, const st
     l->upto_us = r.is_us;
     if (TR_CL_MUTANT(RAISED_UNREAD) && !l->all) {
         release(c, l);
-        return;
+    } else if (l->row == 0 && l->item.topic->row == 0) {
+        l->item.since_us = c->now.boot_us;
+        tr_ctopic_reload(c, &l->item, number_came);
+    } else {
+        l->row = l->row != 0 ? l->row : l->item.topic->row;
+        tr_loader_go_on(c, l);
     }
-    tr_loader_go_on(c, l);
 }
 
 /* OUSTED, epoch, owner: nobody, if the slot was emptied. */
@@ -168,7 +187,7 @@ static void page_came(struct tr_cluster *c, struct tr_desk_call *call)
     struct tr_loader *l = TR_CONTAINER_OF(call, struct tr_loader, call);
     const struct tr_sql_ask *ask = &call->ask;
 
-    if (ask->end != TR_SQL_DONE) {
+    if (ask->end != TR_SQL_DONE || l->lives != c->desk->lives) {
         give_up(c, l);
         return;
     }
@@ -193,11 +212,15 @@ static void page_came(struct tr_cluster *c, struct tr_desk_call *call)
 
 void tr_loader_go_on(struct tr_cluster *c, struct tr_loader *l)
 {
+    if (l->lives != c->desk->lives) { /* the topic may have another number there */
+        give_up(c, l);
+        return;
+    }
     l->waits = c->desk->images > TR_LOAD_IMAGES;
     if (l->waits) {
         return;
     }
-    while (l->row == 0 || l->from_us >= l->upto_us) {
+    while (l->from_us >= l->upto_us) {
         if (!next_state(c, l)) {
             return;
         }
@@ -215,12 +238,11 @@ void tr_loader_go_on(struct tr_cluster *c, struct tr_loader *l)
     tr_desk_send(c, &l->call);
 }
 
-/* Its settings are known: in how many slots it is, and its number. */
+/* Its settings are known: in how many slots it is. */
 static void settings_came(struct tr_cluster *c, struct tr_item *item)
 {
     struct tr_loader *l = loader_of(item);
 
-    l->row = l->row != 0 ? l->row : item->topic->row;
     if (tr_ctopic_spot(item->topic, item->slot) == NULL) {
         release(c, l); /* it is not in this slot */
     } else {
@@ -239,6 +261,7 @@ void tr_loader_start(struct tr_cluster *c, struct tr_loader *l, struct tr_ctopic
     l->cut = false;
     l->state = TR_SQL_WAITING;
     l->tries = 0;
+    l->lives = c->desk->lives;
     l->from_us = 0;
     l->from_id = 0;
     c->desk->align->loads++;
@@ -286,12 +309,12 @@ void tr_load_hint(struct tr_cluster *c, struct tr_ctopic *t, unsigned slot,
             l->cut = true;
         }
     }
-    if (!wants || m->retry_us > c->now.boot_us) {
+    if (!wants) {
         return;
     }
-    if (c->slots[slot].owned) {
+    if (c->slots[slot].owned && m->retry_us <= c->now.boot_us) {
         add_hint(c, t, slot);
     } else {
-        tr_align_slot(c, slot, TR_ALIGN_WINDOW);
+        tr_align_slot(c, slot, TR_ALIGN_WINDOW); /* which is remembered */
     }
 }

@@ -36,6 +36,7 @@ struct tr_loader {
     uint32_t row;     /* the topic's number in the database, */
     uint32_t gen;     /* and its gen; */
     bool knows_gen;   /* if that is known */
+    uint64_t lives;   /* of the database's server, when it began: row is of that */
     uint64_t from_us; /* read up to here */
     uint64_t from_id;
     uint64_t upto_us;
@@ -56,7 +57,11 @@ struct tr_scanner {
     struct tr_scanned {
         uint64_t id;
         uint32_t ver;
+        uint32_t priority;
+        uint64_t due_us, at_us;
+        uint64_t lease;
         struct tr_ctopic *topic; /* which stays */
+        char set;
     } * seen;
     struct tr_sql_item *items;
     unsigned count, room, at;
@@ -75,9 +80,15 @@ struct tr_align {
     uint64_t window_us[TR_SLOTS_MAX]; /* boot time of the next look; */
     uint64_t all_us[TR_SLOTS_MAX];
     uint64_t told_us[TR_SLOTS_MAX]; /* its owner was told last */
+    bool untold[TR_SLOTS_MAX];      /* again, too soon: that is told a little later, */
+    bool untold_any;
+    uint64_t untold_us; /* at this boot time */
     /* What was seen last. */
     bool owns;
-    uint64_t dropped;
+    uint64_t shares;
+    uint8_t lost[TR_SLOTS_MAX]; /* images were dropped: its owner is told so many times more */
+    bool lost_any;
+    uint64_t lost_us; /* boot time of the next time */
     struct tr_members members;
     /* Who cannot wait. */
     struct tr_load_hinted {
@@ -89,6 +100,7 @@ struct tr_align {
     bool round;
     bool scans;
     bool last; /* page */
+    uint64_t lives;
     unsigned slot;
     struct tr_desk_call call;
     struct tr_align_topic {

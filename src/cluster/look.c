@@ -26,7 +26,8 @@ void tr_look_at(struct tr_cluster *c, struct tr_item *item)
 
 bool tr_look_body(const struct tr_item *item)
 {
-    return item->req != NULL && item->op != TR_OP_STAT_JOB && item->op != TR_OP_HISTORY;
+    return item->req != NULL && item->op != TR_OP_STAT_JOB && item->op != TR_OP_HISTORY &&
+           item->op != TR_OP_RESTORE;
 }
 
 static void build(struct tr_cluster *c, struct tr_clane *lane)

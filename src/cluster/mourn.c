@@ -6,6 +6,9 @@
  *     not heard yet ──► each slot of ours ──► each topic on its agenda, where all are that have a
  *     lease ──► script `orphans`, until it has seen all leases
  *
+ * With a database its rows are gone through: topics that have leases, as they are counted
+ * (sql_house.c).
+ *
  * That is asked every 5 s for a while when a node has left the view or a slot has become ours; and
  * once a minute.
  *
@@ -14,8 +17,8 @@
  */
 
 #include "base/err.h"
+#include "cluster/desk.h"
 #include "cluster/hex.h"
-#include "cluster/inner.h"
 #include "cluster/mutant.h"
 #include "cluster/walk.h"
 
@@ -69,12 +72,27 @@ static void next_slot(struct tr_cluster *c, struct tr_mourn *m)
         rest(c, m);
         return;
     }
+    if (c->desk != NULL && !TR_CL_MUTANT(NOT_MOURNED)) {
+        tr_house_mourn(c, m->node);
+        return;
+    }
     while (m->slot < c->layout.slots && !c->slots[m->slot].owned) {
         m->slot++;
     }
     if (m->slot < c->layout.slots && !TR_CL_MUTANT(NOT_MOURNED)) {
         m->item.slot = m->slot;
         tr_lane_put(c, TR_CL_LEASES, &m->item);
+        return;
+    }
+    tr_mourn_done(c, true);
+}
+
+void tr_mourn_done(struct tr_cluster *c, bool good)
+{
+    struct tr_mourn *m = &c->mourn;
+
+    if (!good) {
+        ended(c, &m->item);
         return;
     }
     m->known[m->known_at++ % TR_MOURN_KNOWN] = m->node;
@@ -260,7 +278,7 @@ void tr_mourn_turn(struct tr_cluster *c)
 {
     struct tr_mourn *m = &c->mourn;
 
-    if (c->desk == NULL && c->owns && !m->busy && m->next_us <= c->now.boot_us) {
+    if (c->owns && !m->busy && m->next_us <= c->now.boot_us) {
         m->busy = true;
         tr_lane_put(c, TR_CL_DEAD, &m->item);
     }
@@ -268,5 +286,5 @@ void tr_mourn_turn(struct tr_cluster *c)
 
 uint64_t tr_mourn_next(const struct tr_cluster *c)
 {
-    return c->desk == NULL && c->owns && !c->mourn.busy ? c->mourn.next_us : TR_CL_NEVER;
+    return c->owns && !c->mourn.busy ? c->mourn.next_us : TR_CL_NEVER;
 }

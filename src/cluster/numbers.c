@@ -17,7 +17,7 @@ static bool give(struct tr_cluster *c, struct tr_item *item)
         return false;
     }
     item->id = tr_place_id(seq, item->slot);
-    tr_lane_put(c, TR_CL_PUSH, item);
+    tr_lane_put(c, item->plan != NULL ? TR_CL_SCHEDULE : TR_CL_PUSH, item);
     return true;
 }
 
@@ -82,11 +82,28 @@ static void ask(struct tr_cluster *c, unsigned slot)
     tr_desk_send(c, &s->call);
 }
 
+void tr_numbers_forget(struct tr_cluster *c)
+{
+    for (unsigned i = 0; i < c->layout.slots; i++) {
+        struct tr_desk_slot *s = &c->desk->slots[i];
+
+        tr_block_drop(&s->block);
+        if (s->call.busy) {
+            tr_block_asked(&s->block);
+        }
+        drain(c, s, TARRY_EAWAY);
+    }
+}
+
 void tr_numbers_give(struct tr_cluster *c, struct tr_item *item)
 {
     struct tr_desk_slot *s = &c->desk->slots[item->slot];
     unsigned slot = item->slot;
 
+    if (item->topic->row == 0) { /* the server is another one: is it there? */
+        tr_desk_push_ask(c, item);
+        return;
+    }
     if (!tr_list_empty(&s->waiting) || !give(c, item)) {
         tr_list_remove(&item->link);
         tr_list_append(&s->waiting, &item->link);
@@ -103,7 +120,9 @@ void tr_numbers_free(struct tr_cluster *c)
             struct tr_item *item = TR_CONTAINER_OF(waiting->next, struct tr_item, link);
 
             tr_list_remove(&item->link);
-            tr_item_free(c, item);
+            if (!item->inner) {
+                tr_item_free(c, item);
+            }
         }
     }
 }

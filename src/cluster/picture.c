@@ -197,14 +197,18 @@ static bool ask_where(struct tr_cluster *c)
     return true;
 }
 
-/* "address version" */
+/* "address version", and its coordinator in the next line */
 static void heard_where(struct tr_canvas *r, const struct tr_redis_reply *reply)
 {
     for (size_t i = 0; i < reply->count && i < r->is.node_count; i++) {
         struct tr_span text = reply->items[i];
-        const char *space = text.len > 0 ? memchr(text.at, ' ', text.len) : NULL;
-        size_t len = space != NULL ? (size_t)(space - text.at) : text.len;
+        const char *line = text.len > 0 ? memchr(text.at, '\n', text.len) : NULL;
+        const char *space;
+        size_t len;
 
+        text.len = line != NULL ? (size_t)(line - text.at) : text.len;
+        space = text.len > 0 ? memchr(text.at, ' ', text.len) : NULL;
+        len = space != NULL ? (size_t)(space - text.at) : text.len;
         copy(r->nodes[i].address, sizeof r->nodes[i].address, (struct tr_span){text.at, len});
         if (space != NULL) {
             copy(r->nodes[i].version, sizeof r->nodes[i].version,

@@ -38,7 +38,7 @@ bool tr_plan_new(struct tr_cluster *c, struct tr_item *item, const char *name, s
     return true;
 }
 
-static void forget(struct tr_cluster *c, struct tr_plan *p)
+void tr_plan_forget(struct tr_cluster *c, struct tr_plan *p)
 {
     tr_mem_free(c->mem, p->bytes, p->byte_count);
     p->bytes = NULL;
@@ -55,7 +55,7 @@ void tr_plan_free(struct tr_cluster *c, struct tr_item *item)
         return;
     }
     item->plan = NULL;
-    forget(c, p);
+    tr_plan_forget(c, p);
     tr_mem_free(c->mem, p->def, p->def_size);
     tr_mem_free(c->mem, p->times, p->times != NULL ? TR_SCHEDULE_TIMES_MAX * sizeof *p->times : 0);
     tr_mem_free(c->mem, p, sizeof *p);
@@ -70,7 +70,7 @@ bool tr_plan_take(struct tr_cluster *c, struct tr_plan *p, const char *at, size_
 {
     char why[TR_CRON_WHY];
 
-    forget(c, p);
+    tr_plan_forget(c, p);
     p->bytes = tr_mem_alloc(c->mem, len);
     if (p->bytes == NULL) {
         return false;
@@ -134,28 +134,47 @@ static void build_read(struct tr_cluster *c, struct tr_clane *lane)
     }
 }
 
-/* TARRY_EDAMAGED: of a newer release, or not ours. */
-static int learn(struct tr_cluster *c, struct tr_plan *p, struct tr_span def, struct tr_span state)
+int tr_plan_learn(struct tr_cluster *c, struct tr_plan *p, struct tr_span def, struct tr_span state)
 {
-    uint64_t live;
-
-    if (def.at == NULL || state.at == NULL) {
-        forget(c, p);
-        return TARRY_OK;
-    }
-    if (state.len < STATE_AT || !tr_hex_get(state.at + TR_PLAN_STAMP + 1, TR_HEX_ID, &live) ||
-        tr_schedule_state_decode((const uint8_t *)state.at + STATE_AT, state.len - STATE_AT,
-                                 &p->at) != TARRY_OK) {
+    if (tr_schedule_state_decode((const uint8_t *)state.at, state.len, &p->at) != TARRY_OK) {
         return TARRY_EDAMAGED;
     }
     if (!tr_plan_take(c, p, def.at, def.len)) {
         return p->bytes == NULL ? TARRY_ENOMEM : TARRY_EDAMAGED;
     }
-    memcpy(p->stamp, state.at, TR_PLAN_STAMP);
-    p->held = state.at[TR_PLAN_STAMP] == 'h';
-    p->at.live_id = live;
     p->there = true;
     return TARRY_OK;
+}
+
+static int learn(struct tr_cluster *c, struct tr_plan *p, struct tr_span def, struct tr_span state)
+{
+    uint64_t live;
+    int err;
+
+    if (def.at == NULL || state.at == NULL) {
+        tr_plan_forget(c, p);
+        return TARRY_OK;
+    }
+    if (state.len < STATE_AT || !tr_hex_get(state.at + TR_PLAN_STAMP + 1, TR_HEX_ID, &live)) {
+        return TARRY_EDAMAGED;
+    }
+    err = tr_plan_learn(c, p, def, (struct tr_span){state.at + STATE_AT, state.len - STATE_AT});
+    if (err == TARRY_OK) {
+        memcpy(p->stamp, state.at, TR_PLAN_STAMP);
+        p->held = state.at[TR_PLAN_STAMP] == 'h';
+        p->at.live_id = live;
+    }
+    return err;
+}
+
+void tr_plan_was_read(struct tr_cluster *c, struct tr_item *item, int err)
+{
+    item->plan->strange = err == TARRY_EDAMAGED;
+    if (err == TARRY_OK || (item->plan->strange && item->inner)) {
+        item->plan->then(c, item);
+    } else {
+        tr_item_finish(c, item, err);
+    }
 }
 
 static void heard_read(struct tr_cluster *c, struct tr_clane *lane,
@@ -165,14 +184,8 @@ static void heard_read(struct tr_cluster *c, struct tr_clane *lane,
 
     for (size_t i = 0;
          reply->count == 2 * (size_t)lane->count && (item = tr_lane_next(lane)) != NULL; i++) {
-        int err = learn(c, item->plan, reply->items[2 * i], reply->items[2 * i + 1]);
-
-        item->plan->strange = err == TARRY_EDAMAGED;
-        if (err == TARRY_OK || (item->plan->strange && item->inner)) {
-            item->plan->then(c, item);
-        } else {
-            tr_item_finish(c, item, err);
-        }
+        tr_plan_was_read(c, item,
+                         learn(c, item->plan, reply->items[2 * i], reply->items[2 * i + 1]));
     }
 }
 
@@ -187,12 +200,9 @@ void tr_plan_read(struct tr_cluster *c, struct tr_item *item, tr_item_fn *then)
 
 /* ---- writing ---- */
 
-/* The job of a tick, as a push has it. */
-static void add_job(struct tr_cluster *c, struct tr_clane *lane, const struct tr_item *item)
+struct tr_req tr_plan_job(const struct tr_plan *p, struct tr_backoff *room)
 {
-    const struct tr_plan *p = item->plan;
     const struct tr_schedule *is = &p->is;
-    struct tr_backoff backoff;
     struct tr_req r = {.op = TR_OP_PUSH,
                        .exact = p->what == TR_PLAN_SET && tr_schedule_watches(is),
                        .name = p->name,
@@ -208,11 +218,18 @@ static void add_job(struct tr_cluster *c, struct tr_clane *lane, const struct tr
                        .body = is->body,
                        .body_len = is->body_len};
 
-    (void)c;
     if (is->backoff.len != 0 &&
-        tr_backoff_decode((const uint8_t *)is->backoff.at, is->backoff.len, &backoff) == TARRY_OK) {
-        r.backoff = &backoff;
+        tr_backoff_decode((const uint8_t *)is->backoff.at, is->backoff.len, room) == TARRY_OK) {
+        r.backoff = room;
     }
+    return r;
+}
+
+static void add_job(struct tr_clane *lane, const struct tr_item *item)
+{
+    struct tr_backoff backoff;
+    struct tr_req r = tr_plan_job(item->plan, &backoff);
+
     tr_eval_push(&lane->call.eval, tr_lane_topic(lane, item->topic), &r, 0);
 }
 
@@ -265,22 +282,20 @@ static void build_write(struct tr_cluster *c, struct tr_clane *lane)
     tr_eval_add_number(e, c->slots[lane->slot].seen);
     tr_eval_add_number(e, lane->slot);
     if (p->fires) {
-        add_job(c, lane, item);
+        add_job(lane, item);
     }
 }
 
-/* A job was made, whoever asked. */
-static void note_job(struct tr_cluster *c, struct tr_clane *lane, struct tr_item *item)
+void tr_plan_note_job(struct tr_cluster *c, struct tr_item *item)
 {
     const struct tr_plan *p = item->plan;
-    uint64_t *seen = &c->slots[lane->slot].seen;
+    uint64_t *seen = &c->slots[item->slot].seen;
 
     if (tr_place_seq_of(p->id) > *seen) {
         *seen = tr_place_seq_of(p->id);
     }
-    lane->soonest_us = p->made_us;
     tr_find_note(c, p->id, item->topic);
-    tr_count_changed(c, item->topic, lane->slot);
+    tr_count_changed(c, item->topic, item->slot);
     item->topic->pushed++;
     c->totals.pushed++;
     tr_gauge_pushed(c, item->topic);
@@ -307,7 +322,8 @@ static void answered_write(struct tr_cluster *c, struct tr_clane *lane, const st
         return;
     }
     if (p->said == 'O' && p->fires) {
-        note_job(c, lane, item);
+        lane->soonest_us = p->made_us;
+        tr_plan_note_job(c, item);
     }
     p->then(c, item);
 }
@@ -322,6 +338,10 @@ const struct tr_cl_way tr_schedule_way = {.script = TR_SCRIPT_SCHEDULE,
 void tr_plan_write(struct tr_cluster *c, struct tr_item *item, tr_item_fn *then)
 {
     item->plan->then = then;
+    if (c->desk != NULL) {
+        tr_desk_plan_write(c, item);
+        return;
+    }
     if (item->plan->fires) {
         tr_ctopic_note(c, item->topic, false);
     }

@@ -6,6 +6,7 @@
  */
 
 #include "cluster/inner.h"
+#include "port/sql.h"
 #include "rules/schedule.h"
 
 enum {
@@ -67,6 +68,16 @@ struct tr_plan {
     uint64_t *times; /* foretold */
     bool foretold;
     struct tr_schedule_state ahead;
+
+    /* With a database: sql_plan.c. */
+    enum tr_sql_plans by;   /* how it is looked for */
+    struct tr_sql_plan row; /* as it was read, without its texts */
+    uint64_t ended_us;      /* the occurrence that lives has ended then; 0: it has not */
+    char refused;           /* why no job is made: P or F, as the script says it; 0 */
+    uint32_t topic_row;     /* of the topic that it is to have; 0: as before */
+    unsigned slot;
+    struct tr_sql_planned change;
+    uint8_t state[1 + TR_SCHEDULE_STATE_MAX];
 };
 
 /* An item has one from now on. False: no memory. */
@@ -75,6 +86,17 @@ TR_MUST_USE bool tr_plan_new(struct tr_cluster *c, struct tr_item *item, const c
 
 /* Reads it in item->slot, then goes on by `then`; what cannot be read is not there. */
 void tr_plan_read(struct tr_cluster *c, struct tr_item *item, tr_item_fn *then);
+/* The definition and state of one that was read; TARRY_EDAMAGED: of a newer release, or not ours.
+ */
+TR_MUST_USE int tr_plan_learn(struct tr_cluster *c, struct tr_plan *p, struct tr_span def,
+                              struct tr_span state);
+void tr_plan_forget(struct tr_cluster *c, struct tr_plan *p);
+/* It was read: then, or its end. */
+void tr_plan_was_read(struct tr_cluster *c, struct tr_item *item, int err);
+/* The job of a tick, as a push has it; *room: for its backoff. */
+struct tr_req tr_plan_job(const struct tr_plan *p, struct tr_backoff *room);
+/* A job was made, whoever asked. */
+void tr_plan_note_job(struct tr_cluster *c, struct tr_item *item);
 /* Changes it there. */
 void tr_plan_write(struct tr_cluster *c, struct tr_item *item, tr_item_fn *then);
 /* So is its definition: bytes are the plan's. False: no memory, or that is none. */
@@ -95,5 +117,14 @@ void tr_roster_after(struct tr_cluster *c, struct tr_item *item, tr_item_fn *the
  * d: it is gone, if plan->roster still stands there; h: it was met in item->slot -> said C: it
  * belongs elsewhere. */
 void tr_roster_say(struct tr_cluster *c, struct tr_item *item, char what, tr_item_fn *then);
+
+/* ---- with a database ---- */
+
+/* As tr_plan_write; and roster_say, where there is no roster: names are in the rows. */
+void tr_desk_plan_write(struct tr_cluster *c, struct tr_item *item);
+void tr_desk_roster_say(struct tr_cluster *c, struct tr_item *item, char what);
+
+/* An owner has read it, since it is due. */
+void tr_recur_read(struct tr_cluster *c, struct tr_item *keeper);
 
 #endif

@@ -48,13 +48,21 @@ void tr_policy_mend(struct tr_cluster *c, struct tr_spot *spot)
     tr_lane_put(c, TR_CL_CONF, &spot->mender);
 }
 
+/* Claims go by the database's clock, so this is about that one, too. */
+static void add_time(struct tr_cluster *c, struct tr_clane *lane)
+{
+    if (c->desk != NULL) {
+        tr_eval_add_number(&lane->call.eval, tr_cluster_server_now(c));
+    }
+}
+
 static void build_conf(struct tr_cluster *c, struct tr_clane *lane)
 {
     const struct tr_ctopic *t = lane->topics[0];
 
-    (void)c;
     tr_eval_conf(&lane->call.eval, t->version, &t->policy,
                  TR_CL_MUTANT(LIMIT_WHOLE) ? 1 : t->spread);
+    add_time(c, lane);
 }
 
 static void answered(struct tr_cluster *c, struct tr_clane *lane, const struct tr_answer *a)
@@ -311,8 +319,8 @@ static void build_pause(struct tr_cluster *c, struct tr_clane *lane)
 {
     const struct tr_item *item = TR_CONTAINER_OF(lane->flying.next, struct tr_item, link);
 
-    (void)c;
     tr_eval_pause(&lane->call.eval, item->number);
+    add_time(c, lane);
 }
 
 const struct tr_cl_way tr_pause_way = {

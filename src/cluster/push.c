@@ -230,5 +230,6 @@ static void answered(struct tr_cluster *c, struct tr_clane *lane, const struct t
 const struct tr_cl_way tr_push_way = {.script = TR_SCRIPT_PUSH,
                                       .most = TR_EVAL_JOBS,
                                       .jobs = true,
+                                      .twin = true,
                                       .build = build,
                                       .answered = answered};

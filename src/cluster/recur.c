@@ -13,6 +13,8 @@
  * else nobody could end the schedule. One that the roster has elsewhere is a move that broke off in
  * the middle, and ends here.
  *
+ * With a database the rows have all of that, and sql_recur.c says when.
+ *
  * *Missed* are ticks from before this slot was this node's: nobody could serve them then; and those
  * that came while the topic took no job. Due is the moment of the tick, also then.
  */
@@ -75,7 +77,7 @@ static void written(struct tr_cluster *c, struct tr_item *keeper)
                         p->said == 'P' ? "its topic is paused for new jobs"
                                        : "its topic has as many jobs as it may have");
     }
-    if (p->what == TR_PLAN_SET && p->said == 'O' && is_time(c, p)) {
+    if (c->desk == NULL && p->what == TR_PLAN_SET && p->said == 'O' && is_time(c, p)) {
         tr_roster_say(c, keeper, 'h', listed);
     } else {
         over(c, keeper);
@@ -151,7 +153,7 @@ static void postpone(struct tr_cluster *c, struct tr_item *keeper, uint64_t late
     tr_plan_write(c, keeper, written);
 }
 
-static void read_it(struct tr_cluster *c, struct tr_item *keeper)
+void tr_recur_read(struct tr_cluster *c, struct tr_item *keeper)
 {
     struct tr_plan *p = keeper->plan;
     uint64_t id = 0;
@@ -169,6 +171,8 @@ static void read_it(struct tr_cluster *c, struct tr_item *keeper)
     p->next = p->at;
     if (p->entry[0] == END && tr_hex_get(p->entry + 1, TR_HEX_ID, &id) && id == p->at.live_id) {
         tr_schedule_ended(&p->is, &p->next, keeper->number);
+    } else if (p->ended_us != 0) { /* as its row says */
+        tr_schedule_ended(&p->is, &p->next, p->ended_us);
     }
     decide(c, keeper);
 }
@@ -190,5 +194,5 @@ void tr_recur_due(struct tr_cluster *c, struct tr_item *keeper, struct tr_span e
         postpone(c, keeper, DRAIN_US);
         return;
     }
-    tr_plan_read(c, keeper, read_it);
+    tr_plan_read(c, keeper, tr_recur_read);
 }

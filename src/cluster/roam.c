@@ -85,9 +85,9 @@ static void purge_step(struct tr_cluster *c, struct tr_item *item)
     tr_tour_ask(c, item, TR_CL_PURGE);
 }
 
-void tr_purge_slot_done(struct tr_cluster *c, struct tr_item *item)
+void tr_purge_done(struct tr_cluster *c, struct tr_item *item)
 {
-    item->roam->tour.at++;
+    item->roam->tour.at = item->topic->spread;
     purge_step(c, item);
 }
 
@@ -575,3 +575,45 @@ const struct tr_cl_way tr_forecast_way = {.script = TR_SCRIPT_FORECAST,
                                           .jobs = true,
                                           .build = build_forecast,
                                           .answered = answered_forecast};
+
+/* ---- the same from a database: so many rows are counted in all, the rest is guessed ---- */
+
+static bool forecast_rows(struct tr_cluster *c, struct tr_clane *lane)
+{
+    const struct tr_item *item = tr_tour_only(lane);
+    const struct tr_roam *m = item->roam;
+    struct tr_sql_ask *ask = &lane->sql->call.ask;
+
+    (void)c;
+    ask->kind = TR_SQL_FORECAST;
+    ask->slot = item->slot;
+    ask->topic = item->topic->row;
+    ask->from_us = m->view.first_us;
+    ask->until_us = m->view.first_us + m->view.count * m->view.step_us;
+    ask->until_us = ask->until_us < m->view.until_us ? ask->until_us : m->view.until_us;
+    ask->first = m->view.step_us;
+    ask->number = m->looked < LOOKED_MAX ? LOOKED_MAX - m->looked : 0;
+    return true;
+}
+
+static void forecast_came(struct tr_cluster *c, struct tr_clane *lane)
+{
+    const struct tr_sql_ask *ask = &lane->sql->call.ask;
+    struct tr_roam *m = tr_tour_only(lane)->roam;
+    int err = tr_desk_status(ask, ask->end);
+    struct tr_item *item;
+
+    for (unsigned i = 0; err == TARRY_OK && ask->steps != NULL && i < m->view.count; i++) {
+        m->counts[i] += ask->steps[i];
+    }
+    m->looked += (unsigned)ask->number;
+    m->view.approximate = m->view.approximate || ask->approximate;
+    item = tr_tour_come(c, lane, err == TARRY_EUNSURE ? TARRY_EAWAY : err);
+    if (item != NULL) {
+        m->tour.at++;
+        forecast_step(c, item);
+    }
+}
+
+const struct tr_desk_way tr_desk_forecast = {
+    .most = 1, .build = forecast_rows, .ended = forecast_came};

@@ -69,6 +69,10 @@ const struct tr_cl_way tr_where_way = {
 void tr_roster_find(struct tr_cluster *c, struct tr_item *item, tr_item_fn *then)
 {
     item->plan->then = then;
+    if (c->desk != NULL) { /* its row is all there is of it */
+        tr_plan_read(c, item, then);
+        return;
+    }
     tr_lane_put(c, TR_CL_WHERE, item);
 }
 
@@ -123,6 +127,11 @@ const struct tr_cl_way tr_order_way = {
 void tr_roster_after(struct tr_cluster *c, struct tr_item *item, tr_item_fn *then)
 {
     item->plan->then = then;
+    if (c->desk != NULL) {
+        item->plan->by = TR_SQL_PLANS_AFTER;
+        tr_plan_read(c, item, then);
+        return;
+    }
     tr_lane_put(c, TR_CL_ORDER, item);
 }
 
@@ -182,5 +191,9 @@ void tr_roster_say(struct tr_cluster *c, struct tr_item *item, char what, tr_ite
 {
     item->plan->then = then;
     item->kind = what;
+    if (c->desk != NULL) {
+        tr_desk_roster_say(c, item, what);
+        return;
+    }
     tr_lane_put(c, TR_CL_ROSTER, item);
 }

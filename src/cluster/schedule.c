@@ -12,6 +12,8 @@
  * are one step. A change of topic is one of slots as a rule: it ends there first, then it begins
  * here, so no tick is made twice; the occurrence that lives there is not waited for any more.
  *
+ * With a database names, numbers and slots are in one row, and all of that is one step.
+ *
  * Whoever leaves does not stop a change that has begun. The owner of the slot is told of each.
  */
 
@@ -138,7 +140,10 @@ static void ran(struct tr_cluster *c, struct tr_item *item)
                           .tag_len = p->is.tag.len};
 
     if (p->said != 'O') {
-        tr_item_finish(c, item, p->said == 'P' ? TARRY_EPAUSED : TARRY_EQUOTA);
+        tr_item_finish(c, item,
+                       p->said == 'P'   ? TARRY_EPAUSED
+                       : p->said == 'C' ? TARRY_ENOTFOUND /* it has just gone */
+                                        : TARRY_EQUOTA);
         return;
     }
     item->id = p->id;
@@ -244,6 +249,13 @@ static void set(struct tr_cluster *c, struct tr_item *item)
     tr_roster_say(c, item, 'c', confirmed);
 }
 
+static unsigned slot_of(const struct tr_item *item)
+{
+    const struct tr_plan *p = item->plan;
+
+    return item->topic->spots[tr_place_of_key(p->name, p->name_len, item->topic->spread)].slot;
+}
+
 /* The one that is there is at hand, if there is one; of the new one, what was asked for. */
 static void set_read(struct tr_cluster *c, struct tr_item *item)
 {
@@ -253,6 +265,9 @@ static void set_read(struct tr_cluster *c, struct tr_item *item)
     uint64_t now_us = tr_cluster_slot_now(c, item->slot);
     char stamp[TR_PLAN_STAMP];
 
+    if (c->desk != NULL) {
+        item->slot = slot_of(item); /* it may have been read in another one */
+    }
     if (item->req != NULL) {
         item->req->out.existed = item->req->out.existed || there;
     }
@@ -321,10 +336,7 @@ static void named(struct tr_cluster *c, struct tr_item *item)
 
 static void name(struct tr_cluster *c, struct tr_item *item)
 {
-    const struct tr_plan *p = item->plan;
-    unsigned i = tr_place_of_key(p->name, p->name_len, item->topic->spread);
-
-    item->slot = item->topic->spots[i].slot;
+    item->slot = slot_of(item);
     item->flying = true; /* goes on, whoever leaves */
     tr_roster_say(c, item, 'p', named);
 }
@@ -454,6 +466,8 @@ static void next_named(struct tr_cluster *c, struct tr_item *item)
 {
     if (item->plan->number == 0) {
         tr_item_finish(c, item, TARRY_ENOTFOUND);
+    } else if (c->desk != NULL) { /* it was read with its number */
+        next_read(c, item);
     } else {
         tr_plan_read(c, item, next_read);
     }
@@ -494,6 +508,8 @@ static void found(struct tr_cluster *c, struct tr_item *item)
 {
     if (item->plan->number == 0) {
         tr_item_finish(c, item, TARRY_ENOTFOUND);
+    } else if (c->desk != NULL) { /* it was read with its number */
+        found_read(c, item);
     } else {
         tr_plan_read(c, item, found_read);
     }

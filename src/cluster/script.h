@@ -36,6 +36,7 @@ enum tr_script_name {
     TR_SCRIPT_PICTURE,  /* how a slot is, for people */
     TR_SCRIPT_CLAIM,    /* with a database: which jobs it is to be asked for, */
     TR_SCRIPT_INDEX,    /* how their rows are, */
+    TR_SCRIPT_SHED,     /* the same if Redis is full, */
     TR_SCRIPT_RAISE,    /* up to which time rows are in Redis, */
     TR_SCRIPT_SCAN,     /* and what is there */
     TR_SCRIPT_COUNT

@@ -1,12 +1,13 @@
 /*
- * What is asked of one job, as a change of its row; and of so many of a topic, or of all: pages of
- * rows, and then a change of each (a crowd).
+ * What is asked of one job, as a change of its row; and of so many of a topic: pages of rows, and
+ * then a change of each (a crowd).
  */
 
 #include "base/err.h"
 #include "cluster/desk.h"
+#include "cluster/mutant.h"
 
-enum { PAGE = 500, PASSES_MAX = 8 };
+enum { PAGE = 500 };
 
 /* ---- one job ---- */
 
@@ -19,8 +20,8 @@ static enum tr_truth_what what_of(const struct tr_item *item)
 {
     const struct tr_req *r = item->req;
 
-    if (item->kind == TR_DESK_TENDS) {
-        return TR_TRUTH_TEND;
+    if (item->kind == TR_DESK_TENDS || item->kind == TR_DESK_DROPS) {
+        return item->kind == TR_DESK_TENDS ? TR_TRUTH_TEND : TR_TRUTH_DROP;
     }
     switch (item->op) {
     case TR_OP_RESERVE_JOB:
@@ -91,10 +92,15 @@ static bool build(struct tr_cluster *c, struct tr_clane *lane)
         k->truth.lease = item->lease;
         k->truth.force = item->kind == TR_DESK_FORCES; /* one of a crowd */
         k->truth.beanstalk = item->kind == TR_DESK_KICKS;
+        k->truth.at_us = item->kind == TR_DESK_DROPS ? item->number : 0;
         if (item->req != NULL) {
             fill_asked(c, k, item);
         }
-        items[i++] = (struct tr_sql_item){.by = TR_SQL_BY_ID, .id = item->id, .ctx = &k->truth};
+        items[i++] = (struct tr_sql_item){
+            .by = TR_SQL_BY_ID, .id = item->id, .topic = item->topic->row, .ctx = &k->truth};
+        if (TR_CL_MUTANT(INDEX_EARLY) && item->op == TR_OP_DELETE) {
+            (void)!tr_image_gone(c, item->topic, item->id, TR_INDEX_ANY);
+        }
     }
     lane->sql->call.ask.kind = TR_SQL_CHANGE;
     lane->sql->call.ask.decide = tr_truth_decide;
@@ -138,6 +144,7 @@ static void ended_one(struct tr_cluster *c, struct tr_item *item, struct tr_sql_
     k->tell = tell;
     k->gone = row->write == TR_SQL_DELETE;
     k->now_us = now_us;
+    tr_gauge_settled(c, item->topic, row);
     if (row->write == TR_SQL_LEAVE || item->inner) { /* parts of others do not wait */
         k->row = t->is;
         tell(c, k);
@@ -148,7 +155,7 @@ static void ended_one(struct tr_cluster *c, struct tr_item *item, struct tr_sql_
         tr_image_go(c, k, &t->is, now_us);
     } else if (t->said == TR_TRUTH_NONE &&
                !tr_image_gone(c, k->image.topic, row->id, TR_INDEX_ANY)) {
-        c->desk->dropped++;
+        tr_align_dropped(c, tr_place_slot_of(row->id));
     }
 }
 
@@ -163,7 +170,7 @@ static void ended(struct tr_cluster *c, struct tr_clane *lane)
         if (row->end == TR_SQL_DONE) {
             ended_one(c, item, row, ask->now_us);
         } else {
-            tr_item_finish(c, item, tr_desk_failed(c, ask, row));
+            tr_desk_refused(c, item, row);
         }
     }
 }
@@ -368,48 +375,3 @@ static void ended_kick(struct tr_cluster *c, struct tr_clane *lane)
 }
 
 const struct tr_desk_way tr_desk_kick = {.most = 1, .build = build_kick, .ended = ended_kick};
-
-/* ---- all of a topic ---- */
-
-static bool build_purge(struct tr_cluster *c, struct tr_clane *lane)
-{
-    const struct tr_item *item = tr_desk_first(lane);
-
-    page_of(c, lane, (unsigned)item->kind, PAGE);
-    return true;
-}
-
-static void purge_slot(struct tr_cluster *c, struct tr_item *item)
-{
-    item->flying = false;
-    tr_lane_put(c, TR_CL_PURGE, item);
-}
-
-/* State by state, until each is empty: jobs change theirs meanwhile, so that goes round. */
-static void purge_on(struct tr_cluster *c, struct tr_item *item)
-{
-    tr_count_changed(c, item->topic, item->slot);
-    if (item->number > 0) {
-        item->partly = "some of its jobs were purged, perhaps not all: purge it again";
-    }
-    if (item->status != TARRY_OK || item->req == NULL) {
-        tr_item_finish(c, item, item->status);
-    } else if (item->implied && item->tries < PASSES_MAX * PAGE) {
-        purge_slot(c, item);
-    } else if (item->kind + 1 < TR_SQL_STATES) {
-        item->kind++;
-        purge_slot(c, item);
-    } else {
-        item->kind = TR_SQL_WAITING;
-        item->tries = 0;
-        item->flying = false;
-        tr_purge_slot_done(c, item);
-    }
-}
-
-static void ended_purge(struct tr_cluster *c, struct tr_clane *lane)
-{
-    page_ended(c, lane, TR_OP_DELETE, purge_on);
-}
-
-const struct tr_desk_way tr_desk_purge = {.most = 1, .build = build_purge, .ended = ended_purge};

@@ -4,7 +4,7 @@
  */
 
 #include "base/err.h"
-#include "cluster/desk.h"
+#include "cluster/load.h"
 
 #include <string.h>
 
@@ -70,6 +70,31 @@ static void show(struct tr_cluster *c, struct tr_item *item, const struct tr_sql
     tr_look_show(c, item, said, now_us);
 }
 
+/* Whatever the index has of it, this is how it is. A dead one has no place there. */
+static void restore(struct tr_cluster *c, struct tr_item *item, const struct tr_sql_item *row,
+                    uint64_t now_us)
+{
+    struct tr_truth_topic topic = tr_desk_says(item->topic);
+    struct tr_sql_job is;
+
+    if (item->req == NULL || !tr_truth_look(row, &topic, now_us, &is)) {
+        tr_item_finish(c, item, TARRY_ENOTFOUND);
+        return;
+    }
+    if (is.state == TR_SQL_DEAD) {
+        struct tr_header h;
+
+        tr_truth_header(&is, (struct tr_span){item->topic->name, item->topic->name_len}, now_us,
+                        &h);
+        tr_item_view(c, item, &h, now_us);
+        tr_item_finish(c, item, TARRY_ESTATE);
+    } else if (!tr_image_put(c, item->topic, TR_INDEX_FORCE, &row->row)) {
+        tr_item_finish(c, item, TARRY_ENOMEM);
+    } else {
+        show(c, item, row, now_us);
+    }
+}
+
 static void ended(struct tr_cluster *c, struct tr_clane *lane)
 {
     const struct tr_sql_ask *ask = &lane->sql->call.ask;
@@ -77,7 +102,9 @@ static void ended(struct tr_cluster *c, struct tr_clane *lane)
     struct tr_item *item;
 
     for (unsigned i = 0; (item = tr_lane_next(lane)) != NULL; i++) {
-        if (status == TARRY_OK) {
+        if (status == TARRY_OK && item->op == TR_OP_RESTORE) {
+            restore(c, item, &ask->items[i], ask->now_us);
+        } else if (status == TARRY_OK) {
             show(c, item, &ask->items[i], ask->now_us);
         } else {
             tr_item_finish(c, item, status);
@@ -86,6 +113,24 @@ static void ended(struct tr_cluster *c, struct tr_clane *lane)
 }
 
 const struct tr_desk_way tr_desk_look = {.most = BODIES_MOST, .build = build, .ended = ended};
+
+/* ---- all jobs, or one, into the index anew ---- */
+
+/* All: the owners of slots compare entries and rows, both ways, whatever they believe to be right.
+ */
+void tr_restore_ask(struct tr_cluster *c, struct tr_item *item)
+{
+    if (c->desk == NULL) {
+        tr_item_refuse(c, item, TARRY_EUNSUPPORTED,
+                       "a restore needs [sql]: on Redis alone there is nothing to restore from");
+    } else if (item->req->id != 0) {
+        tr_look_ask(c, item);
+    } else {
+        tr_align_everything(c);
+        item->req->out.number = c->layout.slots;
+        tr_item_finish(c, item, TARRY_OK);
+    }
+}
 
 /* ---- which topic an id is of ---- */
 
@@ -170,6 +215,7 @@ static bool build_count(struct tr_cluster *c, struct tr_clane *lane)
     ask->topic = spot->topic->row;
     ask->slot = spot->slot;
     ask->order = (uint8_t)spot->topic->order;
+    ask->light = spot->light;
     return true;
 }
 
@@ -190,7 +236,7 @@ static void fill(struct tr_spot *spot, const struct tr_sql_ask *ask)
     n->ended = h->ended;
     n->dead = first ? natural(ask->counts.dead) : 0;
     n->delayed = 0;
-    n->ready = h->ready;
+    n->ready = ask->light ? h->best_id != 0 : h->ready;
     n->urgent = h->urgent;
     n->next_due_us = h->next_due_us;
     n->oldest_ready_us = h->oldest_us;
@@ -211,7 +257,8 @@ static void ended_count(struct tr_cluster *c, struct tr_clane *lane)
 
     if (status == TARRY_OK) {
         fill(spot, ask);
-        spot->counted_us = lane->sql->call.sent_us;
+        spot->headed_us = lane->sql->call.sent_us;
+        spot->counted_us = ask->light ? 0 : spot->headed_us; /* the rest was not asked for */
     }
     tr_item_finish(c, item, status);
 }

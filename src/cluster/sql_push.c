@@ -1,10 +1,15 @@
 /*
  * New jobs in a database. The topic is there first, then the job has its id (numbers.c), then it is
  * a row; what has its key is decided by truth.c.
+ *
+ * Pauses, quotas and defaults are judged by this node's copy of the topic's settings. The
+ * transaction reads their version: if it is another one nothing is done, and it is judged anew. So
+ * settings hold on every node from the answer to whoever has set them.
  */
 
 #include "base/err.h"
 #include "cluster/desk.h"
+#include "cluster/mutant.h"
 
 #include <string.h>
 
@@ -12,29 +17,43 @@
 
 /* ---- before ---- */
 
-static bool is_paused(const struct tr_cluster *c, const struct tr_policy *p)
+bool tr_desk_is_paused(const struct tr_cluster *c, const struct tr_policy *p)
 {
     return (p->paused & TR_PAUSED_IN) != 0 &&
            (p->paused_until_us == 0 || p->paused_until_us > tr_cluster_server_now(c));
 }
 
-static bool has_quota(const struct tr_policy *p)
+bool tr_desk_has_quota(const struct tr_policy *p)
 {
     return p->max_jobs != UINT64_MAX || p->max_bytes != UINT64_MAX;
+}
+
+/* By the settings that this node has. If they were read before this was asked, others may hold by
+ * now. */
+static void refuse(struct tr_cluster *c, struct tr_item *item, int status)
+{
+    if (item->topic->asked_us < item->since_us) {
+        tr_ctopic_reload(c, item, tr_desk_push_ask);
+    } else {
+        tr_item_finish(c, item, status);
+    }
+}
+
+bool tr_desk_is_full(const struct tr_ctopic *t, size_t more_bytes)
+{
+    struct tr_counted sum;
+
+    tr_count_sum(t, &sum);
+    return sum.ready + sum.delayed + sum.reserved + sum.dead >= t->policy.max_jobs ||
+           (t->policy.max_bytes != UINT64_MAX && t->heavy + more_bytes > t->policy.max_bytes);
 }
 
 /* It was counted a second ago at most, and what this node has pushed since is in it. */
 static void check_quota(struct tr_cluster *c, struct tr_item *item)
 {
-    const struct tr_ctopic *t = item->topic;
-    struct tr_counted sum;
-
-    tr_count_sum(t, &sum);
-    item->implied =
-        sum.ready + sum.delayed + sum.reserved + sum.dead >= t->policy.max_jobs ||
-        (t->policy.max_bytes != UINT64_MAX && t->heavy + item->req->body_len > t->policy.max_bytes);
+    item->implied = tr_desk_is_full(item->topic, item->req->body_len);
     if (item->implied && item->req->key_len == 0) {
-        tr_item_finish(c, item, TARRY_EQUOTA);
+        refuse(c, item, TARRY_EQUOTA);
     } else { /* one with that key may be there already */
         tr_numbers_give(c, item);
     }
@@ -49,9 +68,9 @@ void tr_desk_push_ask(struct tr_cluster *c, struct tr_item *item)
         t->makes = true;
         t->keeps = t->keeps || item->req->keep_topic;
         tr_ctopic_reload(c, item, tr_desk_push_ask);
-    } else if (is_paused(c, &t->policy)) {
-        tr_item_finish(c, item, TARRY_EPAUSED);
-    } else if (has_quota(&t->policy)) {
+    } else if (tr_desk_is_paused(c, &t->policy)) {
+        refuse(c, item, TARRY_EPAUSED);
+    } else if (tr_desk_has_quota(&t->policy)) {
         tr_count_topic(c, item, now_us > COUNTED_US ? now_us - COUNTED_US : 0, check_quota);
     } else {
         tr_numbers_give(c, item);
@@ -77,9 +96,8 @@ static uint32_t retries_of(const struct tr_req *r)
     return r->retries < 0 ? TR_RETRIES_NO_END : (uint32_t)r->retries;
 }
 
-/* The row that is asked for; its texts are the ticket's. */
-static void fill(struct tr_cluster *c, struct tr_ticket *k, const struct tr_item *item,
-                 const struct tr_req *r)
+void tr_desk_push_fill(struct tr_cluster *c, struct tr_ticket *k, const struct tr_item *item,
+                       const struct tr_req *r)
 {
     char backoff[TR_HEADER_BACKOFF];
     size_t len = r->backoff != NULL ? tr_header_put_backoff(backoff, r->backoff) : 0;
@@ -88,6 +106,8 @@ static void fill(struct tr_cluster *c, struct tr_ticket *k, const struct tr_item
     t->what = TR_TRUTH_PUSH;
     t->conflict = r->conflict;
     t->full = item->implied;
+    t->minds_version = true;
+    t->version = item->topic->version;
     t->delay_us = r->delay_us;
     t->at_us = r->at_us;
     t->age_us = c->now.boot_us - item->since_us;
@@ -100,7 +120,7 @@ static void fill(struct tr_cluster *c, struct tr_ticket *k, const struct tr_item
                                  .tag = tr_ticket_keep(k, r->tag, r->tag_len),
                                  .key = tr_ticket_keep(k, r->key, r->key_len),
                                  .backoff = tr_ticket_keep(k, backoff, len),
-                                 .body = tr_ticket_keep(k, r->body, r->body_len)};
+                                 .body = {k->body, k->body_len}};
     t->job.body_len = r->body_len;
     tr_ticket_say(c, k, item);
 }
@@ -114,14 +134,17 @@ static bool build(struct tr_cluster *c, struct tr_clane *lane)
          n = n->next) {
         struct tr_item *item = TR_CONTAINER_OF(n, struct tr_item, link);
         struct tr_req asked = *item->req;
-        struct tr_ticket *k =
-            tr_ticket_new(c, item->topic, 2 * TR_TICKET_TEXTS + item->req->body_len);
+        struct tr_ticket *k = tr_ticket_new(c, item->topic, 2 * TR_TICKET_TEXTS);
 
         if (k == NULL) {
             return false;
         }
+        if (!tr_ticket_body(c, k, item->req->body, item->req->body_len)) {
+            tr_ticket_free(c, k);
+            return false;
+        }
         tr_push_jitter(c, item->topic, &asked);
-        fill(c, k, item, &asked);
+        tr_desk_push_fill(c, k, item, &asked);
         items[i++] = (struct tr_sql_item){.by = asked.key_len > 0 ? TR_SQL_NEW_KEY : TR_SQL_NEW,
                                           .id = item->id,
                                           .topic = item->topic->row,
@@ -162,6 +185,18 @@ static void tell(struct tr_cluster *c, struct tr_ticket *k)
     tr_push_ended(c, k->asker, &p, k->now_us);
 }
 
+/* The topic's settings, by which it was let in, are others by now: once more, by those. */
+static void repeat(struct tr_cluster *c, struct tr_item *item)
+{
+    item->flying = false;
+    item->implied = false;
+    if (item->req == NULL) {
+        tr_item_finish(c, item, TARRY_EAWAY); /* nobody waits for it */
+    } else {
+        tr_ctopic_reload(c, item, tr_push_ask);
+    }
+}
+
 /* Nothing was written, or it is due so late that nobody looks for it in the index. */
 static bool is_apart(const struct tr_truth *t, const struct tr_sql_item *item, uint64_t now_us)
 {
@@ -175,6 +210,10 @@ static void ended_one(struct tr_cluster *c, struct tr_item *item, struct tr_sql_
     struct tr_truth *t = row->ctx;
     struct tr_ticket *k = TR_CONTAINER_OF(t, struct tr_ticket, truth);
 
+    if (t->said == TR_TRUTH_STALE) {
+        repeat(c, item);
+        return; /* the lane frees it */
+    }
     k->asker = item;
     k->tell = tell;
     k->now_us = now_us;
@@ -198,10 +237,24 @@ static void ended(struct tr_cluster *c, struct tr_clane *lane)
 
         if (row->end == TR_SQL_DONE) {
             ended_one(c, item, row, ask->now_us);
+        } else if (TR_CL_MUTANT(REPLY_EARLY)) { /* whatever becomes of it */
+            uint64_t due_us =
+                tr_cluster_server_now(c) + (item->req != NULL ? item->req->delay_us : 0);
+
+            tr_push_ended(c, item,
+                          &(struct tr_pushed){.what = 'N', .id = row->id, .due_us = due_us},
+                          tr_cluster_server_now(c));
         } else {
-            tr_item_finish(c, item, tr_desk_failed(c, ask, row));
+            tr_desk_refused(c, item, row);
         }
     }
 }
 
-const struct tr_desk_way tr_desk_push = {.build = build, .ended = ended, .clash = clash};
+/* Of two with the same key the second is to find the first. */
+static bool beside(const struct tr_item *item)
+{
+    return item->req->key_len == 0;
+}
+
+const struct tr_desk_way tr_desk_push = {
+    .build = build, .ended = ended, .clash = clash, .beside = beside};

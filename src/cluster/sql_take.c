@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "cluster/desk.h"
+#include "cluster/mutant.h"
 
 static struct tr_claim *claim_of(const struct tr_list *n)
 {
@@ -15,6 +16,37 @@ static struct tr_claim *claim_of(const struct tr_list *n)
 static unsigned weight(const struct tr_item *item)
 {
     return TR_CONTAINER_OF(item, const struct tr_claim, item)->count;
+}
+
+static size_t bytes(const struct tr_item *item)
+{
+    return TR_CONTAINER_OF(item, const struct tr_claim, item)->bytes;
+}
+
+/* Is anything of it to be handed out? Else nobody wants bodies. */
+static bool hands_out(const struct tr_item *item)
+{
+    return TR_CONTAINER_OF(item, const struct tr_claim, item)->lease != 0;
+}
+
+/* One job may be in two claims: if the database is slow, Redis names it again after three seconds.
+ * Its row decides between two asks, but not inside of one. */
+static bool share(const struct tr_claim *a, const struct tr_claim *b)
+{
+    for (unsigned i = 0; i < a->count; i++) {
+        for (unsigned k = 0; k < b->count; k++) {
+            if (a->ids[i] == b->ids[k]) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool clash(const struct tr_item *a, const struct tr_item *b)
+{
+    return hands_out(a) != hands_out(b) || share(TR_CONTAINER_OF(a, const struct tr_claim, item),
+                                                 TR_CONTAINER_OF(b, const struct tr_claim, item));
 }
 
 static bool add(struct tr_cluster *c, const struct tr_claim *claim, unsigned i,
@@ -31,7 +63,8 @@ static bool add(struct tr_cluster *c, const struct tr_claim *claim, unsigned i,
     k->truth.held = claim->held;
     k->truth.ttr_us = claim->ttr_us;
     k->truth.least_us = claim->least_us;
-    *row = (struct tr_sql_item){.by = TR_SQL_BY_ID, .id = claim->ids[i], .ctx = &k->truth};
+    *row = (struct tr_sql_item){
+        .by = TR_SQL_BY_ID, .id = claim->ids[i], .topic = claim->item.topic->row, .ctx = &k->truth};
     return true;
 }
 
@@ -57,7 +90,8 @@ static bool build(struct tr_cluster *c, struct tr_clane *lane)
     }
     lane->sql->call.ask.kind = TR_SQL_CHANGE;
     lane->sql->call.ask.decide = tr_truth_decide;
-    lane->sql->call.ask.with_bodies = true;
+    lane->sql->call.ask.skips = true; /* one that somebody has is not to be had: others are */
+    lane->sql->call.ask.with_bodies = hands_out(tr_desk_first(lane));
     return items != NULL;
 }
 
@@ -81,10 +115,16 @@ static void ended_one(struct tr_cluster *c, struct tr_claim *claim, struct tr_sq
     const struct tr_truth *t = row->ctx;
     struct tr_sql_job is = t->is;
     struct tr_taken_job job = {.id = row->id, .body = is.body};
-    const struct tr_ctopic *topic = claim->item.topic;
-    bool won = t->what == TR_TRUTH_CLAIM && t->said == TR_TRUTH_DONE;
+    struct tr_ctopic *topic = claim->item.topic;
+    bool won =
+        t->what == TR_TRUTH_CLAIM &&
+        (t->said == TR_TRUTH_DONE || (TR_CL_MUTANT(CLAIM_BLIND) && t->said == TR_TRUTH_STATE));
 
     claim->lost += t->what == TR_TRUTH_CLAIM && !won;
+    if (row->locked) {
+        return; /* as it is when its claim ends */
+    }
+    tr_gauge_settled(c, topic, row);
     show(c, row, now_us);
     if (won) {
         tr_truth_header(&is, (struct tr_span){topic->name, topic->name_len}, now_us, &job.header);
@@ -107,8 +147,10 @@ static void ended(struct tr_cluster *c, struct tr_clane *lane)
 
             if (row->end == TR_SQL_DONE) {
                 ended_one(c, claim, row, ask->now_us);
+            } else if (row->end == TR_SQL_UNDONE && row->blame == TR_SQL_AGAIN) {
+                claim->lost += claim->whats[i] == 'C'; /* somebody has it locked */
             } else {
-                status = tr_desk_failed(c, ask, row);
+                status = tr_desk_failed(c, row);
                 if (row->end == TR_SQL_UNSURE && claim->whats[i] == 'C') {
                     tr_take_unsure(c, claim, row->id);
                 }
@@ -118,4 +160,5 @@ static void ended(struct tr_cluster *c, struct tr_clane *lane)
     }
 }
 
-const struct tr_desk_way tr_desk_claim = {.build = build, .ended = ended, .weight = weight};
+const struct tr_desk_way tr_desk_claim = {
+    .build = build, .ended = ended, .weight = weight, .bytes = bytes, .clash = clash};

@@ -65,7 +65,7 @@ static bool build_load(struct tr_cluster *c, struct tr_clane *lane)
     struct tr_ctopic *t = tr_desk_first(lane)->topic;
     struct tr_sql_ask *ask = &lane->sql->call.ask;
 
-    (void)c;
+    t->asked_us = c->now.boot_us;
     ask->kind = TR_SQL_TOPIC;
     ask->name = (struct tr_span){t->name, t->name_len};
     ask->makes = t->makes;
@@ -216,6 +216,9 @@ static bool build_note(struct tr_cluster *c, struct tr_clane *lane)
                                     : TR_SQL_KEEP_JOBS;
     ask->spread = (next.given & TR_POLICY_BIT(SPREAD)) != 0 ? next.spread : t->spread;
     ask->order = (uint8_t)t->order;
+    ask->delivers = next.deliver_len > 0        ? TR_SQL_DELIVERS
+                    : t->policy.deliver_len > 0 ? TR_SQL_DELIVERS_NO_MORE
+                                                : TR_SQL_DELIVERS_NOT;
     ask->version = t->version;
     ask->first = last + 1;
     return true;

@@ -17,15 +17,15 @@
  * nobody knows. Before anything else is asked of that slot they are given back (a take of none): it
  * keeps the ids of a node's last take only.
  *
- * With a database, Redis only says which jobs may be to be had (`claim`), for three seconds; what
- * the database says of each (sql_take.c) is the answer. Housekeeping is a question for none, which
- * brings those that time has changed.
+ * With a database, Redis only says which jobs may be to be had (`claim`); then claim.c asks it.
+ * Housekeeping is a question for none, which brings those that time has changed.
  *
  * *Invariant.* For each job that may come there is a holding, made before it is asked for.
  */
 
+#include "cluster/take.h"
+
 #include "base/err.h"
-#include "cluster/desk.h"
 #include "cluster/mutant.h"
 
 #include <string.h>
@@ -37,36 +37,6 @@
 #define NO_MEMORY_AGAIN_US UINT64_C(50000)
 #define OWED_MOST_US UINT64_C(3600000000) /* by then nearly all leases have ended */
 
-struct tr_take {
-    struct tr_call call;
-    struct tr_list all;
-    struct tr_list dirty;
-    struct tr_list spots; /* to be asked */
-    unsigned slot;
-    uint64_t op;
-    struct tr_spot *spot; /* asked now, */
-    uint64_t round;       /* in this round of it: another one may begin before the answer */
-    struct tr_list group; /* for whom */
-    unsigned want;
-    bool tagged;
-    bool told;                              /* this node is to be told when there is more */
-    struct tr_holding *rooms[TR_EVAL_JOBS]; /* for what may come */
-    unsigned room_count;
-    uint64_t heard;         /* the last op that was answered */
-    struct tr_ctopic *owed; /* jobs of it are to be given back, or NULL */
-    uint64_t owed_since_us;
-    uint64_t owed_us; /* when that is tried */
-
-    /* With a database. */
-    struct tr_claim *claim; /* what it is asked; NULL: there is none */
-    uint64_t next_us;       /* what Redis has said */
-    bool more;
-    unsigned told_jobs;
-    unsigned won;
-    struct tr_item *keeper; /* housekeeping that waits, or is done now */
-    bool tending;
-};
-
 uint64_t tr_take_lease(struct tr_cluster *c)
 {
     if (!TR_CL_MUTANT(LEASE_AGAIN) || c->lease_count == 0) {
@@ -77,32 +47,6 @@ uint64_t tr_take_lease(struct tr_cluster *c)
 
 static void heard(struct tr_cluster *c, struct tr_call *call, const struct tr_redis_reply *reply,
                   enum tr_route_why why);
-static tr_item_fn claimed;
-
-/* Room for what a database is asked. */
-static bool make_claim(struct tr_cluster *c, struct tr_take *take)
-{
-    if (c->desk == NULL) {
-        return true;
-    }
-    take->claim = tr_mem_alloc(c->mem, sizeof *take->claim);
-    if (take->claim == NULL) {
-        return false;
-    }
-    take->claim->item = (struct tr_item){.inner = true, .end = claimed, .slot = take->slot};
-    take->claim->item.number = take->slot;
-    tr_list_init(&take->claim->item.link);
-    return tr_lane_of(c, TR_CL_CLAIM, take->slot) != NULL; /* so that nothing can fail later */
-}
-
-static void drop_claim(struct tr_cluster *c, struct tr_take *take)
-{
-    if (take->claim != NULL) {
-        tr_list_remove(&take->claim->item.link);
-        tr_mem_free(c->mem, take->claim, sizeof *take->claim);
-        take->claim = NULL;
-    }
-}
 
 int tr_take_lane(struct tr_cluster *c, unsigned slot)
 {
@@ -125,9 +69,10 @@ int tr_take_lane(struct tr_cluster *c, unsigned slot)
     tr_list_init(&take->dirty);
     tr_list_init(&take->spots);
     tr_list_init(&take->group);
+    tr_list_init(&take->asides);
     take->slot = slot;
-    if (!make_claim(c, take) || tr_map_put(&c->takes, slot, take) != TARRY_OK) {
-        drop_claim(c, take);
+    if (!tr_claim_make(c, take) || tr_map_put(&c->takes, slot, take) != TARRY_OK) {
+        tr_claim_drop(c, take);
         tr_call_fini(c, &take->call);
         tr_mem_free(c->mem, take, sizeof *take);
         return TARRY_ENOMEM;
@@ -136,7 +81,7 @@ int tr_take_lane(struct tr_cluster *c, unsigned slot)
     return TARRY_OK;
 }
 
-static void drop_rooms(struct tr_cluster *c, struct tr_take *take)
+void tr_take_drop_rooms(struct tr_cluster *c, struct tr_take *take)
 {
     while (take->room_count > 0) {
         tr_hold_free(c, take->rooms[--take->room_count]);
@@ -152,8 +97,9 @@ void tr_take_free(struct tr_cluster *c)
             tr_list_remove(take->spots.next);
         }
         tr_list_remove(&take->all);
-        drop_rooms(c, take);
-        drop_claim(c, take);
+        tr_claims_free(c, take);
+        tr_take_drop_rooms(c, take);
+        tr_claim_drop(c, take);
         tr_call_fini(c, &take->call);
         tr_mem_free(c->mem, take, sizeof *take);
     }
@@ -216,12 +162,24 @@ static bool is_open(const struct tr_waiter *waiter, const struct tr_spot *spot)
            (w->lined || w->first == spot);
 }
 
-static bool anybody_open(const struct tr_spot *spot)
+unsigned tr_take_open(const struct tr_spot *spot, unsigned most)
+{
+    const struct tr_list *line = &spot->topic->line;
+    unsigned open = 0;
+
+    for (const struct tr_list *n = line->next; n != line && open < most; n = n->next) {
+        open += is_open(TR_CONTAINER_OF(n, struct tr_waiter, link), spot);
+    }
+    return open;
+}
+
+/* Does anybody stand in line who is not asked for now? */
+static bool anybody_free(const struct tr_spot *spot)
 {
     const struct tr_list *line = &spot->topic->line;
 
     for (const struct tr_list *n = line->next; n != line; n = n->next) {
-        if (is_open(TR_CONTAINER_OF(n, struct tr_waiter, link), spot)) {
+        if (TR_CONTAINER_OF(n, struct tr_waiter, link)->wait->asked == NULL) {
             return true;
         }
     }
@@ -320,8 +278,10 @@ static int build_claim(struct tr_cluster *c, struct tr_take *take, const struct 
 {
     struct tr_eval_claim claim = {.now_us = tr_cluster_server_now(c),
                                   .version = t->version,
-                                  .most = asked != NULL ? TR_CLAIM_MOST : TR_CLAIM_TENDS};
+                                  .most = asked != NULL ? TR_CLAIM_MOST : TR_CLAIM_TENDS,
+                                  .bytes = c->config.take_bytes};
 
+    take->claim->lease = 0;
     if (asked != NULL) {
         claim.count = asked->count;
         claim.tag = asked->tag;
@@ -392,14 +352,18 @@ static void ungroup(struct tr_cluster *c, struct tr_take *take, int status)
     }
 }
 
-static void give_up(struct tr_cluster *c, struct tr_take *take, int status, uint64_t again_us)
+void tr_take_give_up(struct tr_cluster *c, struct tr_take *take, int status, uint64_t again_us)
 {
     struct tr_spot *spot = take->spot;
 
     take->spot = NULL;
-    spot->asked = false;
-    drop_rooms(c, take);
-    end_round(c, spot, c->now.boot_us + again_us);
+    spot->asked--;
+    tr_take_drop_rooms(c, take);
+    if (take->of == NULL) {
+        end_round(c, spot, c->now.boot_us + again_us);
+    } else { /* that was over when Redis had answered */
+        tr_vigil_woken(&c->vigil, &spot->watch, c->now.boot_us + again_us, c->now.boot_us);
+    }
     ungroup(c, take, status);
     tr_ctopic_unpin(c, spot->topic);
 }
@@ -442,7 +406,7 @@ static void ask(struct tr_cluster *c, struct tr_take *take)
     bool waits;
 
     tr_list_remove(&spot->queued);
-    if (!anybody_open(spot)) {
+    if (tr_take_open(spot, 1) == 0) {
         end_round(c, spot, spot->known_us);
         return;
     }
@@ -455,14 +419,15 @@ static void ask(struct tr_cluster *c, struct tr_take *take)
     }
     take->spot = spot;
     take->round = spot->round;
-    spot->asked = true;
+    spot->asked++;
     take->want = 0;
     tr_ctopic_pin(spot->topic);
     first = gather(c, take, &waits);
     if (first == NULL || build(c, take, first, waits) != TARRY_OK) {
-        give_up(c, take, TARRY_ENOMEM, NO_MEMORY_AGAIN_US);
+        tr_take_give_up(c, take, TARRY_ENOMEM, NO_MEMORY_AGAIN_US);
         return;
     }
+    tr_vigil_asked(&c->vigil, &spot->watch, c->now.boot_us); /* the round may have been over */
     take->tagged = first->tag_len > 0;
     take->told = waits;
     c->stat.takes++;
@@ -471,7 +436,7 @@ static void ask(struct tr_cluster *c, struct tr_take *take)
 
 /* ---- what was handed out to nobody ---- */
 
-static void mark(struct tr_cluster *c, struct tr_take *take)
+void tr_take_mark(struct tr_cluster *c, struct tr_take *take)
 {
     if (tr_list_empty(&take->dirty)) {
         tr_list_append(&c->dirty_takes, &take->dirty);
@@ -488,7 +453,7 @@ static void owe(struct tr_cluster *c, struct tr_take *take, struct tr_ctopic *t)
     take->owed_since_us = c->now.boot_us;
     take->owed_us = c->now.boot_us;
     c->owed++;
-    mark(c, take);
+    tr_take_mark(c, take);
 }
 
 static void owe_no_more(struct tr_cluster *c, struct tr_take *take)
@@ -498,7 +463,7 @@ static void owe_no_more(struct tr_cluster *c, struct tr_take *take)
     take->owed = NULL;
     c->owed--;
     tr_ctopic_unpin(c, t);
-    mark(c, take);
+    tr_take_mark(c, take);
 }
 
 static void give_back(struct tr_cluster *c, struct tr_take *take)
@@ -566,13 +531,13 @@ static void look_at_owed(struct tr_cluster *c)
         struct tr_take *take = TR_CONTAINER_OF(n, struct tr_take, all);
 
         if (take->owed != NULL && take->owed_us <= c->now.boot_us) {
-            mark(c, take);
+            tr_take_mark(c, take);
         }
     }
 }
 
 /* Housekeeping is over. */
-static void end_tending(struct tr_cluster *c, struct tr_take *take, int status)
+void tr_take_end_tending(struct tr_cluster *c, struct tr_take *take, int status)
 {
     struct tr_item *keeper = take->keeper;
 
@@ -582,7 +547,7 @@ static void end_tending(struct tr_cluster *c, struct tr_take *take, int status)
     c->slots[take->slot].agenda_us = c->now.boot_us; /* there may be another topic behind it */
     tr_count_changed(c, keeper->topic, take->slot);
     tr_item_finish(c, keeper, status);
-    mark(c, take);
+    tr_take_mark(c, take);
 }
 
 static void tend(struct tr_cluster *c, struct tr_take *take)
@@ -591,7 +556,7 @@ static void tend(struct tr_cluster *c, struct tr_take *take)
     if (build_claim(c, take, take->keeper->topic, NULL) == TARRY_OK) {
         send(c, take);
     } else {
-        end_tending(c, take, TARRY_ENOMEM);
+        tr_take_end_tending(c, take, TARRY_ENOMEM);
     }
 }
 
@@ -606,7 +571,7 @@ void tr_take_tend(struct tr_cluster *c, struct tr_item *keeper)
     take = tr_map_find(&c->takes, keeper->slot);
     TR_CHECK(take->keeper == NULL);
     take->keeper = keeper;
-    mark(c, take);
+    tr_take_mark(c, take);
 }
 
 static void go_on(struct tr_cluster *c, struct tr_take *take)
@@ -620,7 +585,8 @@ static void go_on(struct tr_cluster *c, struct tr_take *take)
     if (take->owed != NULL && take->call.state == TR_CALL_IDLE && take->owed_us <= c->now.boot_us) {
         give_back(c, take);
     }
-    while (take->owed == NULL && take->spot == NULL && !tr_list_empty(&take->spots)) {
+    while (take->owed == NULL && take->spot == NULL && !tr_list_empty(&take->spots) &&
+           tr_claim_may(take)) {
         ask(c, take);
     }
 }
@@ -710,8 +676,8 @@ static void hand_out(struct tr_cluster *c, struct tr_wait *w, struct tr_holding 
     }
 }
 
-static void came(struct tr_cluster *c, struct tr_take *take, const struct tr_taken_job *job,
-                 uint64_t now_us)
+void tr_take_came(struct tr_cluster *c, struct tr_take *take, const struct tr_taken_job *job,
+                  uint64_t now_us)
 {
     struct tr_holding *g = take->rooms[--take->room_count];
     struct tr_wait *w = next_wait(take, job);
@@ -746,8 +712,8 @@ static void nothing(const struct tr_take *take)
 }
 
 /* What was said besides jobs, before they are handed out. */
-static void read_news(struct tr_cluster *c, struct tr_take *take, const struct tr_taken *t,
-                      uint64_t now_us)
+void tr_take_news(struct tr_cluster *c, struct tr_take *take, const struct tr_taken *t,
+                  uint64_t now_us)
 {
     struct tr_spot *spot = take->spot;
     uint64_t next_us =
@@ -765,23 +731,48 @@ static void read_news(struct tr_cluster *c, struct tr_take *take, const struct t
 }
 
 /* All jobs were handed out: what is to be asked next. */
-static void end_answer(struct tr_cluster *c, struct tr_take *take, const struct tr_taken *t)
+void tr_take_end(struct tr_cluster *c, struct tr_take *take, const struct tr_taken *t)
 {
     struct tr_spot *spot = take->spot;
     bool more = t->more || t->jobs >= take->want;
 
-    drop_rooms(c, take);
+    tr_take_drop_rooms(c, take);
     if (t->more && t->jobs > 0 && !TR_CL_MUTANT(REST_FORGOTTEN)) {
         ask_again(c, take);
     }
     ungroup(c, take, TARRY_OK);
     take->spot = NULL;
-    spot->asked = false;
-    if (anybody_open(spot) && !TR_CL_MUTANT(ONE_ROUND)) {
+    spot->asked--;
+    if (tr_take_open(spot, 1) > 0 && !TR_CL_MUTANT(ONE_ROUND)) {
         enqueue(c, spot); /* the round goes on */
-    } else {
+    } else if (take->of == NULL) {
         end_round(c, spot,
                   more && !tr_list_empty(&spot->topic->line) ? c->now.boot_us : spot->known_us);
+    }
+}
+
+/* Redis has named jobs for the first of the group, who now are aside's: it asks the database. The
+ * others go on. */
+void tr_take_part(struct tr_cluster *c, struct tr_take *take, struct tr_take *aside)
+{
+    struct tr_spot *spot = take->spot;
+    bool more = take->more || take->told_jobs >= take->want;
+
+    for (unsigned i = 0; i < take->told_jobs && !tr_list_empty(&take->group); i++) {
+        struct tr_list *first = take->group.next;
+
+        tr_list_remove(first);
+        tr_list_append(&aside->group, first);
+    }
+    if (take->more) {
+        ask_again(c, take);
+    }
+    ungroup(c, take, TARRY_OK);
+    take->spot = NULL;
+    if (tr_take_open(spot, 1) > 0) {
+        enqueue(c, spot);
+    } else {
+        end_round(c, spot, more && anybody_free(spot) ? c->now.boot_us : spot->known_us);
     }
 }
 
@@ -789,138 +780,16 @@ static void read_answer(struct tr_cluster *c, struct tr_take *take, const struct
                         const struct tr_taken *t)
 {
     take->call.brings = 0;
-    read_news(c, take, t, a->now_us);
+    tr_take_news(c, take, t, a->now_us);
     for (size_t i = 0; i < t->jobs && take->room_count > 0; i++) {
         struct tr_taken_job job;
 
         if (tr_answer_taken_job(a, i, &job) == TARRY_OK) {
             take->call.brings += job.body.len; /* the next one may be like it */
-            came(c, take, &job, a->now_us);
+            tr_take_came(c, take, &job, a->now_us);
         }
     }
-    end_answer(c, take, t);
-}
-
-/* ---- the answer, with a database ---- */
-
-static struct tr_take *take_of(const struct tr_cluster *c, const struct tr_claim *claim)
-{
-    return tr_map_find(&c->takes, claim->item.number);
-}
-
-void tr_take_won(struct tr_cluster *c, struct tr_claim *claim, const struct tr_taken_job *job,
-                 uint64_t now_us)
-{
-    struct tr_take *take = take_of(c, claim);
-
-    take->won++;
-    came(c, take, job, now_us);
-}
-
-void tr_take_unsure(struct tr_cluster *c, struct tr_claim *claim, uint64_t id)
-{
-    struct tr_take *take = take_of(c, claim);
-    struct tr_holding *g = take->rooms[--take->room_count];
-
-    tr_item_pin(&g->item, claim->item.topic);
-    g->item.id = id;
-    g->item.lease = claim->lease;
-    g->end_us = c->now.boot_us + OWED_MOST_US;
-    tr_hold_return(c, g, false);
-}
-
-/* The database has answered, or there was nothing to ask it. */
-static void claimed(struct tr_cluster *c, struct tr_item *item)
-{
-    struct tr_take *take = tr_map_find(&c->takes, item->number);
-    struct tr_ctopic *topic = item->topic;
-    /* One that was not to be had leaves somebody with nothing though there may be more. */
-    struct tr_taken t = {.next_us = take->next_us,
-                         .more = take->more || take->claim->lost > 0,
-                         .jobs = take->claim->lost > 0 ? take->told_jobs : take->won};
-
-    item->topic = NULL;
-    if (take->tending) {
-        end_tending(c, take, item->status);
-    } else if (item->status != TARRY_OK) {
-        give_up(c, take, item->status, AWAY_AGAIN_US);
-        mark(c, take);
-        return;
-    } else {
-        end_answer(c, take, &t);
-        mark(c, take);
-    }
-    tr_ctopic_unpin(c, topic);
-}
-
-/* Which jobs may be to be had: the database is asked. */
-static int read_claim(struct tr_cluster *c, struct tr_take *take, const struct tr_answer *a,
-                      struct tr_ctopic *topic)
-{
-    struct tr_claim *claim = take->claim;
-    struct tr_claimed t;
-
-    if (tr_answer_claimed(a, &t) != TARRY_OK) {
-        return TARRY_EDAMAGED;
-    }
-    claim->count = 0;
-    claim->lost = 0;
-    take->won = 0;
-    take->told_jobs = 0;
-    for (size_t i = 0; i < t.jobs && claim->count < TR_CLAIM_IDS; i++) {
-        unsigned n = claim->count;
-
-        if (tr_answer_claimed_job(a, i, &claim->whats[n], &claim->ids[n]) == TARRY_OK &&
-            (claim->whats[n] != 'C' || take->told_jobs < take->room_count)) {
-            take->told_jobs += claim->whats[n] == 'C';
-            claim->count++;
-        }
-    }
-    take->next_us = t.next_us;
-    take->more = t.more;
-    tr_load_hint(c, topic, take->slot, &(struct tr_indexed){t.loaded_us, t.left});
-    if (!take->tending) {
-        read_news(c, take,
-                  &(struct tr_taken){.next_us = t.next_us, .more = t.more, .jobs = take->told_jobs},
-                  tr_cluster_server_now(c));
-    }
-    claim->item.topic = topic;
-    if (claim->count > 0) {
-        tr_lane_put(c, TR_CL_CLAIM, &claim->item);
-    } else {
-        claim->item.status = TARRY_OK;
-        claimed(c, &claim->item);
-    }
-    return TARRY_OK;
-}
-
-static void answered_claim(struct tr_cluster *c, struct tr_take *take,
-                           const struct tr_redis_reply *reply)
-{
-    struct tr_ctopic *topic = take->tending ? take->keeper->topic : take->spot->topic;
-    struct tr_answer a;
-
-    if (tr_answer_read(reply, &a) == TARRY_OK) {
-        tr_lane_common(c, &a,
-                       &(struct tr_lane_told){.slot = take->slot, .topics = &topic, .count = 1});
-        if (take->tending) {
-            tr_ctopic_pin(topic);
-        }
-        if (read_claim(c, take, &a, topic) == TARRY_OK) {
-            return;
-        }
-        if (take->tending) {
-            tr_ctopic_unpin(c, topic);
-        }
-    }
-    if (take->tending) {
-        end_tending(c, take, TARRY_EDAMAGED);
-    } else {
-        give_up(c, take, TARRY_EAWAY, NO_MEMORY_AGAIN_US);
-    }
-    if (tr_lane_spread(reply) != 0) {
-        (void)tr_ctopic_set_spread(c, topic, tr_lane_spread(reply));
-    }
+    tr_take_end(c, take, t);
 }
 
 /* It was answered, whatever the answer is. */
@@ -939,7 +808,7 @@ static void answered(struct tr_cluster *c, struct tr_take *take, const struct tr
     } else {
         unsigned spread = tr_lane_spread(reply);
 
-        give_up(c, take, TARRY_EAWAY, NO_MEMORY_AGAIN_US);
+        tr_take_give_up(c, take, TARRY_EAWAY, NO_MEMORY_AGAIN_US);
         if (spread != 0) {
             (void)tr_ctopic_set_spread(c, topic, spread);
         }
@@ -959,19 +828,19 @@ static void heard(struct tr_cluster *c, struct tr_call *call, const struct tr_re
     if (take->owed != NULL) {
         gave_back(c, take, reply, why);
     } else if (why != 0 && take->tending) {
-        end_tending(c, take, tr_call_status(why));
+        tr_take_end_tending(c, take, tr_call_status(why));
     } else if (why == 0 && c->desk != NULL) {
-        answered_claim(c, take, reply);
+        tr_claim_heard(c, take, reply);
     } else if (why != 0) {
         if (why == TR_ROUTE_UNKNOWN) {
             owe(c, take, take->spot->topic);
         }
-        give_up(c, take, tr_call_status(why), AWAY_AGAIN_US);
+        tr_take_give_up(c, take, tr_call_status(why), AWAY_AGAIN_US);
     } else {
         answered(c, take, reply);
     }
     tr_eval_trim(&take->call.eval);
     if (!tr_list_empty(&take->spots)) {
-        mark(c, take);
+        tr_take_mark(c, take);
     }
 }

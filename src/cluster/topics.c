@@ -8,7 +8,9 @@
  *
  * The settings are read before a topic is first used (LOAD, many in a call), and again when a
  * slot's answer names a newer version. A slot that names an older one is told (policy.c). A topic
- * that is not in the list has defaults, and gets there by the first push.
+ * that is not in the list has defaults, and gets there by the first push. With a database its
+ * number there is needed for all that is asked about its jobs, and nothing tells that somebody has
+ * made it: so one that was not there is looked for again each time.
  *
  * Which topics there are, is asked for at most once a second, and only when somebody wants all of
  * them. Whether one without `k` is there depends on its jobs: so they are counted.
@@ -350,6 +352,12 @@ static void heard_load(struct tr_cluster *c, struct tr_clane *lane,
 const struct tr_cl_way tr_load_way = {
     .script = -1, .most = LOAD_MOST, .meta = true, .build = build_load, .heard = heard_load};
 
+/* It was not there when that was asked; but this one came later, and then it may have been. */
+static bool came_later(const struct tr_cluster *c, const struct tr_item *item)
+{
+    return c->desk != NULL && item->topic->row == 0 && item->since_us > item->topic->asked_us;
+}
+
 /* Everybody who waits for it goes on, or hears why not. */
 static void load_ended(struct tr_cluster *c, struct tr_item *loader)
 {
@@ -363,10 +371,12 @@ static void load_ended(struct tr_cluster *c, struct tr_item *loader)
         struct tr_item *item = TR_CONTAINER_OF(waiting.next, struct tr_item, link);
 
         tr_list_remove(&item->link);
-        if (loader->status == TARRY_OK) {
-            item->then(c, item);
-        } else {
+        if (loader->status != TARRY_OK) {
             tr_item_finish(c, item, loader->status);
+        } else if (came_later(c, item)) {
+            tr_ctopic_reload(c, item, item->then);
+        } else {
+            item->then(c, item);
         }
     }
     tr_ctopics_gathered(c, t);
@@ -382,9 +392,14 @@ static void ask_load(struct tr_cluster *c, struct tr_ctopic *t)
     }
 }
 
+bool tr_ctopic_is_news(const struct tr_cluster *c, const struct tr_ctopic *t)
+{
+    return !t->loaded || (c->desk != NULL && t->row == 0);
+}
+
 void tr_ctopic_load(struct tr_cluster *c, struct tr_item *item, tr_item_fn *then)
 {
-    if (item->topic->loaded) {
+    if (!tr_ctopic_is_news(c, item->topic)) {
         if (item->topic->stale && item->topic->loaded_us + STALE_EVERY_US <= c->now.boot_us) {
             ask_load(c, item->topic); /* and goes on with what it has */
         }
@@ -698,7 +713,7 @@ static void find_loaded(struct tr_cluster *c, struct tr_item *item)
     if (t->kept || tr_ctopic_held(t)) {
         found(c, item);
     } else {
-        tr_count_topic(c, item, now_us > JOBS_KNOWN_US ? now_us - JOBS_KNOWN_US : 0, found);
+        tr_count_heads(c, item, now_us > JOBS_KNOWN_US ? now_us - JOBS_KNOWN_US : 0, found);
     }
 }
 

@@ -18,6 +18,7 @@
 #include "cluster/truth.h"
 
 #include "base/text.h"
+#include "cluster/mutant.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -318,6 +319,13 @@ static enum tr_truth_said cancel(struct act *a)
     return TR_TRUTH_DONE;
 }
 
+/* One that was kicked since, and died again, is another matter. */
+static enum tr_truth_said drop(struct act *a)
+{
+    a->gone = a->j->state == TR_SQL_DEAD && a->j->next_us == a->t->at_us;
+    return a->gone ? TR_TRUTH_DONE : TR_TRUTH_STATE;
+}
+
 static enum tr_truth_said edit(struct act *a)
 {
     const struct tr_truth *t = a->t;
@@ -354,6 +362,44 @@ static enum tr_truth_said edit(struct act *a)
     return TR_TRUTH_DONE;
 }
 
+/* The past means now; but one that is due already does not become due later when it is to be
+ * sooner.
+ */
+static enum tr_truth_said shift(struct act *a)
+{
+    int64_t now_us = (int64_t)a->now_us;
+    int64_t due_us = (int64_t)a->j->due_us;
+    int64_t to_us = due_us + a->t->shift_us;
+
+    if (a->t->at_us > 0) {
+        to_us = (int64_t)a->t->at_us;
+    } else if (a->t->shift_us < 0 && to_us <= now_us) {
+        now_us = due_us < now_us ? due_us : now_us;
+    }
+    to_us = to_us > now_us ? to_us : now_us;
+    if (a->j->state != TR_SQL_WAITING || (uint64_t)to_us > a->now_us + TR_DELAY_MAX_US) {
+        return TR_TRUTH_STATE;
+    }
+    a->j->ver++;
+    wait_until(a, (uint64_t)to_us);
+    return TR_TRUTH_DONE;
+}
+
+/* One of many: is it still one of those that are meant? */
+static bool is_meant(const struct act *a, const struct tr_sql_job *was)
+{
+    const struct tr_truth *t = a->t;
+    const struct tr_filter *f = &t->filter;
+    const struct tr_sql_job *j = a->j;
+    unsigned bit = 1U << tr_truth_state(j, a->now_us);
+
+    return (f->states == 0 || (f->states & bit) != 0) && j->due_us >= f->due_from_us &&
+           (f->due_to_us == 0 || j->due_us < f->due_to_us) &&
+           (f->tag_len == 0 ||
+            (f->tag_len == j->tag.len && memcmp(f->tag, j->tag.at, f->tag_len) == 0)) &&
+           j->created_us <= t->made_us && (t->since_us == 0 || was->changed_us < t->since_us);
+}
+
 static enum tr_truth_said do_it(struct act *a)
 {
     switch (a->t->what) {
@@ -384,6 +430,10 @@ static enum tr_truth_said do_it(struct act *a)
         return kick(a);
     case TR_TRUTH_EDIT:
         return edit(a);
+    case TR_TRUTH_SHIFT:
+        return shift(a);
+    case TR_TRUTH_DROP:
+        return drop(a);
     default: /* TEND */
         return TR_TRUTH_DONE;
     }
@@ -430,8 +480,10 @@ static enum tr_event_what event_of(const struct tr_truth *t, const struct tr_sql
 static void add_event(struct tr_truth *t, struct tr_sql_item *item, uint64_t now_us)
 {
     bool ends = item->write == TR_SQL_DELETE;
-    uint8_t why =
-        ends ? (t->what == TR_TRUTH_ACK ? TR_WHY_ACKED : TR_WHY_CANCELLED) : item->next.why;
+    uint8_t why = ends ? (uint8_t)(t->what == TR_TRUTH_ACK    ? TR_WHY_ACKED
+                                   : t->what == TR_TRUTH_DROP ? TR_WHY_DROPPED
+                                                              : TR_WHY_CANCELLED)
+                       : item->next.why;
 
     if (item->write == TR_SQL_LEAVE || t->topic.history == TR_HISTORY_OFF ||
         (t->topic.history == TR_HISTORY_BRIEF && !ends)) {
@@ -509,7 +561,7 @@ static void push_over(struct tr_truth *t, struct tr_sql_item *item, const struct
 
 static void decide(struct tr_truth *t, struct tr_sql_item *item, uint64_t now_us)
 {
-    bool there = item->found && item->row.gen == item->gen;
+    bool there = item->found && (item->row.gen == item->gen || TR_CL_MUTANT(GEN_UNSEEN));
     struct tr_sql_job next = item->row;
     struct act a = {.t = t, .j = &next, .now_us = now_us};
 
@@ -517,6 +569,14 @@ static void decide(struct tr_truth *t, struct tr_sql_item *item, uint64_t now_us
     item->with_body = false;
     item->event_count = 0;
     t->said = TR_TRUTH_NONE;
+    if (item->locked || (t->minds_version && t->version != item->version)) {
+        t->said = item->locked ? TR_TRUTH_LOST : TR_TRUTH_STALE;
+        return;
+    }
+    if (t->what == TR_TRUTH_SWEEP) {
+        item->write = item->found && !there ? TR_SQL_DELETE : TR_SQL_LEAVE;
+        return;
+    }
     if (!there) {
         if (t->what == TR_TRUTH_PUSH && t->full) {
             t->said = TR_TRUTH_FULL;
@@ -532,6 +592,8 @@ static void decide(struct tr_truth *t, struct tr_sql_item *item, uint64_t now_us
     }
     if (needs_lease(t->what) && (next.state != TR_SQL_RESERVED || next.lease != t->lease)) {
         t->said = TR_TRUTH_LOST;
+    } else if (t->many && !is_meant(&a, &item->row)) {
+        t->said = TR_TRUTH_UNMEANT;
     } else {
         t->said = do_it(&a);
     }

@@ -27,9 +27,12 @@ enum tr_truth_what {
     TR_TRUTH_BURY_FREE, /* without a lease: one that nobody has */
     TR_TRUTH_CANCEL,    /* force: reserved or not */
     TR_TRUTH_FIRE,
-    TR_TRUTH_KICK, /* beanstalk */
-    TR_TRUTH_EDIT, /* edit, and job: what is to be so */
-    TR_TRUTH_TEND, /* what time has done to it */
+    TR_TRUTH_KICK,  /* beanstalk */
+    TR_TRUTH_EDIT,  /* edit, and job: what is to be so */
+    TR_TRUTH_TEND,  /* what time has done to it */
+    TR_TRUTH_SWEEP, /* it was purged: its row goes */
+    TR_TRUTH_SHIFT, /* shift_us or at_us: its due time; the past means now */
+    TR_TRUTH_DROP,  /* it is dead since at_us: it goes */
     TR_TRUTH_COUNT
 };
 
@@ -43,6 +46,8 @@ enum tr_truth_said {
     TR_TRUTH_LOST,     /* the lease is not, or not any more, that of the job */
     TR_TRUTH_STATE,    /* the state of the job is in the way */
     TR_TRUTH_FULL,     /* PUSH: there may be no new one */
+    TR_TRUTH_STALE,    /* PUSH: the topic's settings are others by now */
+    TR_TRUTH_UNMEANT,  /* one of many: it is not one of those that are meant */
 };
 
 /* What the topic says; copied, since another thread reads it. */
@@ -71,11 +76,18 @@ struct tr_truth {
     bool by_backoff;
     bool keep_priority;
     bool force;
-    bool full; /* PUSH: the topic has as much as it may have */
+    bool full;          /* PUSH: the topic has as much as it may have */
+    bool minds_version; /* PUSH: only if the topic's settings are of this version */
+    uint32_t version;
     bool beanstalk;
     uint64_t random; /* any number: for jitter */
     unsigned edit;   /* enum tr_edit */
     enum tr_conflict conflict;
+    bool many; /* CANCEL, SHIFT, KICK: only if it matches, */
+    struct tr_filter filter;
+    uint64_t made_us;  /* was made until then, */
+    uint64_t since_us; /* and, if this is not 0, was not changed since */
+    int64_t shift_us;
     struct tr_span actor;
     struct tr_sql_job job; /* PUSH, EDIT, priority of others: what is asked */
 

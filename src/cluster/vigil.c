@@ -88,6 +88,16 @@ struct tr_watch *tr_vigil_take(struct tr_vigil *g, uint64_t now_us)
     return w;
 }
 
+void tr_vigil_asked(struct tr_vigil *g, struct tr_watch *w, uint64_t now_us)
+{
+    if (w->place != 0 && !w->asking) {
+        w->asking = true;
+        w->again = false;
+        w->asked_us = now_us;
+        move(g, w, guard_at(g, w, now_us));
+    }
+}
+
 void tr_vigil_answered(struct tr_vigil *g, struct tr_watch *w, uint64_t known_us, uint64_t now_us)
 {
     uint64_t guard_us = guard_at(g, w, w->asked_us);

@@ -40,6 +40,10 @@ void tr_vigil_remove(struct tr_vigil *g, struct tr_watch *w);
 /* One that is to be asked now, and counts as being asked; or NULL. */
 struct tr_watch *tr_vigil_take(struct tr_vigil *g, uint64_t now_us);
 
+/* It is asked, though its time had not come: a wake-up from now on may be about what the answer
+ * does not have. */
+void tr_vigil_asked(struct tr_vigil *g, struct tr_watch *w, uint64_t now_us);
+
 /* It was answered. known_us: when there may be something, UINT64_MAX: it is not known. */
 void tr_vigil_answered(struct tr_vigil *g, struct tr_watch *w, uint64_t known_us, uint64_t now_us);
 

@@ -70,6 +70,7 @@ static void wait_free(struct tr_cluster *c, struct tr_wait *w)
         tr_heap_remove(&c->waits, w);
     }
     if (w->holder != NULL) {
+        tr_list_remove(&w->of_holder);
         tr_hold_put(c, w->holder);
     }
     for (unsigned i = 0; i < w->count; i++) {
@@ -231,6 +232,21 @@ static void set_timer(struct tr_cluster *c, struct tr_wait *w)
     tr_heap_update(&c->waits, timer_of(w));
 }
 
+/* A timer that is too early does no harm: then it is set anew. */
+void tr_wait_retime(struct tr_cluster *c, struct tr_holder *h, uint64_t end_us)
+{
+    for (const struct tr_list *n = h->waits.next; n != &h->waits; n = n->next) {
+        struct tr_wait *w = TR_CONTAINER_OF(n, struct tr_wait, of_holder);
+        uint64_t warn_us = w->item.req->warn_us;
+        uint64_t at_us = end_us > warn_us ? end_us - warn_us : 0;
+
+        if (w->place != 0 && w->tried && warn_us != 0 && at_us < w->at_us) {
+            w->at_us = at_us;
+            tr_heap_update(&c->waits, timer_of(w));
+        }
+    }
+}
+
 /* Nothing came of the last question; is it to end? */
 static bool is_over(struct tr_cluster *c, struct tr_wait *w)
 {
@@ -367,7 +383,7 @@ static void counted(struct tr_cluster *c, struct tr_item *item)
 
         if (t != NULL) {
             item->topic = t; /* which stays: it waits for it */
-            tr_count_topic(c, item, item->since_us, counted);
+            tr_count_heads(c, item, item->since_us, counted);
             return;
         }
     }
@@ -391,7 +407,7 @@ static void begin(struct tr_cluster *c, struct tr_wait *w)
     }
     for (unsigned i = 0; i < w->count; i++) {
         if (w->waiters[i].topic != NULL) {
-            (void)tr_count_start(c, w->waiters[i].topic, w->item.since_us);
+            tr_count_heads_start(c, w->waiters[i].topic, w->item.since_us);
         }
     }
     w->step = 0;
@@ -404,14 +420,13 @@ static void loaded(struct tr_cluster *c, struct tr_item *item)
 
     item->topic = NULL;
     while (w->step < w->count) {
-        struct tr_ctopic *t = w->waiters[w->step].topic;
+        struct tr_ctopic *t = w->waiters[w->step++].topic;
 
-        if (t != NULL && !t->loaded) {
+        if (t != NULL && tr_ctopic_is_news(c, t)) {
             item->topic = t;
             tr_ctopic_load(c, item, loaded);
             return;
         }
-        w->step++;
     }
     begin(c, w);
 }
@@ -486,6 +501,7 @@ void tr_wait_ask(struct tr_cluster *c, struct tr_req *r)
             tr_wait_finish(c, w, TARRY_ENOMEM);
             return;
         }
+        tr_list_append(&w->holder->waits, &w->of_holder);
     }
     loaded(c, &w->item);
 }

@@ -5,7 +5,10 @@
  * for by the minute guard (vigil.c), and while the connection is down each topic is asked every
  * second.
  *
- * There is room for so many wake-ups of a node; beyond that it is told "*": to ask for all.
+ * There is room for so many wake-ups of a node; beyond that, or if they got lost, it is told "*":
+ * to ask for all. If words to an owner that it is to load or compare its slots are among those, it
+ * is told that, of all of its slots ("*l", "*a"): nothing else would bring it there before long,
+ * and it is too much to be done for each "*".
  */
 
 #include "base/err.h"
@@ -34,6 +37,8 @@ enum { WAKES_MOST = 64 };
 #endif
 
 #define ALL "*"
+#define ALL_LOAD "*l"
+#define ALL_ALIGN "*a"
 
 /* Another node, and what it is to hear. */
 struct tr_waker {
@@ -43,8 +48,10 @@ struct tr_waker {
     uint64_t used_us; /* boot time */
     char key[TR_PLACE_KEY_MAX];
     size_t key_len;
-    bool every;        /* more than there is room for, or some got lost */
-    uint64_t again_us; /* boot time: not before */
+    bool every;                   /* more than there is room for, or some got lost; */
+    bool loads, aligns;           /* among those, such words */
+    bool sent_loads, sent_aligns; /* the same of the call that is under way */
+    uint64_t again_us;            /* boot time: not before */
     unsigned count;
     struct {
         uint32_t topic; /* its number, 0: a word for the owner of the slot, */
@@ -63,6 +70,8 @@ static void pushed(struct tr_cluster *c, struct tr_call *call, const struct tr_r
     (void)reply;
     if (why != 0 && tr_coord_lives(c, w->node)) {
         w->every = true;
+        w->loads = w->loads || w->sent_loads;
+        w->aligns = w->aligns || w->sent_aligns;
         w->again_us = c->now.boot_us + LOST_AGAIN_US;
     }
 }
@@ -140,6 +149,8 @@ void tr_wake_node(struct tr_cluster *c, const char *node, unsigned slot, const s
         c->stat.wakes_sent++;
     } else if (w != NULL) {
         w->every = !TR_CL_MUTANT(WAKES_LOST);
+        w->loads = w->loads || (number == 0 && due_us == TR_HOME_LOAD);
+        w->aligns = w->aligns || (number == 0 && due_us == TR_HOME_ALIGN);
     }
 }
 
@@ -147,6 +158,14 @@ static void add_wakes(struct tr_waker *w)
 {
     char text[TEXT];
 
+    w->sent_loads = w->loads;
+    w->sent_aligns = w->aligns;
+    for (unsigned i = 0; i < w->count; i++) {
+        bool word = w->wakes[i].topic == 0;
+
+        w->sent_loads = w->sent_loads || (word && w->wakes[i].due_us == TR_HOME_LOAD);
+        w->sent_aligns = w->sent_aligns || (word && w->wakes[i].due_us == TR_HOME_ALIGN);
+    }
     for (unsigned i = 0; i < w->count && !w->every; i++) {
         tr_text(text, sizeof text, "%u %s %llu", w->wakes[i].slot, w->wakes[i].name,
                 (unsigned long long)w->wakes[i].due_us);
@@ -154,6 +173,11 @@ static void add_wakes(struct tr_waker *w)
     }
     if (w->every) {
         tr_eval_add(&w->push.eval, ALL, strlen(ALL));
+    }
+    if (w->every && (w->sent_loads || w->sent_aligns)) {
+        const char *word = w->sent_aligns ? ALL_ALIGN : ALL_LOAD;
+
+        tr_eval_add(&w->push.eval, word, strlen(word));
     }
 }
 
@@ -175,13 +199,15 @@ static void send_to(struct tr_cluster *c, struct tr_waker *w)
     }
     w->count = 0;
     w->every = false;
+    w->loads = false;
+    w->aligns = false;
     tr_call_start(c, &w->push, &way);
 }
 
 /* ---- our own ---- */
 
 /* All that somebody waits for is asked for. */
-static void ask_all(struct tr_cluster *c)
+void tr_wake_all(struct tr_cluster *c)
 {
     for (struct tr_list *n = c->topics.next; n != &c->topics; n = n->next) {
         struct tr_ctopic *t = TR_CONTAINER_OF(n, struct tr_ctopic, all);
@@ -197,7 +223,7 @@ static void set_deaf(struct tr_cluster *c, bool deaf)
     if (c->vigil.deaf != deaf) {
         tr_vigil_set_deaf(&c->vigil, deaf);
         c->stat.deaf = deaf;
-        ask_all(c);
+        tr_wake_all(c);
     }
 }
 
@@ -234,6 +260,29 @@ void tr_wake_up(struct tr_cluster *c)
     set_deaf(c, false);
 }
 
+static bool is_word(struct tr_span text, const char *word)
+{
+    return text.len == strlen(word) && memcmp(text.at, word, text.len) == 0;
+}
+
+/* Something that all slots may be meant by. */
+static bool woken_all(struct tr_cluster *c, struct tr_span text)
+{
+    bool aligns = is_word(text, ALL_ALIGN);
+
+    if (is_word(text, ALL)) {
+        tr_wake_all(c);
+        tr_home_look_all(c);
+        return true;
+    }
+    for (unsigned s = 0; (aligns || is_word(text, ALL_LOAD)) && s < c->layout.slots; s++) {
+        if (c->slots[s].owned) {
+            tr_home_heard(c, s, aligns ? TR_HOME_ALIGN : TR_HOME_LOAD);
+        }
+    }
+    return text.len > 0 && text.at[0] == '*';
+}
+
 /* "slot topic due" */
 static void woken(struct tr_cluster *c, struct tr_span text)
 {
@@ -244,12 +293,7 @@ static void woken(struct tr_cluster *c, struct tr_span text)
     struct tr_ctopic *t;
     struct tr_spot *spot;
 
-    if (text.len == strlen(ALL) && memcmp(text.at, ALL, text.len) == 0) {
-        ask_all(c);
-        tr_home_look_all(c);
-        return;
-    }
-    if (text.len == 0 || text.len >= sizeof line) {
+    if (woken_all(c, text) || text.len == 0 || text.len >= sizeof line) {
         return;
     }
     memcpy(line, text.at, text.len);

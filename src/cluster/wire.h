@@ -42,6 +42,7 @@ struct tr_call {
     struct tr_list link; /* of the connection's */
     uint32_t place;      /* among the timers */
     uint64_t at_us;
+    uint64_t number; /* of all calls that were begun: of one moment the older goes first */
     enum tr_call_state state;
     struct tr_eval eval;
     struct tr_route route;
@@ -150,6 +151,8 @@ bool tr_link_any_up(const struct tr_cluster *c);
 bool tr_link_hope(const struct tr_cluster *c);
 /* The value of "name:value\r\n" in what INFO says. Empty: it is not there. */
 struct tr_span tr_link_info(struct tr_span info, const char *name);
+/* What it is now, primary or replica, and how many replicas it has. */
+void tr_link_role(struct tr_link *l, struct tr_span info);
 
 /* The connection that blocks. */
 enum { TR_CL_WAKE_CONN = TR_SHARDS_SERVERS };
@@ -162,6 +165,8 @@ void tr_chart_answered(struct tr_cluster *c, struct tr_call *call,
                        const struct tr_redis_reply *reply, enum tr_route_why why);
 /* This server is alone, or is a replica of one that is. */
 void tr_chart_alone(struct tr_cluster *c, unsigned server, bool primary);
+/* A server answers, but none takes changes for all that is ours. */
+bool tr_chart_trouble(struct tr_cluster *c, struct tr_reason *reason);
 /* host:port of the second word of a line of CLUSTER NODES, which this server said. False: there is
  * none, or it is too long. */
 bool tr_chart_address(const struct tr_cluster *c, struct tr_span word, unsigned asked,

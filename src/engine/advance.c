@@ -95,11 +95,19 @@ static void log_clock(struct tr_engine *e, uint64_t to_us)
     tr_engine_touch_log(e);
 }
 
+uint64_t tr_advance_begin(const struct tr_engine *e, uint64_t start_us)
+{
+    uint64_t stood_us = e->state.clock_us;
+    bool later = e->config.clock_start_us > stood_us && !e->config.read_only && !e->config.salvage;
+
+    return stood_us == 0 ? start_us : later ? e->config.clock_start_us : stood_us;
+}
+
 int tr_advance_open(struct tr_engine *e)
 {
     int err;
 
-    if (!e->clock.test || e->state.clock_us != 0) {
+    if (!e->clock.test || e->state.clock_us >= e->clock.t_us) {
         return TARRY_OK;
     }
     err = tr_log_reserve(&e->log, TR_RECORD_HEAD_MAX, 1);

@@ -457,6 +457,29 @@ static int push_job(struct tr_engine *e, struct tr_req *r, struct tr_topic *t)
     return TARRY_OK;
 }
 
+/* May a body of that length come into the topic, in the place of another? */
+static int admit_bytes(struct tr_req *r, const struct tr_topic *t, uint64_t less)
+{
+    int err = tr_policies_admit_bytes(t, r->body_len, less);
+
+    if (err != TARRY_OK) {
+        r->out.why = "the bodies of the topic would have more bytes than its max_bytes allows";
+    }
+    return err;
+}
+
+/* May a job come, a fresh one or in the place of old? r->out.why says which limit is reached. */
+static int admit(const struct tr_engine *e, struct tr_req *r, const struct tr_topic *t,
+                 const struct tr_job *old)
+{
+    int err = tr_policies_admit(e, t, old == NULL);
+
+    if (err == TARRY_EQUOTA) {
+        r->out.why = "the topic has as many jobs as its max_jobs allows";
+    }
+    return err == TARRY_OK ? admit_bytes(r, t, old != NULL ? old->body_len : 0) : err;
+}
+
 /* A push whose key this job has. */
 static enum tr_verdict push_again(struct tr_engine *e, struct tr_req *r, struct tr_job *job)
 {
@@ -486,10 +509,7 @@ static enum tr_verdict push_again(struct tr_engine *e, struct tr_req *r, struct 
     if (job->state == TR_RESERVED) {
         return tr_engine_finish(e, r, TARRY_ESTATE);
     }
-    err = tr_policies_admit(e, job->topic, false);
-    if (err == TARRY_OK) {
-        err = tr_policies_admit_bytes(job->topic, r->body_len, job->body_len);
-    }
+    err = admit(e, r, job->topic, job);
     if (err != TARRY_OK) {
         return tr_engine_finish(e, r, err);
     }
@@ -518,11 +538,8 @@ static bool push_sane(const struct tr_req *r, const struct tr_topic *t)
 
 int tr_change_push(struct tr_engine *e, struct tr_req *r, struct tr_topic *t, size_t more)
 {
-    int err = e->draining ? TARRY_EDRAINING : tr_policies_admit(e, t, true);
+    int err = e->draining ? TARRY_EDRAINING : admit(e, r, t, NULL);
 
-    if (err == TARRY_OK) {
-        err = tr_policies_admit_bytes(t, r->body_len, 0);
-    }
     if (err != TARRY_OK) {
         return err;
     }
@@ -858,8 +875,7 @@ static enum tr_verdict edit(struct tr_engine *e, struct tr_req *r)
     if ((r->edit & TR_EDIT_BODY) && r->body_len > e->config.body_max) {
         return tr_engine_finish(e, r, TARRY_EFULL);
     }
-    if ((r->edit & TR_EDIT_BODY) &&
-        tr_policies_admit_bytes(job->topic, r->body_len, job->body_len) != TARRY_OK) {
+    if ((r->edit & TR_EDIT_BODY) && admit_bytes(r, job->topic, job->body_len) != TARRY_OK) {
         return tr_engine_finish(e, r, TARRY_EQUOTA);
     }
     if (r->edit & TR_EDIT_DUE) {

@@ -179,7 +179,8 @@ void tr_damage_stat(const struct tr_engine *e, struct tr_engine_stat *s)
     s->damage_untold = d->more;
     s->mended = d->mended;
     s->quarantined = d->files;
-    s->damaged = s->damaged_jobs != 0 || s->damaged_places != 0 || d->more != 0;
+    s->damaged = s->damaged_jobs != 0 || s->damaged_places != 0 || d->more != 0 ||
+                 e->config.salvage; /* what is left of a store is shown */
 }
 
 /* ---- copies ---- */

@@ -65,7 +65,7 @@ struct tr_engine_config {
     uint64_t history_flush_us; /* it goes to its file so long after it happened */
     bool test_clock;           /* time stands still until TR_OP_ADVANCE; a store is made with such a
                                   clock or without, and keeps to it */
-    uint64_t clock_start_us;  /* where the test clock of a new store stands; 0: at the wall clock */
+    uint64_t clock_start_us;  /* where a test clock stands at least; 0: of a new store the wall's */
     uint64_t background_rate; /* bytes a second that promotions and merges write, at most; 0: any */
     void (*moved)(void *ctx, uint64_t t_us); /* tests: the test clock is about to go there */
     uint64_t (*event)(void *ctx); /* test clock: the next moment at which something happens outside

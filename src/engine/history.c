@@ -24,6 +24,7 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/mutant.h"
 
 #include <assert.h>
 #include <string.h>
@@ -327,6 +328,11 @@ bool tr_histories_next(struct tr_histories *h, uint64_t *at, uint64_t id, struct
             return true;
         }
     }
-    *at = (number + 1) * TR_HISTORY_PIECE;
+
+    /* The one that is being filled is the last: who came back for the next one later on would miss
+     * what was added to this one meanwhile. */
+    bool last = p == newest(h) && p->count < TR_HISTORY_PIECE && !TR_MUTANT(HISTORY_END_MISSED);
+
+    *at = last ? UINT64_MAX : (number + 1) * TR_HISTORY_PIECE;
     return false;
 }

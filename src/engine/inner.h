@@ -255,7 +255,13 @@ void tr_advance_step(struct tr_engine *e);
 bool tr_advance_goes_on(const struct tr_engine *e); /* it wants a turn */
 void tr_advance_abandon(struct tr_engine *e, const struct tr_req *r);
 void tr_advance_fail(struct tr_engine *e);
-TR_MUST_USE int tr_advance_open(struct tr_engine *e); /* a new store: where the clock stands */
+/*
+ * Where a test clock stands after a replay: where it stood, or later, if the config says that time
+ * went by while nobody had the store open; never back, and not for those who only look. start_us
+ * is for a store that does not know. Then tr_advance_open notes it, if the log does not have it.
+ */
+uint64_t tr_advance_begin(const struct tr_engine *e, uint64_t start_us);
+TR_MUST_USE int tr_advance_open(struct tr_engine *e);
 
 /* past.c */
 void tr_past_pushed(struct tr_engine *e, const struct tr_job *job);

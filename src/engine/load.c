@@ -542,7 +542,8 @@ static bool pull_ends(struct tr_engine *e)
     return here;
 }
 
-static void pull(struct tr_engine *e)
+/* asks: for what was found, too; else not before the pause after a failure is over. */
+static void pull(struct tr_engine *e, bool asks)
 {
     struct tr_load *l = &e->load;
     const struct tr_far *far = &e->state.jobs.far;
@@ -559,7 +560,7 @@ static void pull(struct tr_engine *e)
     if (l->pull_runs && tr_fetch_pull(e)) {
         l->pull_runs = false;
     }
-    if (!l->pull_runs && l->retry_at == TR_NEVER && pull_ends(e)) {
+    if (!l->pull_runs && asks && pull_ends(e)) {
         l->pull_topic = 0;
         e->moved = true;
     }
@@ -656,11 +657,13 @@ static bool wants_sweep(const struct tr_engine *e)
 void tr_load_step(struct tr_engine *e)
 {
     struct tr_load *l = &e->load;
+    bool asks; /* a sweep that fails below is no reason to let those wait who ask for a first job */
 
     if (l->retry_at <= e->now.boot_us) {
         l->retry_at = TR_NEVER;
         e->moved = true;
     }
+    asks = l->retry_at == TR_NEVER;
     if (l->bad_at <= e->now.boot_us && !l->sweeping) {
         l->bad_at = TR_NEVER;
         l->bad_wait = min(2 * l->bad_wait, BAD_MAX_US);
@@ -689,7 +692,7 @@ void tr_load_step(struct tr_engine *e)
         sweep(e);
     }
     if (l->pull_topic != 0) {
-        pull(e);
+        pull(e, asks);
     }
 }
 

@@ -539,6 +539,7 @@ enum { TR_PAST_MAX = 1000 };
 /* Somebody asks what happened to a job; see past.c. */
 struct tr_past {
     struct tr_req *req; /* or NULL: nobody does */
+    uint64_t id;        /* of which job, */
     uint64_t at;        /* so far */
     uint32_t count;
     uint64_t met;                        /* before some were overwritten */

@@ -325,9 +325,10 @@ enum tr_verdict tr_past_execute(struct tr_engine *e, struct tr_req *r)
     if (p->req != NULL && p->req != r) {
         return TR_STALL;
     }
-    if (p->req == NULL) {
+    if (p->req == NULL || p->id != r->id) { /* its key may have gone to another one meanwhile */
         tr_histories_age(&e->histories, e->clock.t_us);
         p->req = r;
+        p->id = r->id;
         p->at = 0;
         p->count = 0;
         p->met = 0;

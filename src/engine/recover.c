@@ -408,7 +408,7 @@ static int replay(struct tr_engine *e, struct tr_replay *p)
         return err;
     }
     note_clock(e, p);
-    set_clock(e, e->state.clock_us != 0 ? e->state.clock_us : start_us);
+    set_clock(e, tr_advance_begin(e, start_us));
     e->log.open.no = p->next_batch;
     e->log.durable = p->next_batch - 1;
     e->log.synced = p->next_batch - 1;

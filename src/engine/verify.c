@@ -98,6 +98,12 @@ static bool is_zero(const uint8_t *p, size_t len)
     return len == 0;
 }
 
+/* Of a backup that was never opened there is one file, that of its only generation. */
+static bool is_other_of_copy(const struct tr_meta *m, unsigned which)
+{
+    return (m->now.flags & TR_MAN_COPY) != 0 && which != (m->now.gen & 1) && m->man_file[which] < 0;
+}
+
 static void verify_manifests(struct verify *v)
 {
     const struct tr_meta *m = &v->e->meta;
@@ -107,8 +113,12 @@ static void verify_manifests(struct verify *v)
         char file[TR_IO_NAME_MAX] = "man.0";
         uint64_t off = (uint64_t)(i / 2) * TR_MANIFEST_COPY;
         bool newest = i % 2 == (m->now.gen & 1);
-        int err = read_at(v, m->man_file[i % 2], off, v->pages, TR_MANIFEST_COPY);
+        int err;
 
+        if (is_other_of_copy(m, i % 2)) {
+            continue;
+        }
+        err = read_at(v, m->man_file[i % 2], off, v->pages, TR_MANIFEST_COPY);
         file[4] = (char)('0' + i % 2);
         if (err == TARRY_OK && is_zero(v->pages, TR_MANIFEST_COPY) && (m->now.gen < 2 || !newest)) {
             continue; /* never written */

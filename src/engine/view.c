@@ -259,6 +259,17 @@ static enum tr_verdict answer_topic(struct tr_engine *e, struct tr_req *r, struc
     return tr_engine_finish(e, r, TARRY_OK);
 }
 
+/* For one topic more. Those in use come before those that are only remembered. */
+static bool has_room(struct tr_engine *e)
+{
+    struct tr_topics *ts = &e->state.topics;
+
+    while (ts->count - ts->purged >= e->config.max_topics && ts->kept_count > 0) {
+        tr_change_let_go_topic(e, tr_topics_longest_kept(ts));
+    }
+    return ts->count - ts->purged < e->config.max_topics;
+}
+
 static enum tr_verdict hold_topic(struct tr_engine *e, struct tr_req *r)
 {
     struct tr_topics *ts = &e->state.topics;
@@ -268,10 +279,8 @@ static enum tr_verdict hold_topic(struct tr_engine *e, struct tr_req *r)
         return tr_engine_finish(e, r, TARRY_EINVAL);
     }
     t = tr_topics_find(ts, r->name, r->name_len);
-    while (t == NULL && ts->count - ts->purged >= e->config.max_topics && ts->kept_count > 0) {
-        tr_change_let_go_topic(e, tr_topics_longest_kept(ts)); /* those in use come first */
-    }
-    if (t == NULL && ts->count - ts->purged >= e->config.max_topics) {
+    if (t == NULL && r->hold != TR_HOLD_KEEP && !has_room(e)) { /* else no port could be opened */
+        r->out.why = "there are as many topics as limits.topics allows: delete some, or raise it";
         return tr_engine_finish(e, r, TARRY_EFULL);
     }
     if (t == NULL && !tr_mem_spare(e->mem, sizeof *t)) {
@@ -326,6 +335,9 @@ enum tr_verdict tr_view_execute(struct tr_engine *e, struct tr_req *r)
     case TR_OP_NEXT_TOPIC:
         return answer_topic(e, r, tr_topics_after(ts, r->topic));
     case TR_OP_PICTURE:
+        return tr_engine_finish(e, r, TARRY_EUNSUPPORTED);
+    case TR_OP_RESTORE:
+        r->out.why = "there is nothing to restore from: the store is all that there is";
         return tr_engine_finish(e, r, TARRY_EUNSUPPORTED);
     default:
         return tr_engine_finish(e, r, TARRY_EINVAL);

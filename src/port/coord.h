@@ -30,7 +30,8 @@ enum { TR_COORD_MEMBERS = 256 };
 /* What the engine asks. */
 struct tr_coord_port {
     void *ctx;
-    const char *kind; /* for people: redis, zookeeper */
+    const char *kind;  /* for people: redis, zookeeper */
+    const char *place; /* where in that, or NULL: nodes of one store have the same */
     void (*beat)(void *ctx);
     void (*leave)(void *ctx);
 };

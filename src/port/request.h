@@ -60,15 +60,17 @@ enum tr_op {
     TR_OP_LIST,       /* topic, filter, cursor, count: a page of so many at most -> jobs, cursor */
     TR_OP_POLICY,     /* topic, policy, fields: those are as in *policy from now on -> stat */
     TR_OP_HISTORY,    /* id -> events; TARRY_ENOTFOUND: nothing is known of it */
-    TR_OP_ADVANCE,  /* at_us, or delay_us from where it stands: the test clock goes there, all that
-                       happens on the way is done -> number: where it stands; TARRY_EUNSUPPORTED:
-                       there is no test clock; TARRY_ESTATE: that is past. If its maker leaves it
-                       goes on */
-    TR_OP_BACKUP,   /* name: path of a folder that is not there, is empty or has a copy that was not
-                       finished; else TARRY_EEXISTS -> number: bytes copied. It goes on as well */
-    TR_OP_PICTURE,  /* -> picture, of a server that is many nodes; else TARRY_EUNSUPPORTED */
-    TR_OP_SCHEDULE, /* name, schedule: it is so from now on -> schedule, existed. Another one
-                       of that name is made anew; TARRY_ENOTFOUND: there is no such zone */
+    TR_OP_ADVANCE, /* at_us, or delay_us from where it stands: the test clock goes there, all that
+                      happens on the way is done -> number: where it stands; TARRY_EUNSUPPORTED:
+                      there is no test clock; TARRY_ESTATE: that is past. If its maker leaves it
+                      goes on */
+    TR_OP_BACKUP,  /* name: path of a folder that is not there, is empty or has a copy that was not
+                      finished; else TARRY_EEXISTS -> number: bytes copied. It goes on as well */
+    TR_OP_PICTURE, /* -> picture, of a server that is many nodes; else TARRY_EUNSUPPORTED */
+    TR_OP_RESTORE, /* id, or 0: all: what a database knows is put into Redis anew -> job, or number:
+                      slots; TARRY_ESTATE: a dead one is not there. Else TARRY_EUNSUPPORTED */
+    TR_OP_SCHEDULE,       /* name, schedule: it is so from now on -> schedule, existed. Another one
+                             of that name is made anew; TARRY_ENOTFOUND: there is no such zone */
     TR_OP_SCHEDULE_GET,   /* name -> schedule, as all below; TARRY_ENOTFOUND: there is none */
     TR_OP_SCHEDULE_AFTER, /* id: the next one by number after it (0: the first) */
     TR_OP_SCHEDULE_TIMES, /* name, count up to TR_SCHEDULE_TIMES_MAX -> times, number. schedule: not
@@ -259,6 +261,7 @@ struct tr_forecast_view {
     uint64_t step_us;
     unsigned count; /* steps */
     const uint64_t *counts;
+    bool approximate; /* some of them are guessed */
 };
 
 enum { TR_SCHEDULE_TIMES_MAX = 1000 };

@@ -14,8 +14,8 @@
  *     1. An ask, and all that hangs on it, is the port's from `send` until `ended`, which is told
  *        once, never from inside send. What `row` and `rows` point to is good until `ended` has
  *        returned.
- *     2. Asks of one connection are done one after the other, in order. All changes of a slot go
- *        by one connection, so those of a job are in order.
+ *     2. Asks of one connection are done one after the other, in order. Those of several are done
+ *        in any order: whoever wants one waits for the end of the ask before.
  *     3. `decide` is called by a thread of the port. It touches nothing but the ask and what hangs
  *        on it, and is pure: the same rows and the same time give the same decision. It may be
  *        called again for the same items, when a transaction was undone: only the last one counts.
@@ -23,7 +23,8 @@
  *     5. The items of an ask may be done in several transactions (one bad one is not to fail its
  *        neighbours); each item is done or not as a whole.
  *     6. The port connects, and finds out what became of a commit whose answer was lost. DONE and
- *        UNDONE are therefore certain. UNSURE is said only when it could not find out in time.
+ *        UNDONE are therefore certain, of CHANGE and POLICY; what others leave behind harms
+ *        nobody. UNSURE is said only when it could not find out in time.
  *     7. Whatever is asked is bounded by whoever asks: items, bytes, rows of a page.
  */
 
@@ -38,7 +39,6 @@ enum {
     TR_SQL_ITEMS_MAX = 1024, /* of an ask */
     TR_SQL_PAGE_MAX = 1024,  /* rows */
     TR_SQL_CONNS_MAX = 64,
-    TR_SQL_NAME_MAX = 200, /* bytes of a topic's name */
 };
 
 enum tr_sql_state { TR_SQL_WAITING, TR_SQL_RESERVED, TR_SQL_DEAD, TR_SQL_STATES };
@@ -101,47 +101,6 @@ enum tr_sql_end {
     TR_SQL_UNSURE,
 };
 
-enum { TR_SQL_EVENTS = 2 }; /* of one item */
-
-struct tr_sql_item {
-    /* What is asked. */
-    enum tr_sql_by by;
-    uint64_t id;
-    uint32_t topic;
-    struct tr_span key;
-    void *ctx; /* the asker's: what is to be done */
-
-    /* What was read. */
-    bool found;
-    struct tr_sql_job row;
-    uint32_t gen; /* of the topic, now */
-
-    /* What was decided. */
-    enum tr_sql_write write;
-    struct tr_sql_job next; /* INSERT, UPDATE: the whole row from now on */
-    bool with_body;
-    struct tr_sql_event events[TR_SQL_EVENTS];
-    unsigned event_count;
-
-    enum tr_sql_end end;
-};
-
-enum tr_sql_kind {
-    TR_SQL_CHANGE, /* items, decide */
-    TR_SQL_LOOK,   /* items, BY_ID or BY_KEY, without locks: only read */
-    TR_SQL_PAGE,   /* slot, topic, state; those behind (from_us, from_id) by (next_us, id), before
-                      until_us; number at most -> rows, count */
-    TR_SQL_BLOCK,  /* slot, number: ids of so many jobs -> first: the first sequence number */
-    TR_SQL_TOPIC, /* name, or without one number; makes: spread, order, keep -> topics: the one, and
-                     topic, or 0: there is none */
-    TR_SQL_TOPICS, /* those behind `topic` by number, `number` of them at most -> topics, count */
-    TR_SQL_POLICY, /* name, text, keep, spread, order; version: as it was, first: as it is to be ->
-                      topics: the one; number: 1: it was changed */
-    TR_SQL_COUNT,  /* topic, slot, order -> counts, of the gen of now, and heads, of the slot */
-    TR_SQL_OWN, /* slot, node, epoch: as it was -> epoch: as it is; number: 1: it is the node's */
-    TR_SQL_KINDS,
-};
-
 /* What went wrong, as far as it matters to what is done next. */
 enum tr_sql_blame {
     TR_SQL_FINE,
@@ -151,7 +110,88 @@ enum tr_sql_blame {
     TR_SQL_NO_TABLES, /* or other ones than ours */
     TR_SQL_READ_ONLY,
     TR_SQL_FULL,
+    TR_SQL_BAD, /* this very thing: too large, or no value of its column. So it will be each time */
     TR_SQL_OTHER,
+};
+
+enum { TR_SQL_EVENTS = 2 }; /* of one item */
+
+struct tr_sql_item {
+    /* What is asked. */
+    enum tr_sql_by by;
+    uint64_t id;
+    uint32_t topic; /* BY_ID: if it is known; then it is not purged in the middle of a CHANGE */
+    struct tr_span key;
+    void *ctx; /* the asker's: what is to be done */
+
+    /* What was read. */
+    bool found;
+    bool locked; /* somebody has it just now, and it was not waited for */
+    struct tr_sql_job row;
+    uint32_t gen;     /* of the topic, now */
+    uint32_t version; /* NEW, NEW_KEY: of the topic's settings, now */
+
+    /* What was decided. */
+    enum tr_sql_write write;
+    struct tr_sql_job next; /* INSERT, UPDATE: the whole row from now on */
+    bool with_body;
+    struct tr_sql_event events[TR_SQL_EVENTS];
+    unsigned event_count;
+
+    enum tr_sql_end end;
+    /* Of one that was not done, as those of the ask: others of it may have failed otherwise. */
+    enum tr_sql_blame blame;
+    const char *why;
+};
+
+enum tr_sql_kind {
+    TR_SQL_CHANGE, /* items, decide */
+    TR_SQL_LOOK,   /* items, BY_ID or BY_KEY, without locks: only read */
+    TR_SQL_PAGE,   /* slot, topic, state; those behind (from_us, from_id) by (next_us, id), before
+                      until_us; number at most -> rows, count. None that was purged; or, `purged`:
+                      only those, of any state, any of them */
+    TR_SQL_BLOCK,  /* slot, number: ids of so many jobs -> first: the first sequence number */
+    TR_SQL_TOPIC, /* name, or without one number; makes: spread, order, keep -> topics: the one, and
+                     topic, or 0: there is none */
+    TR_SQL_TOPICS, /* those behind `topic` by number, `number` of them at most -> topics, count */
+    TR_SQL_POLICY, /* name, text, keep, spread, order, delivers; version: as it was, first: as it is
+                      to be -> topics: the one; number: 1: it was changed */
+    TR_SQL_COUNT, /* topic, slot, order -> counts, of the gen of now, and heads, of the slot; light:
+                     of heads only the best one, among some of those that are due longest */
+    TR_SQL_OWN,   /* slot, node, epoch: as it was -> epoch: as it is; number: 1: it is the node's */
+    TR_SQL_AGREE, /* name: a uuid, number: slots, text: prefix, for a store that has none -> uuid,
+                     first: slots, prefix: as the store has them */
+    TR_SQL_FOLD,  /* counts of a lane that was not used since until_us become those of nobody;
+                     number: 1: there was one */
+    TR_SQL_FLOW, /* items: one, by id, as LOOK -> flow: what happened to it, the last first; number:
+                    so many, TR_SQL_FLOW_MAX at most */
+    TR_SQL_DAYS, /* from_us: what happened before the day of this may be forgotten -> number: 1: it
+                    was; 0: more is to be done */
+    TR_SQL_PURGE, /* topic: its gen is one more from now on -> number: jobs that it had */
+    TR_SQL_OLD,   /* number: of topics that were purged and have counts of older gens, so many ->
+                     topics, count */
+    TR_SQL_CLEAR, /* topic, version: nothing is left of older gens than this one: counts of them go
+                   */
+    TR_SQL_FORECAST, /* slot, topic; from_us, until_us, first: so long is a step; number: so many
+                        rows are counted, the rest is guessed -> steps, number: rows that were
+                        counted, approximate */
+    TR_SQL_PLAN,  /* plan: a schedule is locked and read, decide, written; with at most one item, a
+                     NEW job. All of it is one transaction */
+    TR_SQL_PLANS, /* schedules, only read: see enum tr_sql_plans -> plans, count */
+    TR_SQL_OUTLETS, /* as TOPICS, but only those that deliver */
+    TR_SQL_BUSY,    /* as TOPICS, but only those that have jobs of `state`, RESERVED or DEAD */
+    TR_SQL_KINDS,
+};
+
+enum { TR_SQL_FLOW_MAX = 500 };
+
+/* Something that happened to a job, as it was written. */
+struct tr_sql_past {
+    uint64_t at_us;
+    uint8_t event; /* as in struct tr_sql_event */
+    uint8_t to;
+    uint8_t why;
+    struct tr_span actor, info;
 };
 
 enum { TR_SQL_WHY = 1000 };
@@ -184,6 +224,47 @@ struct tr_sql_topic {
     struct tr_span name, policy;
 };
 
+/* A schedule, as the database has it. */
+struct tr_sql_plan {
+    uint32_t id;  /* 0: there is none */
+    uint32_t ver; /* 0: the name is there, and nothing else yet */
+    uint32_t topic;
+    unsigned slot;
+    uint64_t last_n;   /* the number of the last job that it made */
+    uint64_t next_us;  /* when it is to be looked at; 0: never */
+    uint64_t last_job; /* the one whose end is waited for, or 0; */
+    uint64_t ended_us; /* that has ended then, or 0; */
+    bool lives;        /* that is there, and not dead */
+    struct tr_span name, spec, state;
+};
+
+/* One that is changed. The port itself notes when the job ends that it waits for (by `sched` of its
+ * row): ended_us is set, next_us is then, and it is a new version. */
+struct tr_sql_planned {
+    struct tr_span name;
+    bool makes; /* the name is made if it is not there; it goes again if nothing is written */
+    void *ctx;  /* the asker's */
+    struct tr_sql_plan is;
+    enum tr_sql_write write; /* LEAVE, UPDATE, DELETE */
+    struct tr_sql_plan next; /* UPDATE: all but id and name; spec if with_spec */
+    bool with_spec;
+};
+
+/* What a change of its policy does to a topic's outlet. */
+enum tr_sql_delivers {
+    TR_SQL_DELIVERS_NOT, /* there was none, and is none */
+    TR_SQL_DELIVERS,
+    TR_SQL_DELIVERS_NO_MORE,
+};
+
+/* Which ones PLANS is about: `state` of the ask. */
+enum tr_sql_plans {
+    TR_SQL_PLANS_NAME,  /* name */
+    TR_SQL_PLANS_AFTER, /* the first one behind from_id */
+    TR_SQL_PLANS_FIRST, /* of slot, the one that is to be looked at first */
+    TR_SQL_PLANS_TIMES, /* of each slot that has one, when that is: only slot and next_us */
+};
+
 struct tr_sql_ask {
     enum tr_sql_kind kind;
     unsigned conn; /* which connection, below the number that there are */
@@ -192,6 +273,7 @@ struct tr_sql_ask {
     struct tr_sql_item *items; /* count of them */
     unsigned count;
     bool with_bodies; /* LOOK, CHANGE, PAGE: bodies are read, too */
+    bool skips;       /* CHANGE: a row that is locked may be left out, and is `locked` then */
     /* Items from `from` to before `to`: their rows are read, now_us is set. */
     void (*decide)(struct tr_sql_ask *ask, unsigned from, unsigned to);
 
@@ -211,6 +293,7 @@ struct tr_sql_ask {
     uint8_t keep;
     uint32_t spread;
     uint8_t order;
+    bool purged;
 
     /* What is answered. */
     enum tr_sql_end end; /* of CHANGE: see the items */
@@ -222,6 +305,20 @@ struct tr_sql_ask {
     uint64_t first;
     struct tr_sql_counts counts;
     struct tr_sql_heads heads;
+    struct tr_sql_past *flow;
+    uint64_t *steps; /* how many wait in each */
+    bool approximate;
+    struct tr_span uuid, prefix;
+    bool light; /* asked */
+    /* Which server, and since when it runs. Asked: as far as the asker knows; 0: any. Answered: the
+     * one that it is. Another one than was asked: nothing was done (UNDONE, AGAIN). After a
+     * failover, or a crash, the last commits may be gone; and numbers of topics may be others'. The
+     * port has seen to it that no number for ids is given twice, and raised epochs and versions. */
+    uint64_t life;
+    struct tr_sql_planned *plan;
+    struct tr_sql_plan *plans;
+    uint8_t delivers; /* enum tr_sql_delivers */
+    uint64_t skip;    /* PAGE, not 0: from the other end, all but the last so many */
 
     /* The port's. */
     struct tr_sql_ask *next;

@@ -132,6 +132,9 @@ void tr_bs_say_error(struct tr_bs_session *s, int status)
     if ((status == TARRY_EREADONLY || status == TARRY_EAWAY) && s->req.op == TR_OP_PUSH) {
         status = TARRY_EDRAINING; /* so that the client tries another server */
     }
+    if (status == TARRY_EINVAL && s->req.op == TR_OP_PUSH) {
+        status = TARRY_EFULL; /* the server that would keep it does not take it */
+    }
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         if (lines[i].status == status) {
             tr_bs_say(s, lines[i].line);

@@ -92,7 +92,7 @@ enum tr_arg_kind {
     X(DIR, "dir", LABEL, 1, 1024, NULL, "a folder below store.backup_root")                        \
     X(ADVANCE, "by", DURATION, 0, TR_ARGS_LONG, NULL, "how far to move the clock")                 \
     X(ID, "id", ID, 0, 0, NULL, "the number of the job")                                           \
-    X(EXPIRE, "expire", BOOL, 0, 0, NULL, "classic: those that expired, too; default true")        \
+    X(EXPIRE, "expire", BOOL, 0, 0, NULL, "what is overdue, too; default true")                    \
     X(RATE, "rate", RATE, 1, TR_ARGS_RATE_MAX, NULL, "handed out per second at most")              \
     X(BURST, "burst", NUMBER, 1, 1000000000, NULL, "handed out at once after a rest")              \
     X(MAX_JOBS, "max_jobs", NUMBER, 0, TR_ARGS_MANY, NULL, "pushes beyond are refused")            \

@@ -4,8 +4,8 @@
  *     POST /push            {"topic","id","bizKey","delay","priority","ttl","body"}, ms --> id
  *     GET  /delete?id=      cancel
  *     GET  /get/{topic}     waits 30 s for a job, hands it out and finishes it, as there; or 204
- *     GET  /reStore         all dead jobs come back; expire=false: but for those that expired
- *     GET  /reStore/{id}    this one does
+ *     GET  /reStore         see http_restore.c
+ *     GET  /reStore/{id}    the same, of this one
  *
  * A job is the same job as on the other routes. bizKey is its key, else a given id is.
  */
@@ -224,7 +224,7 @@ void tr_hs_classic_push(struct tr_hs *s)
     }
 }
 
-/* ---- delete, reStore/{id} ---- */
+/* ---- delete ---- */
 
 /* The id is an argument here: then as ever. */
 void tr_hs_classic_delete(struct tr_hs *s)
@@ -336,49 +336,4 @@ static void held(struct tr_hs *s)
 void tr_hs_classic_get(struct tr_hs *s)
 {
     tr_hs_hold_topic(s, s->match.topic, held);
-}
-
-/* ---- reStore ---- */
-
-static void tell_restored(struct tr_hs *s)
-{
-    struct tr_hs_reply r;
-
-    tr_hs_open(s, &r, 200);
-    tr_json_name(&r.json, "restored");
-    tr_json_number(&r.json, s->number);
-    tr_hs_close(s, &r);
-}
-
-static void restore_all(struct tr_hs *s);
-
-static void restored(struct tr_hs *s)
-{
-    s->number += s->req.out.number;
-    if (s->req.out.status != TARRY_OK) {
-        tr_hs_fail(s);
-    } else if (s->req.out.cursor.more) {
-        s->req.cursor = s->req.out.cursor;
-        s->next = restore_all;
-    } else {
-        tell_restored(s);
-    }
-}
-
-static void restore_all(struct tr_hs *s)
-{
-    s->req.bulk = TR_BULK_KICK;
-    s->req.count = TR_BULK_MAX;
-    tr_hs_ask(s, TR_OP_BULK, restored);
-}
-
-void tr_hs_classic_restore(struct tr_hs *s)
-{
-    s->req.filter.states = 1U << TR_DEAD;
-    if (tr_hs_number(s, TR_ARG_EXPIRE, 1) == 0) {
-        tr_hs_each(s, (struct tr_hs_each){
-                          .op = TR_OP_KICK_JOB, .skip_expired = true, .end = tell_restored});
-        return;
-    }
-    restore_all(s);
 }

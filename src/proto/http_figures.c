@@ -38,6 +38,10 @@ static void forecast_done(struct tr_hs *s)
     tr_json_close(&r.json, ']');
     tr_json_name(&r.json, "to_ms");
     tr_json_number(&r.json, f->until_us / 1000);
+    if (f->approximate) {
+        tr_json_name(&r.json, "approximate");
+        tr_json_bool(&r.json, true);
+    }
     tr_hs_close(s, &r);
 }
 

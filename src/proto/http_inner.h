@@ -212,7 +212,8 @@ void tr_hs_handouts_told(struct tr_hs *s, uint64_t end);
 tr_hs_step_fn tr_hs_classic_push; /* http_classic.c */
 tr_hs_step_fn tr_hs_classic_delete;
 tr_hs_step_fn tr_hs_classic_get;
-tr_hs_step_fn tr_hs_classic_restore;
+tr_hs_step_fn tr_hs_restore;
+tr_hs_step_fn tr_hs_restore_job;
 
 tr_hs_step_fn tr_hs_clock; /* http_clock.c */
 tr_hs_step_fn tr_hs_advance;

@@ -275,7 +275,11 @@ void tr_hs_tell_policy(struct tr_json *j, const struct tr_policy *p, uint64_t no
     if (p->rate_milli != 0) {
         tr_json_name(j, "rate");
         tr_json_thousandths(j, p->rate_milli);
-        number(j, "burst", p->burst != 0 ? p->burst : tr_bucket_burst_of(p->rate_milli));
+    }
+    if (p->burst != 0) { /* also without a rate: it counts as soon as there is one */
+        number(j, "burst", p->burst);
+    } else if (p->rate_milli != 0) {
+        number(j, "burst", tr_bucket_burst_of(p->rate_milli));
     }
     limit(j, "max_jobs", p->max_jobs);
     limit(j, "max_bytes", p->max_bytes);

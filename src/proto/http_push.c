@@ -49,7 +49,7 @@ struct tr_http_error tr_hs_push_error(struct tr_hs *s)
 {
     struct tr_http_error e = tr_shape_error(s->req.out.status, s->req.out.job.state);
 
-    if (s->req.out.status == TARRY_EINVAL) { /* all else was checked */
+    if (s->req.out.status == TARRY_EINVAL && s->req.out.why == NULL) { /* all else was checked */
         return (struct tr_http_error){.status = 400,
                                       .code = "bad_request",
                                       .message = "at is more than 137 years ahead",

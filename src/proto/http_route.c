@@ -243,6 +243,7 @@ bool tr_route_is_whole(enum tr_route route)
     case TR_ROUTE_FIRE:
     case TR_ROUTE_KICK:
     case TR_ROUTE_JOB_HISTORY:
+    case TR_ROUTE_RESTORE_JOB:
     case TR_ROUTE_CLASSIC_DELETE:
     case TR_ROUTE_CLASSIC_RESTORE_JOB:
     case TR_ROUTE_RESERVE_MANY: /* with names of topics in the request */

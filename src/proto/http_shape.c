@@ -230,7 +230,7 @@ void tr_shape_explain(struct tr_http_error *e, const struct tr_req *r)
         return;
     }
     if (err == TARRY_EUNSUPPORTED || err == TARRY_EAWAY || err == TARRY_EUNSURE ||
-        err == TARRY_ENOSPC || err == TARRY_ESTATE) {
+        err == TARRY_ENOSPC || err == TARRY_ESTATE || err == TARRY_EFULL || err == TARRY_EQUOTA) {
         e->message = r->out.why;
     } else if (err == TARRY_EINVAL) { /* well said, but it cannot be */
         *e = (struct tr_http_error){.status = 422, .code = "unprocessable", .message = r->out.why};

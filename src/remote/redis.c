@@ -247,10 +247,12 @@ static void put(struct conn *c, const char *bytes, size_t len)
 
 static void put_number(struct conn *c, char kind, size_t number)
 {
-    char text[NUMBER];
+    char text[1 + TR_TEXT_NUMBER + 2] = {kind};
+    size_t len = 1 + tr_text_number(text + 1, number);
 
-    tr_text(text, sizeof text, "%c%zu\r\n", kind, number);
-    put(c, text, strlen(text));
+    text[len++] = '\r';
+    text[len++] = '\n';
+    put(c, text, len);
 }
 
 static bool write_command(struct conn *c, const struct tr_span *args, unsigned count)

@@ -215,6 +215,8 @@ static void send_ask(void *ctx, struct tr_sql_ask *ask)
         ask->why = "there is no memory left";
         for (unsigned i = 0; ask->kind == TR_SQL_CHANGE && i < ask->count; i++) {
             ask->items[i].end = TR_SQL_UNDONE;
+            ask->items[i].blame = ask->blame;
+            ask->items[i].why = ask->why;
         }
         finish(s, ask);
         return;

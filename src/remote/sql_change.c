@@ -10,8 +10,13 @@
  * the last. So whoever finds the answer to a COMMIT missing connects again and reads that row FOR
  * UPDATE: that waits until the old transaction is over, and then op says how it ended.
  *
- * Locks come in one order everywhere: lane, keys by (topic, key), jobs by id. Two transactions can
- * still meet in a deadlock, through gaps of an index; one of them is told, and begins again.
+ * A quote in a body goes as two bytes, so one that the server has room for may be too large for a
+ * packet. If a job is alone, and so, its body goes before the last packet, in pieces, into
+ * a variable of the session.
+ *
+ * Locks come in one order everywhere: lane, schedule, keys by (topic, key), jobs by id. Two
+ * transactions can still meet in a deadlock, through gaps of an index; one of them is told, and
+ * begins again.
  */
 
 #include "base/err.h"
@@ -20,7 +25,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COUNTED = 2 * TR_SQL_ITEMS_MAX, DAY_S = 86400, SLOT_MASK = 1023 };
+enum {
+    COUNTED = 2 * TR_SQL_ITEMS_MAX,
+    DAY_S = 86400,
+    SLOT_MASK = 1023,
+    SPARE = 16384, /* of a packet, for all that is no body */
+};
 
 struct count {
     uint32_t topic;
@@ -43,6 +53,7 @@ struct change {
     bool lane_there;
     struct count *counts;
     unsigned count_count;
+    bool apart; /* the body of the one job was sent before */
 };
 
 static struct tr_sql_item *item_of(const struct change *c, unsigned i)
@@ -130,6 +141,10 @@ static void put_begin(struct change *c, struct tr_sql_text *t)
                 "START TRANSACTION; SELECT " TR_SQL_NOW ", `op`, `node` FROM `lane` WHERE `lane` = "
                 "%u FOR UPDATE",
                 c->line->lane);
+    c->results = 2;
+    if (c->ask->plan != NULL) {
+        c->results += tr_sql_plan_lock(t, c->ask->plan);
+    }
     if (c->keys == 0) {
         return;
     }
@@ -145,7 +160,7 @@ static void put_begin(struct change *c, struct tr_sql_text *t)
     tr_sql_put(t, " ORDER BY `topic_id`, `jkey` FOR UPDATE");
 }
 
-/* The lane, or a key. */
+/* The lane, a schedule, or a key. */
 static void hear_begin(struct change *c, const struct tr_sql_row *row)
 {
     struct tr_sql_item *item;
@@ -157,6 +172,10 @@ static void hear_begin(struct change *c, const struct tr_sql_row *row)
         c->lane_there = true;
         return;
     }
+    if (c->ask->plan != NULL) {
+        tr_sql_plan_hear(c->line, c->ask->plan, row);
+        return;
+    }
     item = find_key(c, (uint32_t)tr_sql_number(row, 0),
                     (struct tr_span){row->values[1], row->lengths[1]});
     if (item != NULL) {
@@ -166,27 +185,46 @@ static void hear_begin(struct change *c, const struct tr_sql_row *row)
 
 /* ---- jobs, and the topics of new ones ---- */
 
-static void put_jobs(struct change *c, struct tr_sql_text *t)
+static void put_ids(struct change *c, struct tr_sql_text *t)
 {
-    const char *comma = "";
-
-    tr_sql_put(t, "; ");
-    tr_sql_row_select(t, c->ask->with_bodies, "PRIMARY");
     tr_sql_put(t, "`id` IN (0");
     for (unsigned i = c->from; i < c->to; i++) {
         if (c->ids[i] != 0) {
             tr_sql_putf(t, ",%u", c->ids[i]);
         }
     }
-    tr_sql_put(t, ") ORDER BY `id` FOR UPDATE; SELECT `topic_id`, `gen` FROM `topic` WHERE "
+    tr_sql_put(t, ")");
+}
+
+static bool skips(const struct change *c)
+{
+    return c->ask->skips && c->line->skips;
+}
+
+static void put_jobs(struct change *c, struct tr_sql_text *t)
+{
+    const char *comma = "";
+
+    tr_sql_put(t, "; ");
+    tr_sql_row_select(t, c->ask->with_bodies, "PRIMARY");
+    put_ids(c, t);
+    tr_sql_put(t, " ORDER BY `id` FOR UPDATE");
+    tr_sql_put(t, skips(c) ? " SKIP LOCKED" : "");
+    /* A purge of the topic waits for this transaction, or this one for that: what is done here is
+     * done to a job before it was purged, or finds that it was. */
+    tr_sql_put(t, "; SELECT `topic_id`, `gen`, `pver` FROM `topic` FORCE INDEX (PRIMARY) WHERE "
                   "`topic_id` IN (");
     for (unsigned i = c->from; i < c->to; i++) {
-        if (item_of(c, i)->by != TR_SQL_BY_ID) {
+        if (item_of(c, i)->topic != 0) {
             tr_sql_putf(t, "%s%u", comma, (uint64_t)item_of(c, i)->topic);
             comma = ",";
         }
     }
-    tr_sql_put(t, *comma != '\0' ? ")" : "0)");
+    tr_sql_put(t, *comma != '\0' ? ") LOCK IN SHARE MODE" : "0)");
+    if (skips(c)) {
+        tr_sql_put(t, "; SELECT `id` FROM `job` FORCE INDEX (PRIMARY) WHERE ");
+        put_ids(c, t);
+    }
 }
 
 static void hear_job(struct change *c, const struct tr_sql_row *row)
@@ -211,8 +249,20 @@ static void hear_topic(struct change *c, const struct tr_sql_row *row)
     for (unsigned i = c->from; i < c->to; i++) {
         struct tr_sql_item *item = item_of(c, i);
 
-        if (item->by != TR_SQL_BY_ID && item->topic == tr_sql_number(row, 0)) {
+        if (item->found ? item->row.topic == tr_sql_number(row, 0)
+                        : item->topic == tr_sql_number(row, 0)) {
             item->gen = (uint32_t)tr_sql_number(row, 1);
+            item->version = (uint32_t)tr_sql_number(row, 2);
+        }
+    }
+}
+
+/* It is there: if it was not read before, somebody has it. */
+static void hear_there(struct change *c, const struct tr_sql_row *row)
+{
+    for (unsigned i = c->from; i < c->to; i++) {
+        if (c->ids[i] == tr_sql_number(row, 0)) {
+            item_of(c, i)->locked = !item_of(c, i)->found;
         }
     }
 }
@@ -225,8 +275,10 @@ static void hear(void *ctx, const struct tr_sql_row *row)
         hear_begin(c, row);
     } else if (row->result == c->results) {
         hear_job(c, row);
-    } else {
+    } else if (row->result == c->results + 1) {
         hear_topic(c, row);
+    } else {
+        hear_there(c, row);
     }
 }
 
@@ -235,11 +287,17 @@ static void reset(struct change *c)
 {
     c->keys = 0;
     c->lane_there = false;
+    if (c->ask->plan != NULL) {
+        c->ask->plan->is = (struct tr_sql_plan){0};
+        c->ask->plan->write = TR_SQL_LEAVE;
+    }
     for (unsigned i = c->from; i < c->to; i++) {
         struct tr_sql_item *item = item_of(c, i);
 
         item->found = false;
+        item->locked = false;
         item->gen = 0;
+        item->version = 0;
         item->write = TR_SQL_LEAVE;
         item->with_body = false;
         item->event_count = 0;
@@ -265,8 +323,6 @@ static int read_all(struct change *c)
         tr_sql_text_clear(t);
         tr_sql_put(t, "DO 0");
         c->results = 1;
-    } else {
-        c->results = 2;
     }
     if (err == TARRY_OK) {
         put_jobs(c, t);
@@ -338,7 +394,10 @@ static void put_rows(struct change *c, struct tr_sql_text *t, enum tr_sql_write 
         if (!any) {
             tr_sql_row_insert(t);
         }
-        tr_sql_row_put(t, &item->next, body);
+        tr_sql_row_put(t, &item->next,
+                       !body      ? TR_SQL_BODY_NOT
+                       : c->apart ? TR_SQL_BODY_APART
+                                  : TR_SQL_BODY_HERE);
         any = true;
     }
     if (any && write == TR_SQL_UPDATE) {
@@ -449,6 +508,7 @@ static bool put_writes(struct change *c)
     struct tr_sql_text *t = &c->line->text;
     bool any = count_all(c);
 
+    any |= c->ask->plan != NULL && c->ask->plan->write != TR_SQL_LEAVE;
     tr_sql_text_clear(t);
     tr_sql_putf(t, "UPDATE `lane` SET `op` = %u, `seen` = %u WHERE `lane` = %u", c->line->op + 1,
                 c->ask->now_us, c->line->lane);
@@ -460,8 +520,46 @@ static bool put_writes(struct change *c)
     put_key_deletes(c, t);
     put_counts(c, t);
     put_events(c, t);
-    tr_sql_put(t, "; COMMIT");
+    tr_sql_plan_ends(t, c->ask, c->from, c->to);
+    if (c->ask->plan != NULL) {
+        tr_sql_plan_write(t, c->ask->plan);
+    }
+    tr_sql_put(t, c->apart ? "; SET " TR_SQL_BODY " = NULL; COMMIT" : "; COMMIT");
     return any;
+}
+
+/* The body that is to be sent apart, since only then the rest fits; or none. */
+static struct tr_span big_body(const struct change *c)
+{
+    const struct tr_sql_item *item = c->to - c->from == 1 ? item_of(c, c->from) : NULL;
+
+    if (item == NULL || c->apart || c->line->packet_max <= 2 * SPARE ||
+        (item->write != TR_SQL_INSERT && (item->write != TR_SQL_UPDATE || !item->with_body)) ||
+        item->next.body.len > c->line->packet_max - SPARE) {
+        return (struct tr_span){0};
+    }
+    return item->next.body;
+}
+
+/* 0, or the fault is set. */
+static int send_apart(struct change *c, struct tr_span body)
+{
+    size_t most = (size_t)(c->line->packet_max - SPARE) / 2;
+    struct tr_sql_text *t = &c->line->text;
+    int err = TARRY_OK;
+
+    for (size_t at = 0; at < body.len && err == TARRY_OK; at += most) {
+        struct tr_span piece = {body.at + at, body.len - at < most ? body.len - at : most};
+
+        tr_sql_text_clear(t);
+        tr_sql_putf(t,
+                    at == 0 ? "SET " TR_SQL_BODY " = %q"
+                            : "SET " TR_SQL_BODY " = CONCAT(" TR_SQL_BODY ", %q)",
+                    &piece);
+        err = tr_sql_line_run(c->line, NULL, NULL);
+    }
+    c->apart = true;
+    return err;
 }
 
 static enum tr_sql_ran undo(struct change *c)
@@ -487,10 +585,18 @@ static enum tr_sql_ran no_memory(struct change *c)
 static enum tr_sql_ran write_all(struct change *c)
 {
     struct tr_sql_line *line = c->line;
+    struct tr_span body;
 
     if (!put_writes(c)) {
         (void)undo(c); /* what was read is the answer; if that fails, the connection will, too */
         return TR_SQL_RAN_DONE;
+    }
+    body = big_body(c);
+    if (!line->text.failed && line->text.len >= line->packet_max && body.len > 0) {
+        if (send_apart(c, body) != TARRY_OK) {
+            return undo(c);
+        }
+        (void)put_writes(c);
     }
     if (line->text.failed) {
         return no_memory(c);
@@ -531,9 +637,9 @@ enum tr_sql_ran tr_sql_change_run(struct tr_sql_line *line, struct tr_sql_ask *a
     struct change c = {.line = line, .ask = ask, .from = from, .to = to};
     enum tr_sql_ran ran;
 
-    c.by_key = calloc(ask->count, sizeof *c.by_key);
-    c.ids = calloc(ask->count, sizeof *c.ids);
-    c.counts = calloc(2 * (size_t)ask->count, sizeof *c.counts);
+    c.by_key = calloc((size_t)ask->count + 1, sizeof *c.by_key); /* a schedule may have no job */
+    c.ids = calloc((size_t)ask->count + 1, sizeof *c.ids);
+    c.counts = calloc(2 * (size_t)ask->count + 1, sizeof *c.counts);
     if (c.by_key == NULL || c.ids == NULL || c.counts == NULL) {
         tr_sql_fault_set(&line->fault, line->access, 1041, "this node has no memory left");
         ran = TR_SQL_RAN_FAILED;

@@ -69,6 +69,8 @@ uint64_t tr_sql_conn_changed(const struct tr_sql_conn *c, unsigned i);
 /* Its socket, to cut it off from another thread; and its number there, for KILL. */
 int tr_sql_conn_socket(const struct tr_sql_conn *c);
 uint64_t tr_sql_conn_number(const struct tr_sql_conn *c);
+/* Does the server know SELECT ... SKIP LOCKED? */
+bool tr_sql_conn_skips(const struct tr_sql_conn *c);
 
 /* A row's value as a number; 0: NULL, or none. */
 uint64_t tr_sql_number(const struct tr_sql_row *row, unsigned i);

@@ -42,6 +42,12 @@ static const struct {
     {1021, TR_SQL_FULL, "the disk of %s is full", "Make room there."},
     {1114, TR_SQL_FULL, "a table in %s is full", "Make room there."},
     {1041, TR_SQL_FULL, "%s has no memory left", "Give it more."},
+    {3, TR_SQL_FULL, "%s cannot write to its disk", "Make room there."},
+    {1026, TR_SQL_FULL, "%s cannot write to its disk", "Make room there."},
+    {1129, TR_SQL_AWAY, "%s takes no connections from this machine for now",
+     "There were too many broken ones: FLUSH HOSTS there, or raise max_connect_errors."},
+    {1226, TR_SQL_AWAY, "%s lets this user do no more for now",
+     "Raise its limits there (MAX_USER_CONNECTIONS, MAX_QUERIES_PER_HOUR and so on)."},
     {1040, TR_SQL_AWAY, "%s takes no more connections",
      "Raise max_connections there, or lower sql.connections."},
     {1203, TR_SQL_AWAY, "%s takes no more connections of this user",
@@ -49,14 +55,21 @@ static const struct {
     {1205, TR_SQL_AGAIN, "a lock in %s did not come", "It is tried again."},
     {1213, TR_SQL_AGAIN, "there was a deadlock in %s", "It is tried again."},
     {1020, TR_SQL_AGAIN, "a row in %s was changed meanwhile", "It is tried again."},
+    {3101, TR_SQL_AGAIN, "the group of %s has undone it", "It is tried again."},
+    {1180, TR_SQL_AWAY, "%s could not finish a commit", "It is looked up what became of it."},
     {1047, TR_SQL_AWAY, "%s is not ready", "Wait for the cluster to have its nodes."},
     {1053, TR_SQL_AWAY, "%s is being stopped", "Start it again."},
     {1077, TR_SQL_AWAY, "%s is being stopped", "Start it again."},
     {1079, TR_SQL_AWAY, "%s is being stopped", "Start it again."},
     {1317, TR_SQL_AWAY, "%s has broken it off", "It is tried again."},
     {1927, TR_SQL_AWAY, "%s has ended the connection", "It is tried again."},
-    {1153, TR_SQL_OTHER, "%s does not take that much at once",
-     "Raise max_allowed_packet there to limits.body and 1 MiB, or more."},
+    {1153, TR_SQL_BAD, "%s does not take that much at once",
+     "Raise max_allowed_packet there to limits.body and 1 MiB, or more; until then it has to be "
+     "smaller."},
+    {1406, TR_SQL_BAD, "%s has no room for a value", "Is the table as tarry sql migrate makes it?"},
+    {1264, TR_SQL_BAD, "%s has no room for a value", "Is the table as tarry sql migrate makes it?"},
+    {1366, TR_SQL_BAD, "%s does not take a value", "Is the table as tarry sql migrate makes it?"},
+    {1048, TR_SQL_BAD, "%s does not take a value", "Is the table as tarry sql migrate makes it?"},
     {1665, TR_SQL_REFUSED, "%s has binlog_format = STATEMENT, which cannot be used with tarry",
      "Set it to ROW or MIXED there."},
     {2002, TR_SQL_AWAY, "%s cannot be reached", "Is it running, and does sql.url name it?"},
@@ -68,7 +81,11 @@ static const struct {
      "Let this user in without, inside a network that can be trusted."},
 };
 
-enum { FAULTS = sizeof faults / sizeof faults[0] };
+enum {
+    FAULTS = sizeof faults / sizeof faults[0],
+    DISK = 1030, /* Got error N "..." from storage engine: any error of a disk */
+};
+#define NO_SPACE "error 28"
 
 void tr_sql_place(char *out, const struct tr_sql_url *url)
 {
@@ -113,6 +130,9 @@ void tr_sql_fault_set(struct tr_sql_fault *f, const struct tr_sql_access *access
     tr_sql_place(place, &access->url);
     f->code = code;
     copy_line(f->said, sizeof f->said, said);
+    if (code == DISK && strstr(f->said, NO_SPACE) != NULL) {
+        code = 1021;
+    }
     while (i < FAULTS && faults[i].code != code) {
         i++;
     }

@@ -169,7 +169,8 @@ static bool is_missing(const char *have, const char *want, char *name, size_t si
     return false;
 }
 
-static int check_tables(struct job *j)
+/* Those of this schema. */
+static int check_tables(struct job *j, unsigned schema)
 {
     const struct tr_sql_table *t;
     int err = TARRY_OK;
@@ -178,6 +179,9 @@ static int check_tables(struct job *j)
         char text[TEXT];
         char name[64];
 
+        if (t->since > schema) {
+            continue;
+        }
         tr_text(text, sizeof text,
                 "SELECT GROUP_CONCAT(COLUMN_NAME) FROM information_schema.COLUMNS "
                 "WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = '%s'",
@@ -231,7 +235,7 @@ static int migrate(struct job *j)
         err = step(j, to);
         j->found->steps++;
     }
-    return err == TARRY_OK ? check_tables(j) : err;
+    return err == TARRY_OK ? check_tables(j, TR_SQL_SCHEMA) : err;
 }
 
 int tr_sql_migrate(const struct tr_sql_access *access, struct tr_sql_found *found,
@@ -263,6 +267,9 @@ static int check_rights(struct job *j)
         char column[64];
         char text[TEXT];
 
+        if (t->since > j->found->schema) {
+            continue;
+        }
         tr_text(column, sizeof column, "%.*s", (int)strcspn(t->columns, ","), t->columns);
         tr_text(text, sizeof text,
                 "SELECT `%s` FROM `%s` WHERE FALSE; UPDATE `%s` SET `%s` = `%s` WHERE FALSE; "
@@ -290,7 +297,7 @@ static int inspect(struct job *j, uint64_t body_max)
                                               "migrate.");
     }
     if (err == TARRY_OK) {
-        err = check_tables(j);
+        err = check_tables(j, j->found->schema);
     }
     if (err == TARRY_OK && j->found->read_only) {
         return refuse(j, TARRY_ESTATE,

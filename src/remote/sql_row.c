@@ -127,7 +127,7 @@ void tr_sql_row_insert(struct tr_sql_text *t)
     tr_sql_putf(t, "INSERT INTO `job` (%s,`body`) VALUES ", columns);
 }
 
-void tr_sql_row_put(struct tr_sql_text *t, const struct tr_sql_job *job, bool with_body)
+void tr_sql_row_put(struct tr_sql_text *t, const struct tr_sql_job *job, enum tr_sql_body body)
 {
     const uint64_t v[] = {job->id,         job->id & SLOT_MASK, job->topic,    job->gen,
                           job->state,      job->next_us,        job->due_us,   job->created_us,
@@ -136,14 +136,20 @@ void tr_sql_row_put(struct tr_sql_text *t, const struct tr_sql_job *job, bool wi
                           job->flags,      job->holder,         job->retries,  job->attempts,
                           job->timeouts,   job->releases,       job->buries,   job->kicks,
                           job->why,        job->sched,          job->sched_n};
-    struct tr_span body = with_body && job->body.at != NULL ? job->body : (struct tr_span){"", 0};
+    bool here = body == TR_SQL_BODY_HERE && job->body.at != NULL;
+    struct tr_span text = here ? job->body : (struct tr_span){"", 0};
 
     tr_sql_put(t, "(");
     for (size_t i = 0; i < sizeof v / sizeof v[0]; i++) {
         tr_sql_put_number(t, v[i]);
         tr_sql_put(t, ",");
     }
-    tr_sql_putf(t, "%q,%q,%q,%q)", &job->tag, &job->key, &job->backoff, &body);
+    tr_sql_putf(t, "%q,%q,%q,", &job->tag, &job->key, &job->backoff);
+    if (body == TR_SQL_BODY_APART) {
+        tr_sql_put(t, TR_SQL_BODY ")");
+    } else {
+        tr_sql_putf(t, "%q)", &text);
+    }
 }
 
 void tr_sql_row_update(struct tr_sql_text *t, bool with_body)

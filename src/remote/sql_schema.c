@@ -155,21 +155,57 @@ static const char *const first[] = {
     "ON DUPLICATE KEY UPDATE `v` = IF(`v` + 0 < 1, '1', `v`)",
     NULL};
 
-static const char *const *const steps[TR_SQL_SCHEMA + 1] = {[1] = first};
+/* ALTER has no IF NOT EXISTS in MySQL: so it is done if the column is not there. */
+#define UNLESS(table, column, alter)                                                               \
+    "SET @tarry = IF((SELECT COUNT(*) FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = "       \
+    "DATABASE() AND TABLE_NAME = '" table "' AND COLUMN_NAME = '" column "') = 0,\n"               \
+    "  'ALTER TABLE `" table "` " alter "', 'DO 0')",                                              \
+        "PREPARE tarry FROM @tarry", "EXECUTE tarry", "DEALLOCATE PREPARE tarry"
+
+static const char *const second[] = {
+    /* Jobs of an older gen are deleted some at a time: meanwhile nobody goes through them. If the
+     * index is there, and is not so already: the table may be somebody else's. */
+    "SET @tarry = IF((SELECT COUNT(*) = 4 AND SUM(`COLUMN_NAME` = 'gen') = 0 FROM\n"
+    "  information_schema.STATISTICS WHERE `TABLE_SCHEMA` = DATABASE() AND `TABLE_NAME` = 'job'\n"
+    "  AND `INDEX_NAME` = 'work'),\n"
+    "  'ALTER TABLE `job` DROP KEY `work`, ADD KEY `work` (`slot`, `topic_id`, `gen`, `state`, "
+    "`next_at`)', 'DO 0')",
+    "PREPARE tarry FROM @tarry", "EXECUTE tarry", "DEALLOCATE PREPARE tarry",
+
+    /* How far a schedule has come; when the job has ended for which it waits. */
+    UNLESS("schedule", "state",
+           "MODIFY `spec` MEDIUMBLOB NOT NULL, ADD COLUMN `ended` BIGINT NOT NULL DEFAULT 0 AFTER "
+           "`last_job`, ADD COLUMN `state` VARBINARY(255) NOT NULL, ADD KEY `due` (`slot`, "
+           "`next_at`)"),
+
+    /* Topics that the server delivers. */
+    UNLESS("topic", "delivers",
+           "ADD COLUMN `delivers` TINYINT UNSIGNED NOT NULL DEFAULT 0, ADD KEY `delivers` "
+           "(`delivers`)"),
+
+    "INSERT INTO `meta` (`k`, `v`) VALUES ('schema', '2')\n"
+    "ON DUPLICATE KEY UPDATE `v` = IF(`v` + 0 < 2, '2', `v`)",
+    NULL};
+
+static const char *const *const steps[TR_SQL_SCHEMA + 1] = {[1] = first, [2] = second};
 
 static const struct tr_sql_table tables[] = {
-    {"meta", "k,v"},
-    {"job", "id,slot,topic_id,gen,state,next_at,due,created,changed,handed,delay,ttr,ttl,prio,ver,"
-            "lease,flags,holder,retries,attempts,timeouts,releases,buries,kicks,reason,sched_id,"
-            "sched_n,tag,jkey,backoff,body"},
-    {"job_key", "topic_id,jkey,id"},
-    {"topic", "topic_id,name,spread,ord,kept,pver,gen,policy"},
-    {"cnt", "topic_id,gen,lane,waiting,reserved,dead,bytes"},
-    {"lane", "lane,node,op,seen"},
-    {"schedule", "sched_id,name,topic_id,slot,last_n,next_at,last_job,ver,spec"},
-    {"slot", "slot,epoch,owner,next_seq"},
-    {"node", "node,address,seen"},
-    {"flow", "id,at,n,day,event,from_state,to_state,reason,slot,topic_id,node,actor,info"},
+    {"meta", "k,v", 1},
+    {"job",
+     "id,slot,topic_id,gen,state,next_at,due,created,changed,handed,delay,ttr,ttl,prio,ver,"
+     "lease,flags,holder,retries,attempts,timeouts,releases,buries,kicks,reason,sched_id,"
+     "sched_n,tag,jkey,backoff,body",
+     1},
+    {"job_key", "topic_id,jkey,id", 1},
+    {"topic", "topic_id,name,spread,ord,kept,pver,gen,policy", 1},
+    {"cnt", "topic_id,gen,lane,waiting,reserved,dead,bytes", 1},
+    {"lane", "lane,node,op,seen", 1},
+    {"schedule", "sched_id,name,topic_id,slot,last_n,next_at,last_job,ver,spec", 1},
+    {"slot", "slot,epoch,owner,next_seq", 1},
+    {"node", "node,address,seen", 1},
+    {"flow", "id,at,n,day,event,from_state,to_state,reason,slot,topic_id,node,actor,info", 1},
+    {"schedule", "state,ended", 2},
+    {"topic", "delivers", 2},
 };
 
 enum tr_sql_fit tr_sql_schema_fit(unsigned found)

@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 enum {
-    TR_SQL_SCHEMA = 1,        /* what this version makes and writes, */
+    TR_SQL_SCHEMA = 2,        /* what this version makes and writes, */
     TR_SQL_SCHEMA_OLDEST = 1, /* and the oldest that it can serve */
 };
 
@@ -26,10 +26,11 @@ enum tr_sql_fit tr_sql_schema_fit(unsigned found);
  * may be run again. The last one notes the schema in `meta`. */
 const char *tr_sql_schema_step(unsigned to, unsigned i);
 
-/* The columns that a table must have, in their order, with commas; NULL: there are no more. */
+/* The columns that a table must have, with commas; NULL: there are no more. */
 struct tr_sql_table {
     const char *name;
     const char *columns;
+    unsigned since; /* this schema */
 };
 const struct tr_sql_table *tr_sql_schema_table(unsigned i);
 

@@ -391,7 +391,8 @@ static void leave(void *ctx)
 
 struct tr_coord_port tr_zoo_port(struct tr_zoo *z)
 {
-    return (struct tr_coord_port){.ctx = z, .kind = "zookeeper", .beat = ask, .leave = leave};
+    return (struct tr_coord_port){
+        .ctx = z, .kind = "zookeeper", .place = z->folder, .beat = ask, .leave = leave};
 }
 
 void tr_zoo_close(struct tr_zoo *z)

@@ -71,16 +71,6 @@ struct tr_deliver tr_deliver_new(enum tr_deliver_type type)
         .type = type, .timeout_us = TR_DELIVER_TIMEOUT_US, .concurrency = TR_DELIVER_CONCURRENCY};
 }
 
-enum tr_deliver_type tr_deliver_type_of(const char *name, size_t len)
-{
-    for (unsigned i = TR_DELIVER_WEBHOOK; i < TR_DELIVER_TYPES; i++) {
-        if (strlen(types[i]) == len && memcmp(types[i], name, len) == 0) {
-            return (enum tr_deliver_type)i;
-        }
-    }
-    return TR_DELIVER_NONE;
-}
-
 const char *tr_deliver_type_name(enum tr_deliver_type type)
 {
     return types[type];

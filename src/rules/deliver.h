@@ -85,8 +85,7 @@ struct tr_deliver {
 /* One of that type with all its defaults. */
 struct tr_deliver tr_deliver_new(enum tr_deliver_type type);
 
-/* "webhook", ... ; NONE: there is no such type. */
-enum tr_deliver_type tr_deliver_type_of(const char *name, size_t len);
+/* "webhook", ... */
 const char *tr_deliver_type_name(enum tr_deliver_type type);
 
 /* "url", ...; FIELDS: there is no such text. And has a type this one? */

@@ -302,11 +302,12 @@ static int check_redis(struct tr_reading *r)
     if (c->redis_user != NULL && c->redis_password == NULL) {
         return tr_reading_refuse(r, "redis.user is given, and redis.password is not: give both.");
     }
-    what = c->settings[TR_KEY_STORE_SYNC].from != TR_FROM_DEFAULT ? "store.sync"
-           : c->read_only                                         ? "store.read_only"
-           : c->test_clock                                        ? "clock.test"
-           : c->backup_root != NULL                               ? "store.backup_root"
-                                                                  : NULL;
+    what = c->settings[TR_KEY_STORE_SYNC].from != TR_FROM_DEFAULT      ? "store.sync"
+           : c->read_only                                              ? "store.read_only"
+           : c->test_clock                                             ? "clock.test"
+           : c->backup_root != NULL                                    ? "store.backup_root"
+           : c->settings[TR_KEY_LIMITS_TOPICS].from != TR_FROM_DEFAULT ? "limits.topics"
+                                                                       : NULL;
     if (what != NULL) {
         return tr_reading_refuse(r,
                                  "%s is of the embedded engine: leave it out with --engine redis "

@@ -79,6 +79,7 @@ enum tr_key {
     TR_KEY_LIMITS_BODY_RATE,
     TR_KEY_LIMITS_UNREAD,
     TR_KEY_LIMITS_BUFFERS,
+    TR_KEY_LIMITS_TOPICS,
     TR_KEY_TLS_CERT,
     TR_KEY_TLS_KEY,
     TR_KEY_TLS_CLIENT_CA,
@@ -150,7 +151,7 @@ struct tr_config {
     uint64_t history_us;    /* what happened to jobs is told for so long, */
     uint32_t history_bytes; /* from memory of at most so many */
     bool test_clock;
-    uint64_t clock_start_us;  /* of a new store with a test clock; 0: the wall clock */
+    uint64_t clock_start_us;  /* of a test clock, at least; 0: of a new store the wall clock */
     bool read_only;           /* the store is only looked at */
     const char *http_hosts;   /* names of this server, with commas between them */
     bool http_classic;        /* the routes of the queues of old answer */
@@ -165,6 +166,7 @@ struct tr_config {
     uint32_t body_rate;       /* bytes a second of a body, at least; 0: any */
     uint64_t unread_us;   /* a client of the beanstalk port may leave so long unread what it gets */
     uint32_t buffers;     /* bytes of all that clients sent or did not read */
+    uint32_t topics_max;  /* of the embedded engine */
     const char *tls_cert; /* NULL: no TLS; else files */
     const char *tls_key;
     const char *tls_client_ca;

@@ -457,6 +457,12 @@ static int apply_address(struct tr_config *c, const char *value, const char **wh
     return strcmp(value, "none") == 0 ? TARRY_OK : read_count(value, 1, &c->address_max);
 }
 
+static int apply_topics(struct tr_config *c, const char *value, const char **why)
+{
+    (void)why;
+    return read_count(value, 1, &c->topics_max);
+}
+
 static int apply_body_rate(struct tr_config *c, const char *value, const char **why)
 {
     (void)why;
@@ -671,6 +677,8 @@ const struct tr_key_row tr_key_rows[TR_KEY_COUNT] = {
     [TR_KEY_LIMITS_BUFFERS] = {NAME("limits", "buffers"), .live = true, .fallback = "256MiB",
                                .allowed = "a number of bytes from 64MiB to 4095MiB",
                                .apply = apply_buffers},
+    [TR_KEY_LIMITS_TOPICS] = {NAME("limits", "topics"), .fixed = OPEN_STORE, .fallback = "1000000",
+                              .allowed = "a number from 1 to 999999999", .apply = apply_topics},
     [TR_KEY_TLS_CERT] = {NAME("tls", "cert"), .fixed = OPEN_PORTS, .fallback = "off",
                          .allowed = "a file, or off", .apply = apply_path},
     [TR_KEY_TLS_KEY] = {NAME("tls", "key"), .fixed = OPEN_PORTS, .fallback = "off",

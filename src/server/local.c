@@ -102,6 +102,7 @@ static struct tr_engine_config config_of(struct tr_local *l)
     e.zone = tr_zones_linux_read;
     e.sync = c->sync;
     e.sync_us = c->sync_us;
+    e.max_topics = c->topics_max;
     e.far_max = b->far_max;
     e.near_max = b->near_max;
     e.body_cache_bytes = b->bodies;

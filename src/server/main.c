@@ -3,7 +3,6 @@
 #include "base/err.h"
 #include "base/text.h"
 #include "cli/cli.h"
-#include "cli/later.h"
 #include "engine/frame.h"
 #include "server/config.h"
 #include "server/help.h"
@@ -73,10 +72,12 @@ static enum tr_exit run(struct tr_config *config)
 
 int main(int argc, char **argv)
 {
-    const struct tr_cli_command *command = argc > 1 ? tr_cli_find(argv[1]) : NULL;
+    const struct tr_cli_command *command;
     struct tr_config config;
     enum tr_exit how;
 
+    tr_cli_sort(argc, argv);
+    command = argc > 1 ? tr_cli_find(argv[1]) : NULL;
     if (command != NULL) {
         return tr_cli_run(command, argc - 2, argv + 2);
     }
@@ -87,9 +88,6 @@ int main(int argc, char **argv)
     if (argc == 3 && strcmp(argv[1], "help") == 0 &&
         (strcmp(argv[2], "version") == 0 || strcmp(argv[2], "help") == 0)) {
         return (int)print_help(); /* which says all that there is */
-    }
-    if (argc > 1 && tr_cli_is_later(argv[argc == 3 && strcmp(argv[1], "help") == 0 ? 2 : 1])) {
-        return tr_cli_later(argv[argc == 3 && strcmp(argv[1], "help") == 0 ? 2 : 1]);
     }
     how = tr_config_read(&config, argc, argv, environ);
     if (how == TR_EXIT_FINE) {

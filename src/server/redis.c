@@ -199,6 +199,7 @@ static int open_cluster(struct tr_on_redis *o, const struct servers *servers, ui
         config.hot_window_us = c->cluster_hot_window_us;
         config.hot_max = c->cluster_hot_max;
         config.reconcile_us = c->cluster_reconcile_us;
+        config.history_us = c->history_us;
     }
     err = tr_cluster_new(&config, tr_clock_linux_now(), &o->cluster);
     if (err == TARRY_OK && o->sql != NULL) {

@@ -24,6 +24,7 @@ struct found {
     bool tells_fsync;
     char fsync[16];
     unsigned replicas;
+    bool replicated; /* one of them has a replica */
 };
 
 /* The weaker one is worth less. */
@@ -51,6 +52,7 @@ static struct found look(const struct tr_on_redis *o)
         f.tells_fsync = f.tells_fsync && s->fsync[0] != '\0';
         f.keeps = f.keeps && s->keeps;
         f.replicas = s->replicas < f.replicas ? s->replicas : f.replicas;
+        f.replicated = f.replicated || s->replicas > 0;
     }
     return f;
 }
@@ -82,7 +84,7 @@ static void add_failover(const struct tr_on_redis *o, const struct found *f, cha
                 "changes are answered when %u of its replicas %s them, too: a failover takes them "
                 "back only if none of those is promoted, and may repeat a delivery",
                 waits, waits == 1 ? "has" : "have");
-    } else if (f->replicas == 0) {
+    } else if (!f->replicated) {
         tr_text(text, room, "there is no replica, so no failover");
     } else {
         tr_text(text, room,

@@ -3,11 +3,12 @@
 A fault gives a dict of its proof: process ids, config epochs, counters before and after. One that cannot
 be shown to have happened raises NotProven. `@fault(...)` says what of the world it needs.
 """
+import contextlib
 import shutil
 import signal
 import time
 
-from world import stopped, until
+from world import redis_cluster, stopped, until
 
 PATIENCE_S = 60
 FAULTS = {}
@@ -188,10 +189,20 @@ def reshard(world, dice):
     return proven(keys > 0 and words["MOVED"] > 0, slots=moved, keys=keys, **words)
 
 
+def is_made(world, slot):
+    """Does Redis know a slot of ours?"""
+    with contextlib.suppress(redis_cluster.Error):  # CLUSTERDOWN, for a while
+        return world.cluster.owner(world.tags[slot]).ask("EXISTS", f"tarry:{{{slot}}}:m") == 1
+    return False
+
+
 def emptied(world, victim, lost):
-    """All that a server had is lost; which the nodes must notice. With a database nothing is."""
+    """All that a server had is lost; which the nodes must notice. With a database nothing is: they make slots that are
+    used anew."""
     if world.options.sql:
-        return lost + 1
+        used = [slot for slot in world.slots_on(victim) if slot in world.slots_used]
+        until(lambda: not used or any(is_made(world, slot) for slot in used), PATIENCE_S)
+        return lost + max(len(used), 1)
     world.history.event("undo", slots=world.slots_on(victim), begin=0, end=world.history.now(), server=victim.name,
                         gap=None)
     end = time.monotonic() + PATIENCE_S

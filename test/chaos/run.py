@@ -28,7 +28,7 @@ from world import TOP, World, until  # noqa: E402
 
 PATIENCE_S = 60
 DRAIN_S = 120
-MUTANT_DRAIN_S = 5  # it is ill: what was seen until then counts
+MUTANT_DRAIN_S = 5  # it is ill: when so long nothing was acked, what is left counts as lost
 SHOWN = 12  # things that are wrong and told
 
 
@@ -54,6 +54,10 @@ def options(args):
     for name in opt.mutant:
         if name not in mutants.MUTANTS:
             parser.error(f"--mutant: no {name!r} among {', '.join(mutants.MUTANTS)}")
+        if not opt.sql and (mutants.of_kind([name], mutants.SQL) or mutants.of_kind([name], mutants.BUG)):
+            parser.error(f"--mutant: {name} needs --sql")
+    if len(mutants.of_kind(opt.mutant, mutants.BUG)) > 1:
+        parser.error("--mutant: the engine can have one bug at a time")
     opt.wait = 1 if "unconfirmed" in opt.mutant else opt.wait
     opt.seed = random.randrange(1, 1 << 31) if opt.seed is None else opt.seed
     has = {"redis", "relays", "clocks"} | ({"zookeeper"} if opt.zookeeper else set()) | (
@@ -143,23 +147,32 @@ class Run:
         it was pushed is for the judge."""
         load.pushing = False
         patience = MUTANT_DRAIN_S if self.opt.mutant else DRAIN_S
-        end = time.monotonic() + patience
+        begin = time.monotonic()
+        end, acked = begin + patience, load.total("ack")
         fired, empty = False, 0
         while time.monotonic() < end:
+            if self.opt.mutant and load.total("ack") > acked and time.monotonic() < begin + DRAIN_S:
+                end, acked = time.monotonic() + patience, load.total("ack")
             empty = empty + 1 if self.is_empty() else 0
             if empty > (0 if not load.left() else 10):
                 return
-            if clocks and not fired and time.monotonic() > end - patience + 8:
+            if clocks and not fired and time.monotonic() > begin + 8:
                 fired = True
                 self.fire(load)
             time.sleep(0.1)
-        self.wrong("left", f"{patience} s after the end there are {self.counts()}, "
+        self.wrong("left", f"{time.monotonic() - begin:.0f} s after the end there are {self.counts()}, "
                            f"known to be: {list(load.left())[:5]}")
 
     def fire(self, load):
-        client = Http(self.history, self.world.nodes[0])
+        """Those that are known to be, and those that are listed: a cancel without an answer may not have been done."""
+        node = self.world.nodes[0]
+        jobs = load.left()
+        for topic in ALL:
+            for job in node.get(f"/v1/jobs?topic={topic}&state=delayed&limit=1000")[1].get("jobs", ()):
+                jobs[job["id"]] = topic
+        client = Http(self.history, node)
         with contextlib.suppress(Gone):
-            for id_, topic in load.left().items():
+            for id_, topic in jobs.items():
                 client.fire(id_, topic)
         client.close()
 
@@ -180,7 +193,10 @@ class Run:
         if self.opt.sql:
             rows = self.world.sql.ask("SELECT COUNT(*) FROM job; SELECT COUNT(*) FROM job_key", self.world.database)
             if rows.split() != ["0", "0"]:
-                self.wrong("left", f"rows of jobs and keys without a job: {rows.split()}")
+                first = self.world.sql.ask("SELECT id, state, ROUND(next_at / 1e6 - UNIX_TIMESTAMP(NOW(6))) FROM job LIMIT 9",
+                                           self.world.database)
+                self.wrong("left", f"rows of jobs and keys without a job: {rows.split()}; the first ones, their states, "
+                                   f"and in how many seconds something is to be done: {first.splitlines()}")
         end = time.monotonic() + (0 if self.opt.mutant else PATIENCE_S)
         while rest() and time.monotonic() < end:
             time.sleep(0.2)
@@ -196,7 +212,7 @@ class Run:
             monitor.start()
             try:
                 load.start()
-                if load.progress(PATIENCE_S, more=60) is None:
+                if load.progress(PATIENCE_S, more=20 if opt.mutant else 60) is None:
                     self.wrong("stuck", "it does not work at all")
                 else:
                     for name in self.plan():

@@ -5,6 +5,7 @@ Everything is on loopback, in one folder, started here and ended here by its own
 import contextlib
 import http.client
 import json
+import os
 import pathlib
 import shutil
 import signal
@@ -19,6 +20,7 @@ import zookeeper  # noqa: E402
 from redis_cluster import free_port, until  # noqa: E402
 
 from clock import Clock  # noqa: E402
+import mutants  # noqa: E402
 from relay import Control  # noqa: E402
 
 SLOTS = 256
@@ -48,7 +50,7 @@ class Tarry:
                 [*before, self.world.options.binary, "serve", "--engine", "redis",
                  "--set", f"redis.servers={self.world.servers}", "--set", f"cluster.lease={LEASE_S}s",
                  "--http", f"127.0.0.1:{self.http}", "--beanstalk", f"127.0.0.1:{self.beanstalk}", *self.flags],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=self.world.environment)
         self.world.named(self.process.pid, self.name)
 
     def get(self, path, patience_s=5):
@@ -137,6 +139,8 @@ class World:
         self.moves = []     # (begin, end, slot of ours, name of the target)
         self.silences = []  # (server, begin, end): it stood still or was dead
         self.clocks = {}
+        bugs = mutants.of_kind(options.mutant, mutants.BUG)
+        self.environment = {**os.environ, "CLUSTER_BUG": bugs[0]} if bugs else None  # of the nodes
 
     def start(self):
         if self.options.clocks:

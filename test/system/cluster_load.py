@@ -51,7 +51,8 @@ class Storm:
         self.running = True
         self.seed = seed
         self.numbers = itertools.count()
-        self.threads = [threading.Thread(target=self.guarded, args=(part, random.Random(f"{seed}{i}")))
+        self.threads = [threading.Thread(target=self.guarded,  # there is somebody at each port
+                                         args=(part, random.Random(f"{seed}{i}"), self.ports[i % len(self.ports)]))
                         for i, part in enumerate([self.produce] * 3 + [self.consume] * 4)]
 
     def __enter__(self):
@@ -66,9 +67,9 @@ class Storm:
 
     # ---- requests ----
 
-    def guarded(self, part, dice):
+    def guarded(self, part, dice, first):
         try:
-            wire = None
+            wire = http.client.HTTPConnection("127.0.0.1", first, timeout=30)
             while self.running and (part == self.consume or self.pushing):
                 if wire is None:
                     wire = http.client.HTTPConnection("127.0.0.1", dice.choice(self.ports), timeout=30)

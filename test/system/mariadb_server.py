@@ -23,26 +23,29 @@ class Server:
     """Use with `with`: it is gone afterwards."""
 
     apart = False  # True: Ctrl-C in a terminal is not for it
-    before = ()    # a command that starts it, and its arguments
-
-    def __init__(self, *flags):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="tarry-maria-"))
+    def __init__(self, *flags, home=None, data=None, before=()):
+        """home: where its files are; data: another folder for those with rows; before: what starts its programs."""
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="tarry-maria-", dir=home))
+        self.data = data or self.folder / "data"
+        self.before = before
         self.path = str(self.folder / "socket")
         self.port = free_port()
         self.flags = flags
         self.process = None
         self.databases = 0
-        done = subprocess.run(["mariadb-install-db", "--no-defaults", f"--datadir={self.folder}/data",
+        (self.folder / "tmp").mkdir()  # one that starts removes what others have in theirs
+        self.tmp = f"--tmpdir={self.folder}/tmp"
+        done = subprocess.run([*before, "mariadb-install-db", "--no-defaults", f"--datadir={self.data}",
                                "--auth-root-authentication-method=normal", "--skip-test-db", "--user=root",
-                               "--skip-name-resolve", *SMALL], capture_output=True, text=True)
+                               "--skip-name-resolve", self.tmp, *SMALL], capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
 
     def start(self, *flags):
         self.log = open(self.folder / "log", "ab")
         self.process = subprocess.Popen(
-            [*self.before, MARIADBD, "--no-defaults", f"--datadir={self.folder}/data", f"--socket={self.path}",
+            [*self.before, MARIADBD, "--no-defaults", f"--datadir={self.data}", f"--socket={self.path}",
              f"--port={self.port}", "--bind-address=127.0.0.1", "--user=root", "--skip-name-resolve",
-             f"--pid-file={self.folder}/pid", "--performance-schema=OFF", *SMALL, *self.flags, *flags],
+             f"--pid-file={self.folder}/pid", "--performance-schema=OFF", self.tmp, *SMALL, *self.flags, *flags],
             stdout=self.log, stderr=self.log, start_new_session=self.apart)
         end = time.monotonic() + PATIENCE_S
         while self.ask("SELECT 1", check=False) != "1\n":

@@ -3,6 +3,8 @@
 Each tarry that is asked for gets keys of its own (redis.prefix), so that it begins with an empty
 store though the server is the same.
 """
+import concurrent.futures
+import contextlib
 import itertools
 import shutil
 import socket
@@ -11,8 +13,10 @@ import tempfile
 import time
 
 from beanstalk import LISTENING, Tarry
+from dialogue import TooSlow, Wrong, has_time, replay
 from harness import PATIENCE_S, Server
 from redis_server import Client
+from web import ready_web
 
 
 class TcpClient(Client):
@@ -64,6 +68,12 @@ class Redis:
                 assert time.monotonic() < end
                 time.sleep(0.01)
 
+    def empty(self):
+        """All that it has is gone."""
+        client = self.client()
+        assert client("FLUSHALL") == b"OK"
+        client.close()
+
     def tarry(self, prefix=None):
         """Flags of a tarry on it, with an empty store if no prefix is given."""
         prefix = prefix or f"t{next(self.numbers)}:"
@@ -79,13 +89,57 @@ class Redis:
         shutil.rmtree(self.folder)
 
 
-class OnRedis(Tarry):
-    """A tarry with an empty store and a beanstalk port, for dialogues."""
+class OnServers(Tarry):
+    """A tarry whose jobs are elsewhere. It begins to listen before it knows that they can be had."""
     # Of the node, since its start, and not of the tube; leases that ran out may be found by others.
     unlike = {"job-timeouts", "total-jobs"}
 
+    def __init__(self, *flags):
+        super().__init__("--http", "127.0.0.1:0", *flags)
+
+    def __enter__(self):
+        super().__enter__()
+        try:
+            ready_web(self.server).close()
+        except BaseException as error:
+            self.__exit__(error)
+            raise
+        return self
+
+
+class OnRedis(OnServers):
+    """A tarry with an empty store and a beanstalk port, for dialogues."""
+    engine = "redis"
+
     def __init__(self, redis, *flags):
         super().__init__(*redis.tarry(), *flags)
+
+
+# Of jobs of equal priority in tubes of different slots, ids do not say which came first.
+FLAGS = {"beanstalk-order": ("--set", "cluster.slots=1")}
+
+
+def play(kind, servers, path):
+    """A dialogue with a fresh tarry of this kind: what is wrong, or nothing. On a machine that was too busy it is played
+    again."""
+    tries = 3
+    while True:
+        with kind(servers, *FLAGS.get(path.stem, ())) as made:
+            try:
+                replay(path, made)
+                return ""
+            except Wrong as wrong:
+                tries -= 1
+                if tries == 0 or not isinstance(wrong, TooSlow):
+                    return f"{path.name} {wrong}"
+
+
+@contextlib.contextmanager
+def plays(kind, servers, paths):
+    """A function that plays one. Those in which time passes mostly sleep, so they do it together."""
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        timed = {path: pool.submit(play, kind, servers, path) for path in paths if has_time(path.read_text())}
+        yield lambda path: timed[path].result() if path in timed else play(kind, servers, path)
 
 
 def served(server):
@@ -94,4 +148,4 @@ def served(server):
     return int(server.wait_for(LISTENING)[1])
 
 
-__all__ = ["OnRedis", "Redis", "Server", "free_port", "served"]
+__all__ = ["OnRedis", "Redis", "Server", "free_port", "plays", "served"]

@@ -1,16 +1,15 @@
 """tarry on a redis-server and a mariadbd: `--engine redis` with sql.url."""
-from beanstalk import Tarry
 from harness import tarry
 from mariadb_server import Server
-from on_redis import Redis
+from on_redis import OnServers, Redis
 
 
 class Both:
     """A running redis-server and a running mariadbd. Use with `with`: they are gone afterwards."""
 
-    def __init__(self, *flags):
+    def __init__(self, *flags, maria=None):
         self.redis = Redis(*flags)
-        self.maria = Server()
+        self.maria = maria or Server()
 
     def database(self, rights="ALL"):
         """Flags of a new database with the tables of tarry."""
@@ -35,10 +34,15 @@ class Both:
         self.maria.__exit__(*what)
 
 
-class OnSql(Tarry):
+def database_of(flags):
+    """The name of the database that flags are of."""
+    return next(flag for flag in flags if flag.startswith("sql.user=")).partition("=")[2]
+
+
+class OnSql(OnServers):
     """A tarry with an empty store and a beanstalk port, for dialogues."""
-    # Of the node, since its start, and not of the tube; leases that ran out may be found by others.
-    unlike = {"job-timeouts", "total-jobs"}
+    engine = "sql"
+    settles_s = 10  # a job goes back by a transaction of its own
 
     def __init__(self, both, *flags):
         super().__init__(*both.tarry(), *flags)

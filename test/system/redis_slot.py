@@ -25,6 +25,7 @@ SECOND = 1_000_000
 UUID, RUN = "u" * 32, "1" * 40
 NODE = "a1a1a1a100000001"
 OTHER = "b2b2b2b200000002"
+OWNER = b"0" * 18  # of the slot, in a list of those who are to be told
 LEASE = "a1a1a1a1%08x"
 SETS = ("store", "ready", "prep", "dead", "c", "w", "x")
 NO_RETRIES_OF_ITS_OWN = 2**32 - 1
@@ -81,7 +82,7 @@ def pushed(j, names):
     if texts:
         end += bytes([len(tag), len(key)]) + number(len(backoff), 2) + tag
     key_at = 26 + len(end)
-    kind, time = (b"a", j["at"]) if "at" in j else (b"d", j.get("delay", 0))
+    kind, time = (b"a", j["at"]) if "at" in j else (b"D" if "times" in j else b"d", j.get("delay", 0))
     return (bytes([j.get("topic", 1)]) + j.get("on", "r").encode() + kind + number(time, 7) +
             number(j.get("age", 0), 7) + bytes([flags]) + number(j.get("prio", 1024), 4) +
             number(key_at if key else j.get("count", 1), 2) + bytes([len(key)]) + end +
@@ -101,13 +102,15 @@ def each_pushed(said, args):
     base, job = int(said[4][1:15], 16), int(said[4][15:], 16)
     items, at = [], 0
     while at < len(args):
-        kind, time, age = args[at][2:3], *(int.from_bytes(args[at][i:i + 7], "big") for i in (3, 10))
-        due = base - age + time if kind == b"d" else max(time, base)
-        count = 1 if args[at][24] else int.from_bytes(args[at][22:24], "big")
-        for _ in range(count):
+        kind, count = args[at][2:3], 1 if args[at][24] else int.from_bytes(args[at][22:24], "big")
+        step = 2 if kind == b"D" else 1  # times in front of each body
+        for i in range(count):
+            times = args[at + 1 + 2 * i] if step == 2 else args[at][3:17]
+            time, age = int.from_bytes(times[:7], "big"), int.from_bytes(times[7:], "big")
+            due = max(time, base) if kind == b"a" else base - age + time
             items.append(b"N%014x%014x" % (job, due))
             job += 1024
-        at += 1 + count
+        at += 1 + step * count
     return said[:4] + items
 
 

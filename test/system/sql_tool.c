@@ -442,8 +442,8 @@ static void ended(void *ctx, struct tr_sql_ask *ask)
             }
         } else {
             g.undone++;
-            g.refused += op->what == BAD && ask->blame == TR_SQL_OTHER;
-            g.away |= ask->blame == TR_SQL_AWAY;
+            g.refused += op->what == BAD && item->blame == TR_SQL_BAD;
+            g.away |= item->blame == TR_SQL_AWAY;
         }
     }
 }
@@ -541,15 +541,16 @@ static void prepare(void)
 /* Epochs: who is right gets the slot, who comes late does not. */
 static void check_owning(void)
 {
-    struct tr_sql_ask look = {.kind = TR_SQL_OWN, .slot = 1, .node = 7, .epoch = UINT32_MAX};
+    unsigned slot = 100 + g.name % 100; /* of this tool's own */
+    struct tr_sql_ask look = {.kind = TR_SQL_OWN, .slot = slot, .node = 7, .epoch = UINT32_MAX};
     struct tr_sql_ask mine;
 
     ask_until_done(&look, "own");
     mine = (struct tr_sql_ask){
-        .kind = TR_SQL_OWN, .slot = 1, .node = 7, .epoch = (uint32_t)look.first};
+        .kind = TR_SQL_OWN, .slot = slot, .node = 7, .epoch = (uint32_t)look.first};
     ask_until_done(&mine, "own");
     look = (struct tr_sql_ask){
-        .kind = TR_SQL_OWN, .slot = 1, .node = 8, .epoch = (uint32_t)look.first};
+        .kind = TR_SQL_OWN, .slot = slot, .node = 8, .epoch = (uint32_t)look.first};
     ask_until_done(&look, "own");
     if (mine.number != 1 || look.number != 0 || look.first != mine.first) {
         fail("own", "the epoch does not decide");
@@ -573,7 +574,11 @@ int main(int argc, char **argv)
     g.rng.state = strtoull(argv[6], NULL, 10);
     g.name = (unsigned)g.rng.state;
     setup.node = tr_rng_next(&g.rng);
-    g.bad = argc > 7;
+    g.bad = argc > 7 && strcmp(argv[7], "bad") == 0;
+    if (argc > 7 && strcmp(argv[7], "server") == 0) { /* as patient as `tarry serve` */
+        setup.timeout_s = 4;
+        setup.patience_ms = 3000;
+    }
     g.wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (g.wake < 0 || tr_sql_open(&g.sql, &setup) != TARRY_OK) {
         return 1;

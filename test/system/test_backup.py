@@ -22,7 +22,9 @@ def backup(web, name):
 
 
 def check_jobs(folder, jobs, gone=()):
-    """A server on the folder has exactly these jobs, {id: body}, and gives other ids."""
+    """The folder is found fine, and a server on it has exactly these jobs, {id: body}, and gives other ids."""
+    found = tarry("check", folder)
+    assert found.returncode == 0, found.stdout
     with web_server(folder) as server:
         assert server.ready()[0] == len(jobs)
         web = Web(web_port(server))

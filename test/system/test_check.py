@@ -15,6 +15,7 @@ import pytest
 
 from client import Client
 from harness import PATIENCE_S, TARRY, Server, tarry, tool
+from web import Web, web_port, web_server
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
 FRAME = b"TRfr"
@@ -381,12 +382,17 @@ def test_serve_read_only(data):
 def test_serve_read_only_damaged(data):
     spoil(data / "w.000", frames(data)[5], 300)
     before = bytes_of(data)
-    with Server(data, "--read-only") as server:
+    with web_server(data, "--read-only") as server:
         found = server.ready()[0]
         assert 24 <= found <= 25
         assert "damaged" in server.said
         with Client(server.port()) as client:
             assert client.peek(30) is not None
+        web = Web(web_port(server))
+        answer = web.get("/readyz")
+        assert answer.status == 503 and [r["code"] for r in answer.json["reasons"]] == ["damaged"]
+        assert web.get("/v1/stats").json["damage"]["damaged"] is True
+        web.close()
         assert server.stop() == 0
     assert bytes_of(data) == before
 

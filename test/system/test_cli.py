@@ -14,13 +14,13 @@ from web import Web, web_port, web_server
 
 ASKING = ["push", "show", "history", "list", "reschedule", "cancel", "fire", "kick", "shift", "reserve", "ack",
           "release", "bury", "touch", "topics", "topic", "pause", "resume", "purge", "schedule", "stats",
-          "forecast", "backup", "export", "doctor", "top"]
+          "forecast", "backup", "restore", "export", "doctor", "top"]
 # Words with which each would do something.
 WORDS = {"push": ["t", "x"], "show": ["1"], "history": ["1"], "list": [], "reschedule": ["1", "--delay", "1h"],
          "cancel": ["1"], "fire": ["1"], "kick": ["1"], "shift": ["--topic", "t", "--by", "1h"],
          "reserve": ["t"], "ack": ["1", "x"], "release": ["1", "x"], "bury": ["1", "x"], "touch": ["1", "x"],
          "topics": [], "topic": ["t"], "pause": ["t"], "resume": ["t"], "purge": ["t"], "schedule": [],
-         "stats": [], "forecast": [], "backup": ["x"], "export": [], "doctor": [], "top": ["--once"]}
+         "stats": [], "forecast": [], "backup": ["x"], "restore": [], "export": [], "doctor": [], "top": ["--once"]}
 
 
 class Cli:
@@ -383,6 +383,18 @@ def test_wrong_usage(command):
         assert done.stderr.startswith("tarry: "), done.stderr
 
 
+def test_usual_flags_before_the_command(cli):
+    where = cli.env["TARRY_SERVER"]
+    for args in (["--server", where, "--json", "stats"], [f"--server={where}", "stats", "--json"]):
+        assert json.loads(tarry(*args).stdout)["pid"] > 0
+    away = tarry("--server", "127.0.0.1:1", "push", "t", "x")
+    assert away.returncode == 1 and "127.0.0.1:1" in away.stderr
+    for args in (["--server", where], ["--server"], ["--json"], ["--server", where, "version"], ["--json", "paint"],
+                 ["--delay", "1h", "push", "t", "x"], ["--json", "check", "x"]):
+        done = tarry(*args)
+        assert (done.returncode, done.stdout) == (2, "") and done.stderr.startswith("tarry: "), (args, done)
+
+
 def test_missing_and_double_words():
     for args in (["push"], ["push", ""], ["topic"], ["reserve"], ["show"], ["show", "1", "2", "3"], ["list", "--limit", "0"],
                  ["list", "--limit"], ["push", "t", "--delay", "1", "--delay", "2"], ["push", "t", "--delay", "--at"],
@@ -431,13 +443,13 @@ def test_closed_pipe(cli):
     assert done.returncode == 1 and b"could not be written" in done.stderr
 
 
-def test_commands_of_other_engines():
-    for command in ("restore",):
-        done = tarry(command, "status")
-        assert (done.returncode, done.stdout) == (1, "")
-        assert "this version does not have" in done.stderr
-        assert tarry("help", command).returncode == 1
-    assert "tarry serve --data" in tarry("restore").stderr
+def test_commands_of_other_engines(cli):
+    for args in (["restore"], ["restore", "7"], ["restore", "--bury"]):
+        done = cli.run(*args)
+        assert (done.returncode, done.stdout) == (1, ""), done
+        assert "nothing to restore from" in done.stderr
+    assert cli.run("restore", "7", "--bury").returncode == 2
+    assert "tarry serve --data" in tarry("help", "restore").stdout
 
 
 # ---- terminals ----

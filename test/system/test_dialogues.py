@@ -86,7 +86,9 @@ def test_files_are_there():
     r"A> list-tubes\r\n" "\nA<list defaul",
     "A use",
     "!nobody A> x",
-], ids=range(20))
+    "!local,tarry A> x",
+    "!sql A> x\n" r"!local,redis A> use a\r\n" "\nA<>",
+], ids=range(22))
 def test_a_wrong_dialogue_is_noticed(text, monkeypatch):
     """For what must come and does not it waits less than else, for what must not come longer."""
     for name in ("PATIENCE_S", "SILENCE_S", "SETTLE_S"):
@@ -106,8 +108,9 @@ A< INSERTED $1\r\n
 B> stats-job $1\r\n
 B<ok id: $1 | ttr: 59..61 | state: ready
 !tarry A< something else\r\n
-!beanstalkd A> peek $1\r\n
-A< FOUND $1 9\r\na\t\n\0\\\${cc\r\n
+!beanstalkd,tarry A> peek $1\r\n
+!redis,sql A< something else\r\n
+!sql,local A< FOUND $1 9\r\na\t\n\0\\\${cc\r\n
 +10ms
 A> list-tubes\r\nstats-tube default\r\nreserve\r\nreserve\r\n
 A<list default

@@ -21,7 +21,7 @@ ELSEWHERE = {"doc/http.md": "test_http_doc.py", "README.zh-CN.md": None}
 RECIPES = "doc/recipes/"  # test_recipes.py
 # Blocks that are no commands. The first are looked at by tests below.
 DATA = {"ini", "json", "python", "c"} | {"yaml", "nginx", "text", ""}
-NOT_RUN_MOST = 12  # blocks that no test can run; each says why
+NOT_RUN_MOST = 7  # blocks that no test can run; each says why, and names the test that does the same
 
 PLAYED = sorted({(page.relative_to(TOP).as_posix(), block.kind) for page in pages.pages()
                  for block in blocks_of(page) if block.lang in RUN and not block.reason
@@ -67,14 +67,18 @@ def test_every_block_is_run_or_says_why_not():
             where = f"{block}: ```{block.lang}"
             assert block.lang in RUN | DATA, f"{where}: pages.py knows no such blocks"
             if block.reason is not None:
-                assert len(block.reason) > 5, f"{where}: why?"
+                name = re.search(r"test_\w+\.py|\bmake test\b", block.reason)
+                assert name, f"{where}: why, and which test does it instead?"
+                assert name[0] == "make test" or (TOP / "test" / "system" / name[0]).exists(), where
                 not_run.append(f"{block}: {block.reason}")
             elif block.lang in RUN:
                 assert block.kind in KINDS, f"{where} {block.kind}: no such kind"
                 assert block.steps, where
             else:
                 assert not re.search(r"^\$ ", block.text, re.M), f"{where}: commands go into console"
-            assert NOT_RUN not in block.text.split("\n", 1)[-1], f"{where}: not in the first line"
+        told = re.findall(rf"^ *<!-- {NOT_RUN}", page.read_text(), re.M)
+        assert len(told) == sum(block.reason is not None for block in blocks_of(page)), (
+            f"{page}: such a line stands right before its block")
     assert len(not_run) <= NOT_RUN_MOST, "\n".join(not_run)
 
 
@@ -126,10 +130,62 @@ def test_the_picture_is_what_the_demo_prints(tmp_path):
     assert (tmp_path / "demo.svg").read_text() == (TOP / "doc" / "demo.svg").read_text(), "run tools/make-demo"
 
 
+NUMBER = r"\d+(?:[,.]\d+)*"
+
+
 def figures(page):
     """The numbers of its table of measurements: rows of four cells, the first of which is words."""
     rows = [line.strip("| ").split("|") for line in page.read_text().splitlines() if line.count("|") == 5]
-    return [[re.findall(r"\d+(?:[,.]\d+)*", cell) for cell in row[1:]] for row in rows]
+    return [[re.findall(NUMBER, cell) for cell in row[1:]] for row in rows if re.search(NUMBER, "".join(row[1:]))]
+
+
+def measured(section, row, column):
+    """A cell of doc/performance.md."""
+    text = (TOP / "doc" / "performance.md").read_text()
+    part = re.search(rf"^### {re.escape(section)}\n(.*?)(?=^### |\Z)", text, re.S | re.M)
+    assert part, f"doc/performance.md has no section {section}"
+    table = [[cell.strip() for cell in line.strip("|").split("|")] for line in part[1].splitlines()
+             if line.startswith("|")]
+    cells = next((cells for cells in table if cells[0] == row), None)
+    assert cells, f"doc/performance.md, {section}: no row {row}"
+    return float(cells[table[0].index(column)].replace(",", ""))
+
+
+DURABLE = ["tarry always", "beanstalkd -f0", "redis always"]
+BURST = ["tarry never", "beanstalkd", "redis"]
+SCALE = ["tarry never", "beanstalkd -F", "redis everysec"]
+# Where each row of that table comes from: section, rows of the three servers, columns, unit.
+SOURCES = [
+    ("Durable put, 64×16", DURABLE, ["ops/s"], 1),
+    ("Durable put, 16×1", DURABLE, ["ops/s"], 1),
+    ("All due within one second, 16×16 consumers", BURST, ["ops/s"], 1),
+    ("10 M: lateness, 1,000 jobs/s at random moments", SCALE, ["late p50 ms", "late p99 ms"], 1),
+    ("10 M: far jobs in, 64×16; due in 1 to 30 days, 16 tubes", SCALE, ["RAM B/job idle"], 1),
+    ("10 M: far jobs in, 64×16; due in 1 to 30 days, 16 tubes", SCALE, ["disk B/job"], 1),
+    ("10 M: start after kill -9", SCALE, ["ready ms"], 1000),
+    ("10 M: questions", [f"{name}, peek by id" for name in SCALE], ["ops/s"], 1)]
+
+
+def check_figure(text, section, row, column, unit=1):
+    """It may be rounded: by a fiftieth, or by half of what its last digit stands for."""
+    real = measured(section, row, column) / unit
+    half = 0.5 / 10 ** len(text.partition(".")[2])
+    assert abs(float(text.replace(",", "")) - real) <= max(real / 50, half), (
+        f"README.md says {text}, doc/performance.md {real}: {section}, {row}, {column}")
+
+
+def test_figures_are_those_that_were_measured():
+    shown = figures(TOP / "README.md")
+    assert len(shown) == len(SOURCES)
+    for cells, (section, rows, columns, unit) in zip(shown, SOURCES):
+        for texts, row in zip(cells, rows, strict=True):
+            for text, column in zip(texts, columns, strict=True):
+                check_figure(text, section, row, column, unit)
+    for page, words in ((TOP / "README.md", rf"({NUMBER}) pushes per second on Redis, ({NUMBER}) on Redis and SQL"),
+                        (TOP / "README.zh-CN.md", rf"基于 Redis 每秒写入 ({NUMBER}) 个任务，基于 Redis 加 SQL 每秒 ({NUMBER}) 个")):
+        on_redis, on_sql = re.search(words, page.read_text()).groups()
+        check_figure(on_redis, "On Redis: put, 64×16", "tarry on Redis", "ops/s")
+        check_figure(on_sql, "On SQL: put into one topic, 64×16", "tarry on Redis and SQL", "ops/s")
 
 
 def links(page):
@@ -193,12 +249,9 @@ def spans():
             yield page.relative_to(TOP).as_posix(), span
 
 
-LATER = {"cluster", "sql", "restore"}  # named in pages about what is being built
-
-
 def test_commands_in_the_text_exist():
     targets = set(re.findall(r"^([a-z0-9-]+):.*##", (TOP / "Makefile").read_text(), re.M))
-    commands = set(re.findall(r"^  ([a-z]+) ", tarry("help").stdout, re.M)) | {"help"} | LATER
+    commands = set(re.findall(r"^  ([a-z]+) ", tarry("help").stdout, re.M)) | {"help"}
     for page, span in spans():
         if match := re.match(r"make ([a-z0-9-]+)", span):
             assert match[1] in targets, f"{page}: {span}"
@@ -228,6 +281,17 @@ def test_names_of_the_code_in_the_text_exist():
             assert name in words, f"{page}: there is no {name}"
         file = re.fullmatch(r"(?:\w+/)*([\w-]+\.(?:c|h|py|lua|js|md))", span)
         assert not file or file[1] in files, f"{page}: there is no {span}"
+
+
+def test_reasons_of_readyz_are_explained():
+    """Each code of src has its place in the table of doc/monitoring.md."""
+    codes = set()
+    for path in (TOP / "src").rglob("*.c"):
+        codes |= set(re.findall(r'"((?:redis|sql|coordinator)_[a-z_]+)"|tr_reason\)\{\s*"(\w+)"', path.read_text()))
+    codes = {one or two for one, two in codes}
+    assert {"redis_away", "sql_full", "draining"} <= codes
+    told = set(re.findall(r"`(\w+)`", (TOP / "doc" / "monitoring.md").read_text().split("\n## Health\n")[1]))
+    assert codes <= told
 
 
 def test_symptoms_are_words_of_the_program():

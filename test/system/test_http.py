@@ -614,27 +614,6 @@ def test_kill_takes_nothing_back(tmp_path):
         assert server.stop() == 0
 
 
-def test_history_survives_a_kill(tmp_path):
-    """But for what happened in the last moment."""
-    with web_server(tmp_path / "store") as server:
-        web = Web(web_port(server))
-        live = web.push("t", b"live", delay="1h")
-        web.push("t", b"gone")
-        job = web.reserve("t")[0]
-        assert web.post(f"/v1/jobs/{job['id']}/ack", lease=job["lease"]).status == 200
-        web.ask("PATCH", f"/v1/jobs/{live['id']}", '{"delay":"2h"}')
-        before = [web.get(f"/v1/jobs/{id}/history").json for id in (job["id"], live["id"])]
-        time.sleep(0.7)
-        assert server.stop(signal.SIGKILL) == -signal.SIGKILL
-    for _ in range(2):
-        with web_server(tmp_path / "store") as server:
-            web = Web(web_port(server))
-            after = [web.get(f"/v1/jobs/{id}/history").json for id in (job["id"], live["id"])]
-            assert after == before
-            assert after[0]["events"][-1]["why"] == "acked"
-            assert server.stop(signal.SIGKILL) == -signal.SIGKILL
-
-
 def test_topics_that_were_made_survive_a_restart(tmp_path):
     """Those that were put, also with nothing to say, until they are deleted."""
     names = ("put", "patched", "resumed")
@@ -802,6 +781,9 @@ def test_policy(tmp_path):
         assert web.get("/v1/topics/t").json["policy"] == changed
         done = web.ask("PUT", "/v1/topics/t", '{"rate":2}').json["policy"]
         assert done["rate"] == 2 and done["burst"] == 2 and done["retries"] == 16  # the default again
+        alone = web.ask("PUT", "/v1/topics/u", '{"burst":7}').json["policy"]  # kept for a rate to come
+        assert alone["burst"] == 7 and "rate" not in alone
+        assert web.ask("PATCH", "/v1/topics/u", '{"rate":2}').json["policy"]["burst"] == 7
         for body, field in [('{"ttr":0}', "ttr"), ('{"rate":"x"}', "rate"), ('{"rate":0}', "rate"),
                             ('{"backoff":"soon"}', "backoff"), ('{"nope":1}', "nope"),
                             ('{"paused":"maybe"}', "paused"), ('{"paused":{"until":1}}', "paused"),
@@ -854,6 +836,20 @@ def test_quota(web):
     web.push("t", b"x")
     is_error(web.post("/v1/topics/t/jobs", b"x"), 429, "quota")
     assert web.push("t", b"y", key="k")["created"] is False  # that one is there already
+
+
+def test_quota_is_named(web):
+    """Here it is known which of the two it is; on Redis both are named."""
+    web.ask("PUT", "/v1/topics/t", '{"max_jobs":1}')
+    job = web.push("t", b"x", key="k")["id"]
+    full = web.post("/v1/topics/t/jobs", b"x")
+    is_error(full, 429, "quota")
+    assert "max_jobs" in full.json["error"]["message"] and "max_bytes" not in full.json["error"]["message"]
+    web.ask("PUT", "/v1/topics/t", '{"max_bytes":3}')
+    for full in (web.post("/v1/topics/t/jobs", b"four"), web.post("/v1/topics/t/jobs", b"5 is too long", key="k"),
+                 web.ask("PATCH", f"/v1/jobs/{job}", '{"body":"5 is too long"}')):
+        is_error(full, 429, "quota")
+        assert "max_bytes" in full.json["error"]["message"] and "max_jobs" not in full.json["error"]["message"]
 
 
 def test_purge_one_state(web):

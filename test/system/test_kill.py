@@ -1,6 +1,8 @@
 """kill -9 under load, fifty times on one store: nothing acknowledged is lost, nothing deleted comes
 back, nothing is early. See load.py; `make soak` does the same for as long as you like."""
 import os
+import signal
+import time
 
 import pytest
 
@@ -8,6 +10,7 @@ from beanstalk import BEANSTALKD
 from client import Reference, tarry_with_port
 from harness import sanitized
 from load import PLAIN, TIMED, Consumer, Load, Producer, Record, Wrong
+from web import Web, web_port, web_server
 
 SEED = os.environ.get("SEED", "1")
 ROUNDS = int(os.environ.get("ROUNDS", "12" if sanitized() else "50"))
@@ -20,6 +23,36 @@ def test_kill_under_load(tmp_path):
     load.finish()
     print(load.summary())
     assert load.answers > 100 * ROUNDS
+
+
+def kept_history(store, wait):
+    """What a history was before a kill, and twice after it; the kill comes so long after the last change."""
+    with web_server(store) as server:
+        web = Web(web_port(server))
+        live = web.push("t", b"live", delay="1h")
+        web.push("t", b"gone")
+        job = web.reserve("t")[0]
+        assert web.post(f"/v1/jobs/{job['id']}/ack", lease=job["lease"]).status == 200
+        web.ask("PATCH", f"/v1/jobs/{live['id']}", '{"delay":"2h"}')
+        told = [[web.get(f"/v1/jobs/{id}/history").json for id in (job["id"], live["id"])]]
+        time.sleep(wait)
+        assert server.stop(signal.SIGKILL) == -signal.SIGKILL
+    for _ in range(2):
+        with web_server(store) as server:
+            web = Web(web_port(server))
+            told.append([web.get(f"/v1/jobs/{id}/history").json for id in (job["id"], live["id"])])
+            assert server.stop(signal.SIGKILL) == -signal.SIGKILL
+    return told
+
+
+def test_history_survives_a_kill(tmp_path):
+    """But for what happened in the last moment, which is longer on a busy machine."""
+    for wait in (0.7, 4, 20):
+        before, after, again = kept_history(tmp_path / str(wait), wait)
+        assert before[0]["events"][-1]["why"] == "acked" and again == after
+        if after == before:
+            break
+    assert after == before
 
 
 # ---- the check can fail ----

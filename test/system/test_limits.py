@@ -41,6 +41,35 @@ def get(path):
 # ---- how many ----
 
 
+def test_more_topics_than_allowed(tmp_path):
+    """One more is refused, and says why; what is there goes on, and one that goes makes room."""
+    with serve(tmp_path, topics=3) as server:  # with `default`, which is always there
+        web = Web(web_port(server))
+        assert web.get("/v1/config").json["settings"]["limits.topics"] == {"value": "3", "from": "flag"}
+        web.push("a", b"x")
+        web.push("b", b"x")
+        for answer in (web.post("/v1/topics/c/jobs"), web.ask("PUT", "/v1/topics/c", "{}"),
+                       web.post("/v1/topics/c/reserve", wait="1s")):
+            assert (answer.status, answer.code) == (429, "limit")
+            assert "limits.topics" in answer.json["error"]["message"]
+        many = web.ask("POST", "/v1/jobs", json.dumps([{"topic": "c"}, {"topic": "a"}])).json["results"]
+        assert "limits.topics" in many[0]["error"]["message"] and many[1]["topic"] == "a"
+        with Client(server.port()) as client:
+            assert client.say("use c") == client.say("watch c") == "OUT_OF_MEMORY"
+            assert client.say("use b") == "USING b"
+        assert web.ask("DELETE", "/v1/topics/a", force="true").status == 200
+        web.push("c", b"x")
+        assert server.stop() == 0
+    with serve(tmp_path, topics=1) as server:  # fewer than there are: those are kept
+        assert server.ready()[0] == 2
+        web = Web(web_port(server))
+        web.push("b", b"x")
+        assert web.post("/v1/topics/a/jobs").status == 429
+        with Client(server.port()) as client:
+            assert client.say("list-tube-used") == "USING default"
+        assert server.stop() == 0
+
+
 def test_more_connections_than_allowed(tmp_path):
     """Of HTTP they are told so; of beanstalk they wait; when others go, all is as before."""
     with serve(tmp_path, connections=5) as server:

@@ -20,12 +20,6 @@ SLOTS = 256
 
 
 @pytest.fixture(scope="module")
-def redis():
-    with Redis() as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
 def zookeeper():
     """Three that elect a leader."""
     with Ensemble(3) as made:
@@ -118,6 +112,17 @@ def test_how_it_is_told(nodes):
     assert abs(server["clock_offset_us"]) < 1_000_000 + server["round_trip_us"]
     assert one["late"]["unknown"] == 0 and all(slot["known"] for slot in one["slots"])
     assert first.web.get("/v1/cluster", x=1).status == 400
+
+
+def test_what_seals_leases_is_told_to_nobody(nodes):
+    """Leases are sealed under the uuid that the store has in Redis; the name that is shown is another."""
+    node = nodes.start()
+    shown = cluster(node)["store"]
+    ask = nodes.redis.client()
+    uuid = ask("HGET", nodes.prefix + "{meta}:layout", "uuid").decode()
+    ask.close()
+    assert len(uuid) == 32 and len(shown) == 32
+    assert uuid not in "".join(node.web.get(f"/v1/{path}").body.decode() for path in ("cluster", "stats", "config"))
 
 
 def test_a_node_that_dies_is_succeeded_and_epochs_rise(both):
@@ -259,15 +264,48 @@ def test_the_leader_of_zookeeper_dies(zoo_nodes, zookeeper):
     until(lambda: even([first, second, third]) and all(n.is_ready() for n in (first, second, third)))
 
 
+def test_another_coordinator_is_refused(redis, zookeeper, tmp_path):
+    """Half of the nodes with ZooKeeper, half without, or below another root: they would take slots from
+    each other. Who comes second does not start, and the sentence names both."""
+    with contextlib.ExitStack() as stack:
+        zoo = Nodes(redis, tmp_path, stack, zookeeper)
+        plain = zoo.flags[:6]  # leases in Redis, the same store
+        elsewhere = [flag + "-other" if "zookeeper.root" in flag else flag for flag in zoo.flags]
+        first = zoo.start()
+
+        def refused(number, flags):
+            with Node(tmp_path / f"other-{number}", f"127.0.0.1:{redis.port}", *flags) as node:
+                assert node.ended() == 2, node.said
+                return node.said
+
+        for number, (flags, name) in enumerate([(plain, "redis"), (elsewhere, f"zookeeper at {zoo.root}-other")]):
+            said = refused(number, flags)
+            assert f"127.0.0.1:{first.web_port()}" in said and f"this one {name}" in said, said
+            assert f"has the coordinator zookeeper at {zoo.root}/nodes" in said and "cluster.lease" in said, said
+        until(lambda: shares(first) == [SLOTS])
+        assert [n["self"] for n in cluster(first)["nodes"]] == [True]  # nobody else was entered
+        assert cluster(first)["nodes"][0]["version"].count("\n") == 0
+        second = zoo.start()
+        until(lambda: even([first, second]))
+        assert first.stop() == 0 and second.stop() == 0
+        zoo.flags = plain  # all are stopped: then it may be another one
+        third = zoo.start()
+        until(lambda: shares(third) == [SLOTS])
+        assert "zookeeper" in refused(2, zoo.flags + elsewhere[6:]) and third.is_ready()
+
+
 def test_a_picture_without_redis(tmp_path):
     with Redis() as redis, Node(tmp_path / "n", f"127.0.0.1:{redis.port}") as node:
         until(node.is_ready)
         node.web = Web(node.web_port())
         redis.stop()
-        told = until(lambda: (lambda a: a.status == 200 and not a.json["nodes_known"] and a.json)(
-            node.web.get("/v1/cluster")))
-        assert told["late"]["unknown"] == SLOTS
-        assert told["servers"][0]["connection"] != "up"
+
+        def picture():
+            """When all of it shows that Redis is away, which is noticed piece by piece."""
+            told = node.web.get("/v1/cluster")
+            return told.status == 200 and not told.json["nodes_known"] and told.json["late"]["unknown"] == SLOTS and \
+                told.json["servers"][0]["connection"] != "up"
+        until(picture)
         redis.start()
         until(lambda: node.web.get("/v1/cluster").json["late"]["unknown"] == 0)
         node.web.close()

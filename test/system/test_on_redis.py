@@ -17,9 +17,10 @@ import pytest
 
 import dialogue
 from client import Client
-from dialogue import Wrong, has_time, is_for, replay
+from dialogue import is_for
 from harness import PATIENCE_S, TARRY, tarry
-from on_redis import OnRedis, Redis, free_port, served
+from on_redis import OnRedis, Redis, free_port, plays, served
+from redis_cluster import until
 from test_http import (  # noqa: F401 (run here)
     is_error,
     test_a_job_is_one_job_on_both_ports,
@@ -70,62 +71,28 @@ from web import Web, web_port, web_server
 
 DOC = pathlib.Path(__file__).resolve().parents[2] / "doc"
 
-# Dialogues that are not true here, and why.
-OTHERWISE = {
-    "beanstalk-lists": "a tube that went and came again has its pause and its counts still",
-    "beanstalk-order": "jobs of equal priority in tubes of different slots: ids do not say which came first",
-}
-
-
-@pytest.fixture(scope="module")
-def redis():
-    with Redis() as made:
-        yield made
-
 
 @pytest.fixture
-def server(tmp_path, redis):
-    with web_server(tmp_path / "unused", *redis.tarry()) as made:
-        made.web = web_port(made)
-        yield made
-        assert made.stop() == 0, made.said
-        assert "runtime error" not in made.said, made.said
-    assert not (tmp_path / "unused").exists()
-
-
-@pytest.fixture
-def web(server):
-    client = Web(server.web)
-    yield client
-    client.close()
+def flags(redis):
+    return redis.tarry()
 
 
 # ---- the beanstalk port ----
 
 
 FILES = [path for path in sorted(dialogue.FOLDER.glob("beanstalk-*.txt"))
-         if is_for(path.read_text(), "tarry") and path.stem not in OTHERWISE]
-
-
-def play(redis, path):
-    with OnRedis(redis) as made:
-        try:
-            replay(path, made)
-        except Wrong as wrong:
-            return f"{path.name} {wrong}"
-    return ""
+         if is_for(path.read_text(), "tarry")]
 
 
 @pytest.fixture(scope="module")
-def timed_plays(redis):
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        yield {path: pool.submit(play, redis, path)
-               for path in FILES if has_time(path.read_text())}
+def played(redis):
+    with plays(OnRedis, redis, FILES) as made:
+        yield made
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem.removeprefix("beanstalk-"))
-def test_dialogue(path, redis, timed_plays):
-    wrong = timed_plays[path].result() if path in timed_plays else play(redis, path)
+def test_dialogue(path, played):
+    wrong = played(path)
     assert not wrong, wrong
 
 
@@ -316,7 +283,7 @@ def test_starts_without_redis_and_says_so(tmp_path):
                 client.send(client.put_bytes(b"x"))
                 assert client.reply().word == "DRAINING"
             redis.start()
-            wait_until(lambda: web.get("/readyz").status == 200)
+            until(lambda: web.get("/readyz").status == 200)
             assert web.push("t", b"x")["state"] == "ready"
             assert one.stop() == 0, one.said
 
@@ -327,14 +294,14 @@ def test_redis_goes_and_comes_back(tmp_path):
             web = Web(web_port(one))
             job = web.push("t", b"x")
             redis.stop()
-            wait_until(lambda: web.get("/readyz").status == 503)
+            until(lambda: web.get("/readyz").status == 503)
             began = time.monotonic()
             refused = web.post("/v1/topics/t/jobs", b"y")
             assert time.monotonic() - began < 10
             assert refused.status == 503 and "Retry-After" in refused.headers, refused
             redis.start()
-            wait_until(lambda: web.get("/readyz").status == 200)
-            wait_until(lambda: web.post("/v1/topics/t/jobs", b"z").status == 201)  # or again 503
+            until(lambda: web.get("/readyz").status == 200)
+            until(lambda: web.post("/v1/topics/t/jobs", b"z").status == 201)  # or again 503
             got = {}
             while job["id"] not in got:  # nothing was lost, and what was refused may be asked again
                 answer = web.post("/v1/topics/t/reserve", wait="20s")
@@ -354,16 +321,9 @@ def test_ignore_without_redis(tmp_path):
             said = client.say("ignore seen")
             redis.start()
             web = Web(web_port(one))
-            wait_until(lambda: web.post("/v1/topics/seen/jobs", b"x").status == 201)
+            until(lambda: web.post("/v1/topics/seen/jobs", b"x").status == 201)
             got = client.reserve(5)
             assert (said, got) == ("WATCHING 3", None) or (said == "INTERNAL_ERROR" and got[1] == b"x"), said
-
-
-def wait_until(true):
-    end = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 # ---- a Redis that is not right ----
@@ -410,7 +370,7 @@ def test_what_needs_the_embedded_engine():
     where = ["--set", "redis.servers=127.0.0.1:1"]
     assert "redis.servers" in refused("--engine", "redis")
     for flags, word in ([["--sync", "always"], "store.sync"], [["--read-only"], "store.read_only"],
-                        [["--test-clock"], "clock.test"],
+                        [["--test-clock"], "clock.test"], [["--set", "limits.topics=5"], "limits.topics"],
                         [["--set", "store.backup_root=/tmp"], "store.backup_root"],
                         [["--set", "redis.user=x"], "redis.password"]):
         assert word in refused("--engine", "redis", *where, *flags)
@@ -453,7 +413,7 @@ def test_replicas_that_are_waited_for(tmp_path):
         said = refused(*wait)
         assert "redis.wait_replicas is 1" in said and "this Redis has 0" in said
         with Redis("--replicaof", f"127.0.0.1 {primary.port}") as replica:
-            wait_until(lambda: b"state=online" in primary.client()("INFO", "replication"))
+            until(lambda: b"state=online" in primary.client()("INFO", "replication"))
             with web_server(tmp_path / "a", *wait) as one:
                 web = Web(web_port(one))
                 job = web.push("t", b"x")
@@ -467,8 +427,8 @@ def test_replicas_that_are_waited_for(tmp_path):
                 assert "redis_replicas" in [r["code"] for r in web.get("/readyz").json["reasons"]]
                 assert taken["id"] == job["id"]
                 replica.start()
-                wait_until(lambda: web.post("/v1/topics/t/jobs", b"z").status == 201)
-                wait_until(lambda: web.get("/readyz").status == 200)
+                until(lambda: web.post("/v1/topics/t/jobs", b"z").status == 201)
+                until(lambda: web.get("/readyz").status == 200)
                 assert web.post(f"/v1/jobs/{job['id']}/ack", lease=taken["lease"]).status in (200, 204)
 
 

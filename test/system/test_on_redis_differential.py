@@ -8,9 +8,7 @@ import concurrent.futures
 import os
 import time
 
-import pytest
-
-from on_redis import OnRedis, Redis
+from on_redis import OnRedis
 from test_differential import Beanstalkd, Slow, Talk, needs_beanstalkd
 
 SEEDS = [int(seed) for seed in os.environ.get("DIFF_SEEDS", "1 2 3 5 6").split()]
@@ -22,12 +20,6 @@ class PatientTalk(Talk):
             time.sleep(0.05)
             late = late or 4  # on a slow machine that was not enough: it is looked at again
         super().wake(late)
-
-
-@pytest.fixture(scope="module")
-def redis():
-    with Redis() as made:
-        yield made
 
 
 def run(seed, redis):

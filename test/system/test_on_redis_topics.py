@@ -4,24 +4,13 @@ import time
 
 import pytest
 
-from on_redis import Redis
 from test_http import is_error
 from web import Web, web_port, web_server
 
 
-@pytest.fixture(scope="module")
-def redis():
-    with Redis() as made:
-        yield made
-
-
 @pytest.fixture
-def web(tmp_path, redis):
-    with web_server(tmp_path / "unused", *redis.tarry()) as server:
-        client = Web(web_port(server))
-        yield client
-        client.close()
-        assert server.stop() == 0, server.said
+def flags(redis):
+    return redis.tarry()
 
 
 def pages(web, limit, **query):

@@ -6,16 +6,18 @@ killed; what a database may have wrong is said, and ends by itself.
 """
 import concurrent.futures
 import json
+import shutil
 import time
 
 import pytest
 
 import dialogue
 from client import Client
-from dialogue import Wrong, has_time, is_for, replay
+from dialogue import is_for
 from harness import PATIENCE_S, tarry
-from on_redis import served
+from on_redis import plays, served
 from on_sql import Both, OnSql
+from redis_cluster import until
 from test_http import (  # noqa: F401 (run here)
     is_error,
     test_a_job_is_one_job_on_both_ports,
@@ -36,21 +38,7 @@ from test_http import (  # noqa: F401 (run here)
     test_reserve_and_ack,
     test_topics,
 )
-from web import Web, web_port, web_server
-
-OTHERWISE = {
-    "beanstalk-stats": "who waits is counted when its topics were read, a moment later",
-    "beanstalk-ttr": "a job whose lease has ended takes its place again a moment later",
-    "beanstalk-pipelining": "who waits has a job a moment after its put was answered",
-    "beanstalk-lists": "a tube that went and came again has its pause and its counts still",
-    "beanstalk-order": "jobs of equal priority in tubes of different slots: ids do not say which came first",
-}
-
-
-@pytest.fixture(scope="module")
-def both():
-    with Both() as made:
-        yield made
+from web import Web, ready_web, web_port, web_server
 
 
 @pytest.fixture(scope="module")
@@ -61,59 +49,30 @@ def own():
 
 
 @pytest.fixture
-def server(tmp_path, both):
-    with web_server(tmp_path / "unused", *both.tarry()) as made:
-        made.web = web_port(made)
-        yield made
-        assert made.stop() == 0, made.said
-        assert "runtime error" not in made.said, made.said
-    assert not (tmp_path / "unused").exists()
-
-
-@pytest.fixture
-def web(server):
-    client = Web(server.web)
-    yield client
-    client.close()
-
-
-def wait_until(true):
-    end = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
+def flags(both):
+    return both.tarry()
 
 
 # ---- the beanstalk port ----
 
 
 # What is about jobs; how lines are read has nothing to do with the engine.
-NAMES = ("bury", "delete", "deadline-soon", "kick", "kick-job", "lists", "order", "pause", "peek", "pipelining",
-         "release", "reserve", "reserve-job", "stats", "touch", "ttr", "waiting", "waiting-order", "watch-ignore")
+NAMES = ("bury", "delay", "delete", "deadline-soon", "faults", "kick", "kick-job", "lists", "order", "pause", "peek",
+         "pipelining", "release", "reserve", "reserve-job", "stats", "touch", "ttr", "waiting", "waiting-order",
+         "watch-ignore")
 FILES = [path for path in sorted(dialogue.FOLDER.glob("beanstalk-*.txt"))
-         if path.stem.removeprefix("beanstalk-") in NAMES and is_for(path.read_text(), "tarry") and
-         path.stem not in OTHERWISE]
-
-
-def play(both, path):
-    with OnSql(both) as made:
-        try:
-            replay(path, made)
-        except Wrong as wrong:
-            return f"{path.name} {wrong}"
-    return ""
+         if path.stem.removeprefix("beanstalk-") in NAMES and is_for(path.read_text(), "tarry")]
 
 
 @pytest.fixture(scope="module")
-def timed_plays(both):
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        yield {path: pool.submit(play, both, path)
-               for path in FILES if has_time(path.read_text())}
+def played(both):
+    with plays(OnSql, both, FILES) as made:
+        yield made
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem.removeprefix("beanstalk-"))
-def test_dialogue(path, both, timed_plays):
-    wrong = timed_plays[path].result() if path in timed_plays else play(both, path)
+def test_dialogue(path, played):
+    wrong = played(path)
     assert not wrong, wrong
 
 
@@ -123,7 +82,7 @@ def test_dialogue(path, both, timed_plays):
 def test_two_nodes_are_one_queue(tmp_path, both):
     flags = both.tarry()
     with web_server(tmp_path / "a", *flags) as one, web_server(tmp_path / "b", *flags) as two:
-        a, b = Web(web_port(one)), Web(web_port(two))
+        a, b = ready_web(one), ready_web(two)
         job = a.push("t", b"x", key="k")
         assert b.get(f"/v1/jobs/{job['id']}").json["body"] == "x"
         assert b.get("/v1/topics/t/keys/k").json["id"] == job["id"]
@@ -135,7 +94,7 @@ def test_two_nodes_are_one_queue(tmp_path, both):
         is_error(b.get(f"/v1/jobs/{job['id']}"), 404, "not_found")
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             waits = pool.submit(b.reserve, "t", wait="40s")
-            wait_until(lambda: a.get("/v1/topics/t").json["waiting"] >= 0)
+            until(lambda: a.get("/v1/topics/t").json["waiting"] >= 0)
             began = time.monotonic()
             a.push("t", b"y", delay="300ms")
             assert waits.result()[0]["body"] == "y"
@@ -165,16 +124,13 @@ def take_all(web, topic, want):
 def test_a_redis_that_is_emptied_loses_nothing(tmp_path, both):
     flags = both.tarry()
     with web_server(tmp_path / "a", *flags) as one:
-        web = Web(web_port(one))
+        web = ready_web(one)
         assert web.ask("PUT", "/v1/topics/t", json.dumps({"ttr": "2s"})).status in (200, 201)
         ready = {web.push("t", f"r{i}".encode())["id"]: f"r{i}" for i in range(20)}
         later = {web.push("t", f"d{i}".encode(), delay="1500ms")["id"]: f"d{i}" for i in range(20)}
         far = web.push("t", b"far", delay="1h", key="k")
         held = web.reserve("t")[0]  # and not acked: it comes again
-        client = both.redis.client()
-        client.send("FLUSHALL")
-        assert client.read() == b"OK"
-        client.close()
+        both.redis.empty()
         assert take_all(web, "t", 40) == ready | later
         assert held["id"] in ready
         assert web.get("/v1/topics/t/keys/k").json["id"] == far["id"]
@@ -185,10 +141,10 @@ def test_a_redis_that_is_emptied_loses_nothing(tmp_path, both):
 
 def test_a_redis_that_is_away_takes_no_answer_away(tmp_path, own):
     with web_server(tmp_path / "a", *own.tarry()) as one:
-        web = Web(web_port(one))
+        web = ready_web(one)
         first = web.push("t", b"a")
         own.redis.stop()
-        wait_until(lambda: web.get("/readyz").status == 503)
+        until(lambda: web.get("/readyz").status == 503)
         pushed = web.push("t", b"b")
         assert web.get(f"/v1/jobs/{first['id']}").json["body"] == "a"
         gone = web.push("t", b"c")
@@ -200,7 +156,7 @@ def test_a_redis_that_is_away_takes_no_answer_away(tmp_path, own):
 
 def test_a_database_that_is_killed_loses_nothing(tmp_path, own):
     with web_server(tmp_path / "a", *own.tarry()) as one:
-        web = Web(web_port(one))
+        web = ready_web(one)
         kept = {}
         for i in range(30):
             answer = web.post("/v1/topics/t/jobs", f"b{i}".encode())
@@ -215,11 +171,52 @@ def test_a_database_that_is_killed_loses_nothing(tmp_path, own):
                 refused = web.post("/v1/topics/t/reserve")
                 assert refused.status == 503, refused
                 own.maria.start()
-                wait_until(lambda: web.get("/readyz").status == 200)
+                until(lambda: web.get("/readyz").status == 200)
         got = take_all(web, "t", 30)
         got = {job: body for job, body in got.items() if body != "no"}  # it may have been done
         assert got == kept
         assert one.stop() == 0, one.said
+
+
+def test_a_failover_that_loses_commits(tmp_path, own):
+    """The database is there again as it was a while ago, as a server with another number."""
+    past = tmp_path / "past"
+    data = own.maria.folder / "data"
+    with web_server(tmp_path / "a", *own.tarry()) as one:
+        web = ready_web(one)
+        assert web.ask("PUT", "/v1/topics/t", json.dumps({"ttr": "2s"})).status in (200, 201)
+        kept = {web.push("t", f"k{i}".encode())["id"]: f"k{i}" for i in range(10)}
+        moved = web.push("t", b"moved", delay="1h")
+        own.maria.kill()
+        shutil.copytree(data, past)
+        own.maria.start()
+        until(lambda: web.get("/readyz").status == 200)
+        acked = web.reserve("t", wait="20s", ttr="1m")[0]
+        lost = [web.push("t", b"lost")["id"] for _ in range(300)]
+        lost += [web.push("new", b"lost")["id"] for _ in range(3)]
+        assert web.post(f"/v1/jobs/{acked['id']}/ack", lease=acked["lease"]).status in (200, 204)
+        assert web.ask("PATCH", f"/v1/jobs/{moved['id']}", json.dumps({"delay": "2h"})).status == 200
+        own.maria.kill()
+        shutil.rmtree(data)
+        shutil.copytree(past, data)
+        own.maria.start("--server-id=2")
+        until(lambda: web.get("/readyz").status == 200)
+        later = {}
+        until(lambda: web.post("/v1/topics/other/jobs", b"warm").status == 201)
+        for i in range(20):
+            job = web.push("t", f"l{i}".encode())
+            later[job["id"]] = f"l{i}"
+        assert not set(later) & {*lost, *kept}, "no id twice"
+        got = take_all(web, "t", 30)
+        assert {body for body in got.values()} == {*kept.values(), *later.values()}, "and the acked one is back"
+        until(lambda: web.get("/v1/topics/t").json["ready"] == 0)
+        answer = web.post("/v1/topics/new/reserve")
+        assert answer.status == 204, "what is lost is not in the index"
+        assert web.get(f"/v1/jobs/{moved['id']}").json["state"] == "delayed"
+        assert one.stop() == 0, one.said
+        assert "is another one" in one.said
+    own.maria.kill()
+    own.maria.start()
 
 
 # ---- a database that is not right ----
@@ -251,10 +248,7 @@ def test_another_layout_is_refused(tmp_path, both):
     with web_server(tmp_path / "a", *flags) as one:
         web_port(one)
         assert one.stop() == 0
-    client = both.redis.client()
-    client.send("FLUSHALL")  # then only the database knows
-    assert client.read() == b"OK"
-    client.close()
+    both.redis.empty()  # then only the database knows
     said = refused(*flags, "--set", "cluster.slots=64")
     assert "64" in said and "256" in said
     said = refused(*both.redis.tarry("other:"), *flags[len(both.redis.tarry()):])
@@ -283,21 +277,9 @@ def test_starts_without_a_database(tmp_path, own):
         assert str(own.maria.port) in reasons[0]["message"], reasons
         assert web.post("/v1/topics/t/jobs", b"x").status == 503
         own.maria.start()
-        wait_until(lambda: web.get("/readyz").status == 200)
+        until(lambda: web.get("/readyz").status == 200)
         assert web.push("t", b"x")["state"] == "ready"
         assert one.stop() == 0, one.said
-
-
-# ---- what does not work yet ----
-
-
-def test_what_does_not_work_is_said(web):
-    web.push("t", b"x")
-    for answer in (web.ask("PUT", "/v1/schedules/s", json.dumps({"topic": "t", "every": "1m"})),
-                   web.get("/v1/forecast", topic="t"),
-                   web.ask("PUT", "/v1/topics/t", json.dumps({"deliver": {"type": "webhook", "url": "http://hooks.example/"}}))):
-        assert answer.status == 501, answer
-        assert "[sql]" in answer.json["error"]["message"], answer
 
 
 def test_beanstalk_connections(tmp_path, both):

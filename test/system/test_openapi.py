@@ -8,6 +8,7 @@ import socket
 import pytest
 
 from on_redis import Redis
+from on_sql import Both
 from web import Web, raw, read_answer, web_port, web_server
 
 
@@ -209,6 +210,8 @@ def facts(web):
     web.post("/v1/clock/advance", by="1s")
     web.post("/v1/backup", dir="x")
     web.get("/v1/cluster")
+    web.post("/v1/restore")
+    web.post("/v1/jobs/7/restore")
 
 
 def classic(web):
@@ -259,6 +262,20 @@ def on_redis(folder, described):
         return web.seen
 
 
+def on_sql(folder, described):
+    with Both() as both, web_server(folder / "none", *both.tarry()) as server:
+        web = Watched(web_port(server), described)
+        job = web.push("t", b"x")["id"]
+        web.post("/v1/restore")
+        web.post(f"/v1/jobs/{job}/restore")
+        web.post(f"/v1/jobs/{job}/bury", force="true")
+        web.post(f"/v1/jobs/{job}/restore")
+        web.ask("DELETE", f"/v1/jobs/{job}")
+        web.post(f"/v1/jobs/{job}/restore")
+        assert server.stop() == 0
+        return web.seen
+
+
 def test_every_status_is_real_and_none_is_missing(server, described, tmp_path):
     web = Watched(server.web, described)
     for scenario in (jobs, leases, topics, facts, classic):
@@ -273,6 +290,7 @@ def test_every_status_is_real_and_none_is_missing(server, described, tmp_path):
         wire.shutdown(socket.SHUT_WR)
         seen = web.seen | {("classic_get", read_answer(wire.makefile("rb")).status)}
     seen |= clock(tmp_path, described) | backup(tmp_path, described) | on_redis(tmp_path, described)
+    seen |= on_sql(tmp_path, described)
     told = {(operation.name, status) for operation in described for status in operation.statuses}
     assert sorted(told - seen) == []  # not real
     assert sorted(seen - told) == []  # missing

@@ -29,15 +29,9 @@ from test_outlets import (  # noqa: F401 (run here)
     topic_of,
     wait_until,
 )
-from web import Web, web_port, web_server
+from web import ready_web, web_server
 
 LEASE = ("--set", "cluster.lease=3s")
-
-
-@pytest.fixture(scope="module")
-def redis():
-    with Redis() as made:
-        yield made
 
 
 @pytest.fixture
@@ -49,11 +43,12 @@ def flags(redis):
 def all_on_redis(monkeypatch, flags):
     """Servers of the tests from test_outlets.py have their jobs in Redis, each test in a store of its own."""
     monkeypatch.setattr(test_outlets, "web_server", lambda data, *more: web_server(data, *flags[:-len(PRIVATE)], *more))
+    monkeypatch.setattr(test_outlets, "web_port", lambda server: ready_web(server).port)
 
 
 def test_headers(tmp_path, flags):
     with Receiver() as hook, web_server(tmp_path / "a", *flags) as server:
-        web = Web(web_port(server))
+        web = ready_web(server)
         deliver(web, "orders", url=hook.url(), secret="s")
         job = web.push("orders", b"\x00\xff", key="k", tag="paid", delay="200ms")
         post = hook.wait(1)[0]
@@ -72,7 +67,7 @@ def test_one_node_sends_for_all(tmp_path, flags):
     """Whoever set the policy and whoever pushes: the owner of the topic sends, each job once."""
     with Receiver() as hook, web_server(tmp_path / "a", *flags) as first, \
             web_server(tmp_path / "b", *flags) as second:
-        a, b = Web(web_port(first)), Web(web_port(second))
+        a, b = ready_web(first), ready_web(second)
         two_nodes(a, b)
         for i in range(6):
             deliver(a, f"t{i}", url=hook.url(), policy={"spread": 4} if i == 5 else None)
@@ -98,7 +93,7 @@ def test_deliveries_go_on_when_the_owner_dies(tmp_path, flags):
     hold = threading.Event()
     with Receiver(lambda post: (hold.wait(1), (200, {}, b""))[1]) as hook, \
             web_server(tmp_path / "a", *flags) as first, web_server(tmp_path / "b", *flags) as second:
-        a, b = Web(web_port(first)), Web(web_port(second))
+        a, b = ready_web(first), ready_web(second)
         two_nodes(a, b)
         topics = [f"t{i}" for i in range(16)]  # some of them are the first node's
         for topic in topics:
@@ -128,7 +123,7 @@ def test_redis_goes_while_something_is_sent(tmp_path):
     with Redis("--appendonly", "yes", "--appendfsync", "always") as own, \
             Receiver(lambda post: (release.wait(20), (200, {}, b""))[1]) as hook:
         with web_server(tmp_path / "a", *own.tarry(), *PRIVATE) as server:
-            web = Web(web_port(server))
+            web = ready_web(server)
             deliver(web, "t", url=hook.url())
             job = web.push("t", b"x", ttr="2m")
             hook.wait(1)

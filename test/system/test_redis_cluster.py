@@ -147,12 +147,13 @@ def test_a_waiter_outlives_a_failover(cluster, nodes):
 def test_a_node_dies(nodes):
     with Storm(ports(nodes), TOPICS, seed=1) as storm:
         storm.wait_for_pushes(150)
-        storm.ports.remove(nodes[2].web_port())
+        port = nodes[2].web_port()
         nodes[2].process.kill()
         nodes[2].process.wait()
+        until(lambda: any("broken" in what for what in storm.answers))
+        storm.ports.remove(port)
         storm.wait_for_pushes(150)
         judge(storm)
-    assert any("broken" in what for what in storm.answers), storm.answers
 
 
 def test_a_planned_failover(cluster, nodes):
@@ -207,6 +208,12 @@ def test_a_primary_dies(cluster, nodes):
         until(lambda: cluster.owner_or_none(slot) not in (None, dead))
         storm.wait_for_pushes(150)
         judge(storm)
+    for port in ports(nodes):  # the new one has no replica, but others do
+        web = Web(port)
+        web.push(TOPICS[0], b"x", delay="1h")
+        promise = web.get("/v1/config").json["durability"]
+        web.close()
+        assert "0 replicas at least" in promise and "a failover may take back" in promise, promise
     dead.start()
     cluster.whole()
     assert any("503" in what for what in storm.answers), storm.answers
@@ -308,6 +315,50 @@ def test_a_wrong_password(tmp_path):
             until(node.is_ready)
             assert "right-one" not in node.said
             assert node.stop() == 0
+
+
+def told(node):
+    """Why it is not ready; None: it is."""
+    web = Web(node.web_port())
+    answer = web.get("/readyz")
+    web.close()
+    return None if answer.status == 200 else answer.json["reasons"][0]["message"]
+
+
+def test_only_a_replica(tmp_path):
+    """It says so, and not that nobody answers; it goes on when it is promoted, and tells when it is
+    demoted, also to who only looks at /readyz."""
+    with redis_cluster.Single() as redis, redis_cluster.Single() as other:
+        redis.node("REPLICAOF", "127.0.0.1", other.node.port)
+        with Node(tmp_path / "data", redis.servers) as node:
+            until(lambda: "is a replica" in (told(node) or ""))
+            assert redis.servers in told(node) and "redis.servers" in told(node)
+            redis.node("REPLICAOF", "NO", "ONE")
+            until(lambda: told(node) is None, patience=20)
+            web = Web(node.web_port())
+            web.push("t", b"x")
+            assert "appendfsync everysec" in web.get("/v1/config").json["durability"]
+            redis.node("REPLICAOF", "127.0.0.1", other.node.port)
+            until(lambda: "is a replica" in (told(node) or ""), patience=20)
+            web.close()
+            node.drain()
+            assert f"Redis at {redis.servers} is a replica" in node.said, node.said
+
+
+def test_a_cluster_that_is_not_made_yet(tmp_path):
+    """Hash slots that nobody has are told, and looked for again by the node itself."""
+    with redis_cluster.Single("--cluster-enabled", "yes") as redis:
+        with Node(tmp_path / "data", redis.servers) as node:
+            until(lambda: "has hash slot" in (told(node) or ""))
+            assert redis.servers in told(node) and "CLUSTER INFO" in told(node)
+            redis.node("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+            until(lambda: told(node) is None, patience=20)
+            redis.node("CLUSTER", "DELSLOTSRANGE", 0, 16383)
+            until(lambda: "has hash slot" in (told(node) or ""), patience=20)
+            redis.node("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+            until(lambda: told(node) is None, patience=20)
+            node.drain()
+            assert "no server of the Redis Cluster has hash slot" in node.said, node.said
 
 
 class OldRedis:

@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from redis_slot import (NODE, OTHER, SECOND, SLOT, T0, UUID, Slot, header, notices, number,
+from redis_server import Error
+from redis_slot import (NODE, OTHER, OWNER, SECOND, SLOT, T0, UUID, Slot, header, notices, number,
                         server)  # noqa: F401  pylint: disable=unused-import
 
 CLAIM_US = 3 * SECOND
@@ -19,14 +20,14 @@ def jid(n):
 
 
 def image(how, n, ver=1, due=T0, prio=1024, attempts=0, at=0, lease=LEASE, ttl=0, tag="", topic=1,
-          name="t", now=None):
+          name="t", now=None, size=0):
     """A row as an image: reserved if it has an `at`."""
     now = T0 if now is None else now
     set_ = b"p" if at else b"s" if due > now else b"r"
     flags = (8 | 64 | 4 if ttl else 0) | (32 if tag else 0)
     text = set_ + bytes([flags]) + number(ver, 4) + number(prio, 4) + number(due, 7) + number(attempts, 4)
     text += number(at, 7) + lease if at else b""
-    text += number(T0, 7) + number(0, 7) + number(0, 3)
+    text += number(T0, 7) + number(0, 7) + number(size, 3)
     text += number(0, 7) + number(ttl, 7) + number(2**32 - 1, 4) if ttl else b""
     text += bytes([len(name)]) + name.encode()
     text += bytes([len(tag), 0, 0, 0]) + tag.encode() if tag else b""
@@ -46,7 +47,7 @@ class Index(Slot):
 
     def text(self, name):
         text = self.scripts[name]
-        if name not in ("claim", "index", "raise", "scan", "own"):
+        if name not in ("claim", "index", "raise", "scan", "shed", "own"):
             return super().text(name)
         assert "TIME" not in text, "the time is the database's"
         return text
@@ -60,14 +61,14 @@ class Index(Slot):
         """The letters."""
         return self.index(*images, **more)[5].decode()
 
-    def claim(self, count=1, tag="", wait=0, most=16, version=0, **more):
-        said = self.call("claim", self.now, count, tag, wait, most, version, **more)
+    def claim(self, count=1, tag="", wait=0, most=16, version=0, room=2**20, **more):
+        said = self.call("claim", self.now, count, tag, wait, most, version, room, **more)
         assert said[0] == b"OK" and int(said[1], 16) == self.now, said
         return said
 
     def claims(self, *args, **more):
         """[(letter, number)]"""
-        text = self.claim(*args, **more)[8].decode()
+        text = self.claim(*args, **more)[9].decode()
         return [(text[i], int(text[i + 1:i + 15], 16) // 1024) for i in range(0, len(text), 15)]
 
     def raise_(self, upto, epoch, **more):
@@ -133,7 +134,7 @@ def test_never_early_by_the_time_that_is_given(slot):
     slot.put_in(image("I", 1, due=T0 + SECOND))
     slot.now += SECOND - 1
     said = slot.claim()
-    assert said[8] == b"" and int(said[4], 16) == T0 + SECOND and said[5] == b"0"
+    assert said[9] == b"" and int(said[4], 16) == T0 + SECOND and said[5] == b"0"
     slot.now += 1
     assert slot.claims() == [("C", 1)]
 
@@ -142,7 +143,7 @@ def test_a_claim_ends(slot):
     slot.put_in(image("I", 1))
     assert slot.claims() == [("C", 1)]
     said = slot.claim()
-    assert said[8] == b"" and int(said[4], 16) == slot.now + CLAIM_US, "who waits knows when"
+    assert said[9] == b"" and int(said[4], 16) == slot.now + CLAIM_US, "who waits knows when"
     slot.now += CLAIM_US - 1
     assert slot.claims() == []
     slot.now += 1
@@ -172,7 +173,7 @@ def test_an_estimate_that_is_behind(slot):
     """What one node took for due, another one does not yet: it knows when to ask again (seed 49)."""
     slot.put_in(image("I", 1, due=T0 + 9, now=T0 + 9))
     said = slot.claim()
-    assert said[8] == b"" and said[4] == b"%014x" % (T0 + 9)
+    assert said[9] == b"" and said[4] == b"%014x" % (T0 + 9)
     assert slot.entries() == {1: ("s", 1, T0 + 9)}
 
 
@@ -269,7 +270,7 @@ def test_what_the_owner_looks_after(slot):
     slot.claim(1, wait=T0 + 60 * SECOND)
     slot.now = T0 + 4 * SECOND
     said = slot.claim(0)
-    assert said[8] == b"E" + jid(2).encode() and int(said[4], 16) == end and said[3] == b"01" + NODE.encode()
+    assert said[9] == b"E" + jid(2).encode() and int(said[4], 16) == end and said[3] == b"01" + NODE.encode()
     assert slot.entries()[3] == ("r", 1, T0)
     assert slot.redis("ZSCORE", slot.key("a"), "t") == b"%d" % end
     slot.put_in(gone(2))
@@ -278,11 +279,51 @@ def test_what_the_owner_looks_after(slot):
     slot.put_in(gone(1))
     slot.now += CLAIM_US
     assert slot.claims(0) == []
-    assert slot.redis("ZSCORE", slot.key("a"), "t") is None
+    assert slot.redis("ZSCORE", slot.key("a"), "t") == b"%d" % (slot.now + 86400 * SECOND), "an empty one is not seen"
     slot.put_in(*[image("I", n, ver=2, at=slot.now) for n in range(10, 30)])
     said = slot.claim(0, most=16)
-    assert len(said[8]) == 16 * 15 and said[5] == b"1"
+    assert len(said[9]) == 16 * 15 and said[5] == b"1"
     assert len(slot.claims(0)) == 4
+
+
+def test_the_owner_is_told_of_a_topic(slot):
+    """Whether it has something there, or its owner is to load it; and behind settings."""
+    slot.call("conf", 1, "dead_keep", 10 * SECOND, topics=("u",))
+    for topic, due in (("t", T0), ("u", T0 + 100 * SECOND)):
+        said = slot.index(image("I", 1, due=due), topics=(topic,))
+        assert said[3] == OWNER, said
+        assert slot.redis("ZSCORE", slot.key("a"), topic) is not None
+        assert slot.index(image("I", 2, due=due), topics=(topic,))[3] == b""
+
+
+def test_bodies_come_as_far_as_there_is_room(slot):
+    slot.put_in(*[image("I", n, size=400) for n in range(1, 6)], image("I", 6, size=5000, due=T0 + SECOND))
+    said = slot.claim(9, wait=T0 + 60 * SECOND, room=1000)
+    assert said[9] == b"".join(b"C" + jid(n).encode() for n in (1, 2)) and int(said[8], 16) == 800
+    assert said[5] == b"1" and int(said[4], 16) == slot.now, "there is more"
+    assert slot.redis("ZCARD", slot.key("t:w")) == 0, "who asks again at once need not be told"
+    assert slot.claims(1, room=1000) == [("C", 3)]
+    slot.put_in(*[image("I", n, ver=2, at=T0 + SECOND, size=400) for n in (1, 2, 3)])
+    slot.now += SECOND
+    assert slot.claims(9, room=1000) == [("E", 1), ("E", 2)], "their rows are read with bodies, too"
+    assert slot.claims(0, room=1000) == [("E", 3)]
+    assert slot.claims(9, room=1000) == [("C", 4), ("C", 5)]
+    assert slot.claims(9, room=1000) == [("C", 6)], "one always"
+    slot.put_in(*[image("I", n, ver=3, at=slot.now, size=400) for n in (1, 2, 3)])
+    assert len(slot.claims(0, room=1000)) == 3, "housekeeping reads no bodies"
+
+
+def test_what_is_in_front_hides_nothing(slot):
+    slot.put_in(image("I", 1, ttl=SECOND, prio=0), image("I", 2, prio=1))
+    slot.now += 2 * SECOND
+    said = slot.claim(1, wait=T0 + 60 * SECOND)
+    assert said[9] == b"E" + jid(1).encode() and said[5] == b"1", "there is a job behind it"
+    assert slot.claims(1) == [("C", 2)]
+    slot.put_in(gone(1), gone(2), image("I", 3, prio=5))
+    slot.redis("ZADD", slot.key("t:ready"), 0, "%014x" % T0 + jid(9))  # left behind by half a script
+    assert slot.claim(1)[5] == b"1"
+    assert slot.claims(1) == [("C", 3)]
+    assert slot.claim(1)[5] == b"0"
 
 
 def test_order_and_tag(slot):
@@ -300,7 +341,7 @@ def test_more_than_are_wanted(slot):
     said = slot.claim(3)
     assert said[5] == b"1" and int(said[4], 16) == slot.now and int(said[7], 16) == 5
     said = slot.claim(5)
-    assert len(said[8]) == 75 and said[5] == b"0" and int(said[7], 16) == 0
+    assert len(said[9]) == 75 and said[5] == b"0" and int(said[7], 16) == 0
     assert int(said[6], 16) == T0 + WINDOW
 
 
@@ -320,7 +361,7 @@ def test_limits_hold(slot):
     slot.conf(5, rate="", burst="", out=slot.now + SECOND)
     assert slot.claims(8) == []
     slot.now += SECOND
-    assert slot.claim(8, version=6)[8] == b"", "it does not know the settings yet"
+    assert slot.claim(8, version=6)[9] == b"", "it does not know the settings yet"
     assert len(slot.claims(8, version=5)) > 0
 
 
@@ -351,7 +392,7 @@ def test_a_full_set_of_due_jobs(slot):
 def test_waiting_and_waking(slot):
     slot.claim(1, wait=T0 + 60 * SECOND)
     said = slot.index(image("I", 1, due=T0 + 20 * SECOND))
-    assert said[3] == b"01" + NODE.encode(), "told of the first, and stays"
+    assert said[3] == b"01" + NODE.encode() + OWNER, "told of the first, and stays"
     assert slot.index(image("I", 2, due=T0 + 30 * SECOND))[3] == b""
     assert slot.index(image("I", 3, due=T0 + 5 * SECOND))[3] == b"01" + NODE.encode()
     assert slot.index(image("I", 4))[3] == b"01" + NODE.encode()
@@ -359,6 +400,25 @@ def test_waiting_and_waking(slot):
     slot.claim(9, wait=T0 + 60 * SECOND)
     assert slot.index(image("I", 6, due=T0 + WINDOW))[3] == b"", "this one is not here"
     assert slot.index(image("I", 4, ver=2, at=T0 + SECOND))[3] == b""
+
+
+def test_a_full_redis_makes_nothing_new(slot):
+    """`index` is refused at its start; `shed` changes what is there, drops, and makes no entry."""
+    far = T0 + WINDOW
+    assert slot.put_in(*[image("I", n) for n in (1, 2, 3)]) == "OOO"
+    slot.redis("CONFIG", "SET", "maxmemory", "1")
+    try:
+        with pytest.raises(Error, match="OOM"):
+            slot.index(gone(1))
+        letters = slot.call("shed", slot.now, -HOT, gone(1), image("I", 2, ver=2, due=T0 + SECOND), image("I", 4),
+                            image("M", 5), image("F", 6), image("I", 3, ver=2, due=far), image("I", 7, due=far))[5]
+        assert letters == b"GOFFFTT"
+        said, _ = slot.scan()
+        assert {n: h["ver"] for n, h in said.items()} == {2: 2}
+        assert slot.claims() == [], "it is due later"
+    finally:
+        slot.redis("CONFIG", "SET", "maxmemory", "0")
+    assert slot.put_in(image("I", 4)) == "O"
 
 
 def test_loaded_is_raised_by_the_owner(slot):
@@ -388,6 +448,33 @@ def test_loaded_of_a_topic_that_is_made(slot):
     slot.redis("HSET", slot.key("old:c"), "spread", "1", "order", "due", "loaded", "0")
     slot.raise_(T0 + WINDOW, "", topics=("old",))
     assert slot.loaded("old") == 0, "one that was lost has rows"
+
+
+def test_a_raise_is_done_once(slot):
+    """A repeat is told where it began; one that comes late does not raise what a full set has lowered since."""
+    assert slot.own(NODE, 0, 7) == [b"OK", b"7"]
+    first = slot.raise_(T0 + 2 * WINDOW, "7")
+    op = slot.op
+    assert slot.raise_(T0 + 2 * WINDOW, "7", op=op) == first
+    due = T0 + WINDOW + SECOND
+    assert slot.put_in(image("I", 1), image("I", 2), image("I", 3, due=due), hot=2) == "OOT"
+    assert slot.loaded() == due
+    said = slot.raise_(T0 + 2 * WINDOW, "7", op=op)
+    assert [int(x, 16) for x in said[4:]] == [T0 + WINDOW, due, 2]
+    assert slot.loaded() == due
+    slot.raise_(T0 + 3 * WINDOW, "7")
+    assert slot.raise_(T0 + 4 * WINDOW, "7", op=op) == [b"STALE"]
+    assert slot.loaded() == T0 + 3 * WINDOW
+
+
+def test_a_raise_fixes_nothing(slot):
+    """Somebody waits for a topic that is not made yet: spread and order are those of whoever makes it."""
+    assert slot.own(NODE, 0, 7) == [b"OK", b"7"]
+    slot.raise_(T0 + WINDOW, "7", topics=("new",))
+    slot.claim(topics=("new",))
+    assert slot.put_in(image("I", 1, name="new"), topics=("new",), spread="4", order="id") == "O"
+    assert slot.redis("HMGET", slot.key("new:c"), "spread", "order") == [b"4", b"id"]
+    assert slot.loaded("new") == T0 + WINDOW
 
 
 def test_all_that_is_there(slot):
@@ -518,7 +605,7 @@ MUTATIONS = {  # script; what it says, and what it says then; the test that is t
     "a claim is a version": ("claim", [("j.set, j.lease, j.at = 'p', NO_LEASE, now + 3000000",
                                         "j.set, j.lease, j.at, j.ver = 'p', NO_LEASE, now + 3000000, j.ver + 1")],
                              test_a_row_from_commit_to_its_end),
-    "due is not looked at": ("claim", [("call('ZRANGE', t.store, '-inf', till, 'BYSCORE', 'LIMIT', 0, want + 64)",
+    "due is not looked at": ("claim", [("call('ZRANGE', t.store, '-inf', till, 'BYSCORE', 'LIMIT', 0, want + 65)",
                                         "call('ZRANGE', t.store, 0, -1)"), ("elseif j.due > now then", "elseif false then")],
                              test_never_early_by_the_time_that_is_given),
     "nobody knows when to ask again": ("claim", [("sooner(j.due)", "")], test_an_estimate_that_is_behind),
@@ -527,14 +614,29 @@ MUTATIONS = {  # script; what it says, and what it says then; the test that is t
                                    test_leases_that_end_and_jobs_that_expire),
     "what expired is claimed": ("claim", [("or (j.was_expiry or now + 1) <= now", "")],
                                 test_leases_that_end_and_jobs_that_expire),
-    "the agenda is not set": ("claim", [("call('ZADD', AGENDA, dec(nxt), t.name)", "")], test_what_the_owner_looks_after),
+    "the agenda is not set": ("claim", [("call('ZADD', AGENDA, dec(nxt or now + DAY), t.name)", "")], test_what_the_owner_looks_after),
+    "an idle topic is not looked after": ("claim", [("if nxt or stays then", "if nxt then")], test_what_the_owner_looks_after),
+    "the owner is not told": ("index", [("owner = owner or is_first(t)", "")], test_the_owner_is_told_of_a_topic),
     "limits are not looked at": ("claim", [("if t.in_flight then", "if false then")], test_limits_hold),
     "old settings will do": ("claim", [("tonumber(t.pv) < tonumber(ARGV[REST + 5])", "false")], test_limits_hold),
+    "bodies of any size": ("claim", [("bytes + size > room", "false")], test_bodies_come_as_far_as_there_is_room),
+    "a body too large is never handed out": ("claim", [("and #out > 0", "")], test_bodies_come_as_far_as_there_is_room),
+    "what is in front hides all": ("claim", [("or (claims < want and behind and tag == '')", "")],
+                                   test_what_is_in_front_hides_nothing),
     "no epoch on loaded": ("raise", [("if is[2] ~= NODE or is[1] ~= epoch then", "if false then")],
                            test_loaded_is_raised_by_the_owner),
     "an equal epoch will do": ("raise", [("is[2] ~= NODE or", "")], test_loaded_is_raised_by_the_owner),
     "loaded of a topic that has rows": ("raise", [("(epoch ~= '' or not t.loaded) and upto or 0", "upto")],
                                         test_loaded_of_a_topic_that_is_made),
+    "a full Redis takes more": ("shed", [("full and not e.old", "false")], test_a_full_redis_makes_nothing_new),
+    "a full Redis takes no change": ("shed", [("full and not e.old", "full")], test_a_full_redis_makes_nothing_new),
+    "a raise that is late": ("raise", [("hex(math.min(num(rest, 15, 28), t.loaded or 0))", "sub(rest, 15, 28)")],
+                             test_a_raise_is_done_once),
+    "a raise is done again": ("raise", [("if kept then", "if false then")], test_a_raise_is_done_once),
+    "a raise keeps no number": ("raise", [("commit(list, remember(vers, '', hex(was) .. hex(is)), {})", "")],
+                                test_a_raise_is_done_once),
+    "a first image forgets what is loaded": ("index", [("'loaded', dec(t.loaded))", "'loaded', '0')")],
+                                             test_a_raise_fixes_nothing),
     "an old epoch is entered": ("own", [("given < epoch or", "")], test_loaded_is_raised_by_the_owner),
     "equal epochs of two": ("own", [("or (given == epoch and got[3] ~= ARGV[2])", "")],
                             test_loaded_is_raised_by_the_owner),

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import redis_server
-from redis_slot import (each_pushed, header, jobs_of, LEASE, LUA, NODE, notices, number, OTHER, pushed,
+from redis_slot import (each_pushed, header, jobs_of, LEASE, LUA, NODE, notices, number, OTHER, OWNER, pushed,
                         SCRIPTS, SECOND, SETS, Slot, SLOT, T0, UUID, what, server, slot)  # noqa: F401  pylint: disable=unused-import
 
 
@@ -41,6 +41,25 @@ def test_what_comes_late_is_not_done(slot):
     assert len(slot.sets()["ready"]) == 0 and len(slot.sets()["prep"]) == 2
     slot.node = OTHER  # each node has its own numbers
     assert slot.push({}, op=1)[0] == b"OK"
+
+
+TWIN = 1 << 52  # a second call of the same kind is under way: its numbers are its own
+
+
+def test_two_calls_under_way(slot):
+    """Each of the two is repeated as if the other were not there."""
+    first, second = slot.push({}, op=7), slot.push({}, op=TWIN + 2)
+    assert slot.push({}, op=7) == first and slot.push({}, op=TWIN + 2) == second
+    assert slot.push({}, op=6) == [b"STALE"] and slot.push({}, op=TWIN + 1) == [b"STALE"]
+    assert slot.push({}, op=TWIN + 3)[0] == slot.push({}, op=8)[0] == b"OK"
+    jobs = [job for job, _, _ in slot.got(4)]
+    assert len(set(jobs)) == 4
+    done = slot.edit(what("A", jobs[0], lease=1), op=9)
+    other = slot.edit(what("A", jobs[1], lease=1), op=TWIN + 4)
+    assert done[4:] == other[4:] == [b"Op"]
+    assert slot.edit(what("A", jobs[0], lease=1), op=9) == done
+    assert slot.edit(what("A", jobs[1], lease=1), op=TWIN + 4) == other
+    assert slot.edit(what("B", jobs[2], "k", lease=1), op=TWIN + 3) == [b"STALE"]
 
 
 def test_a_repeated_take_gives_only_what_it_still_holds(slot):
@@ -228,7 +247,7 @@ def test_waiting_and_waking(slot):
     both = [b"01" + NODE.encode(), b"01" + OTHER.encode()]
     for delay in (20, 10, 9):  # told when to ask, they wait all the same
         far = slot.push({"delay": delay * SECOND})
-        assert sorted([far[3][:18], far[3][18:]]) == both
+        assert sorted([far[3][:18], far[3][18:36]]) == both
         assert slot.push({"delay": 25 * SECOND})[3] == b""  # later than what they know
     now = slot.push({})
     assert sorted([now[3][:18], now[3][18:]]) == both
@@ -238,6 +257,23 @@ def test_waiting_and_waking(slot):
     assert slot.edit(what("G", job, lease=1))[3] == b"01" + OTHER.encode()
 
 
+def test_the_owner_is_told_of_a_topic(slot):
+    """An empty agenda is looked at every ten minutes only; from the first job on it is not empty."""
+    agenda = lambda topic: slot.redis("ZSCORE", slot.key("a"), topic)
+    slot.conf(1, dead_keep=10 * SECOND)  # settings alone are nothing to look after
+    assert agenda("t") is None
+    assert slot.push({"delay": SECOND})[3] == OWNER
+    assert slot.push({"delay": SECOND}, op=slot.op)[3] == OWNER, "a repeat, too"
+    assert slot.push({"delay": SECOND})[3] == b""
+    slot.call("conf", 1, "dead_keep", 10 * SECOND, topics=("u",))
+    assert slot.push({"ttl": SECOND}, topics=("u",))[3] == OWNER, "the long way"
+    assert agenda("t") == b"%d" % (T0 + 86400 * SECOND) and agenda("u") == b"%d" % (T0 + SECOND)
+    slot.now += 2 * SECOND
+    assert slot.tend()[4] == b"" and agenda("t") == b"%d" % (slot.now + 86400 * SECOND), "it stays"
+    assert slot.call("pause", SECOND, topics=("v",))[3] == OWNER and agenda("v") is not None, "one that is only held, too"
+    assert slot.call("pause", 0, topics=("v",))[3] == b""
+
+
 def test_who_died_is_not_woken(slot):
     """He does not ask anew, and is forgotten when his time is over."""
     slot.got(wait=T0 + 30 * SECOND)
@@ -245,7 +281,7 @@ def test_who_died_is_not_woken(slot):
     slot.got(wait=T0 + 60 * SECOND)
     slot.now += 30 * SECOND
     slot.node = "c3c3c3c300000003"
-    assert slot.push({"delay": 20 * SECOND})[3] == b"01" + OTHER.encode()
+    assert slot.push({"delay": 20 * SECOND})[3] == b"01" + OTHER.encode() + OWNER
     assert slot.redis("ZRANGE", slot.key("t:w"), 0, -1) == [OTHER.encode()]
     slot.node = OTHER
     slot.now += 30 * SECOND
@@ -368,6 +404,22 @@ def test_pause_of_the_beanstalk_port(slot):
     assert jobs_of(said) == [] and int(said[4], 16) == T0 + 5 * SECOND
     assert slot.call("pause", 0)[3] == b"01" + NODE.encode()
     assert slot.got()[0][0] == job
+
+
+def test_with_a_database_its_clock_counts(slot):
+    """Who pauses, and who waits, does so by the time that claims are told."""
+    slot.put()
+    later = T0 + 600 * SECOND
+    assert int(slot.call("pause", 5 * SECOND, later)[1], 16) == later
+    assert int(slot.redis("HGET", slot.key("t:c"), "hold")) == later + 5 * SECOND
+    slot.redis("ZADD", slot.key("t:w"), later + 60 * SECOND, NODE)
+    assert slot.call("conf", 1, "ttr", 7, later)[1:4:2] == [b"%014x" % later, b"01" + NODE.encode()]
+    assert slot.redis("HMGET", slot.key("t:c"), "pv", "ttr") == [b"1", b"7"]
+    earlier = T0 - 600 * SECOND
+    slot.redis("ZADD", slot.key("t:w"), earlier + 60 * SECOND, NODE)
+    assert slot.call("conf", 2, "ttr", 8, earlier)[3] == b"01" + NODE.encode()
+    slot.redis("ZADD", slot.key("t:w"), earlier + 60 * SECOND, NODE)
+    assert slot.conf(3, ttr=9)[3] == b"", "without one that wait is over"
 
 
 def test_a_connection_and_its_jobs(slot):
@@ -518,6 +570,26 @@ def test_members_and_layout(slot):
     assert beat(OTHER)[7::2] == [OTHER.encode()]
 
 
+def test_nodes_have_one_coordinator(slot):
+    """Who comes second, and has another one, does not start, and is not entered; who runs is not disturbed."""
+    def beat(node, coordinator, starts="1", uuid=""):
+        keys = ["tarry:{meta}:" + k for k in ("layout", "nodes", "where")]
+        where = "addr-" + node[0] + " 1.0" + (coordinator and "\n" + coordinator)
+        return slot.eval("beat", keys, node, where, 10 * SECOND, "1", "256", "tarry:", uuid, starts)
+    assert beat(NODE, "redis", uuid=UUID)[0] == b"OK"
+    for _ in range(2):
+        assert beat(OTHER, "zookeeper at /a") == [b"COORD", b"addr-a 1.0\nredis"]
+    assert beat(NODE, "redis")[7::2] == [NODE.encode()]
+    assert beat(OTHER, "zookeeper at /a", starts="0")[7::2] == [NODE.encode(), OTHER.encode()]
+    assert beat(NODE, "redis", starts="0")[0] == b"OK"
+    slot.now += 10 * SECOND  # both are dead
+    assert beat(OTHER, "zookeeper at /a")[7::2] == [OTHER.encode()]
+    assert beat(NODE, "zookeeper at /b") == [b"COORD", b"addr-b 1.0\nzookeeper at /a"]
+    assert beat(NODE, "zookeeper at /a")[0] == b"OK"
+    assert beat("c" * 16, "")[0] == b"OK"  # of an older release, which does not say
+    assert beat("d" * 16, "zookeeper at /a")[0] == b"OK"
+
+
 def test_a_take_has_room_for_so_many_bytes(slot):
     ids = [slot.put(body="x" * 100) for _ in range(20)]
     said = slot.take(20, room=1250, wait=T0 + 60 * SECOND)
@@ -666,7 +738,7 @@ def test_the_entry_of_a_topic_that_is_forgotten(slot):
 
 def test_only_what_adds_memory_is_refused_when_it_is_full():
     refused = {name for name, text in SCRIPTS.items() if text.startswith("#!lua\n")}
-    assert refused == {"push", "topic", "schedule"}
+    assert refused == {"push", "topic", "schedule", "index"}
     assert all(text.startswith(("#!lua\n", "#!lua flags=allow-oom\n")) for text in SCRIPTS.values())
 
 
@@ -677,7 +749,7 @@ def test_scripts_keep_to_the_rules():
         assert not re.search(r"'[^'\n]*--[^'\n]*'", text), "make-lua would take that for a comment"
         for command, rest in re.findall(r"call\('(\w+)',? ?([^\n]*)", text):
             assert command in {"TIME", "HGET", "HMGET", "HSET", "HDEL", "ZADD", "ZREM", "ZRANGE", "ZCARD",
-                               "ZCOUNT", "DEL", "HKEYS", "HSCAN", "INFO", "RPUSH", "LTRIM", "EXPIRE"}, command
+                               "ZREMRANGEBYRANK", "ZCOUNT", "DEL", "HKEYS", "HSCAN", "INFO", "RPUSH", "LTRIM", "EXPIRE"}, command
             first = re.split(r"[,)]", rest)[0]
             names = r"[A-Z]+|KEYS\[\d+\]|t\.\w+|key|conf|store|ready|prep|from"
             assert command in ("TIME", "INFO") or re.fullmatch(names, first), (path.name, rest)
@@ -753,13 +825,41 @@ def test_rows_of_jobs_that_are_alike(slot):
         slot.sets()
         slot.conf(1, max_jobs=1000)
 
+def test_rows_of_jobs_with_times(slot):
+    """Each has its own delay, age and length: the quick way, the other one, and a repeat of both."""
+    times = [(SECOND, 7), (0, 0), (3 * SECOND, 1), (5, 9), (2 * SECOND, 0)]
+    bodies = ["a" * (i * i) for i in range(5)]
+    row = [arg for (delay, age), body in zip(times, bodies) for arg in (number(delay, 7) + number(age, 7), body)]
+    args = [pushed({"times": True, "count": 5, "prio": 3}, ("t",)), *row, pushed({"delay": 9}, ("t",)), "last"]
+    for order in ("due", "id"):
+        for limits in ({}, {"max_jobs": 1000}):
+            slot = Slot(slot.redis, slot.scripts)
+            if limits:
+                slot.conf(1, **limits)
+            slot.op += 1
+            said = each_pushed(slot.call("push", 0, SLOT, *args, op=slot.op, order=order), args)
+            assert each_pushed(slot.call("push", 0, SLOT, *args, op=slot.op, order=order), args) == said
+            dues = [slot.now + delay - age for delay, age in times] + [slot.now + 9]
+            assert [int(item[15:], 16) for item in said[4:]] == dues
+            ids = [item[1:15].decode() for item in said[4:]]
+            assert ids == ["%014x" % (int(ids[0], 16) + 1024 * i) for i in range(6)]
+            assert slot.sets()["store"] == [ids[i] for i in (5, 0, 4, 2)]
+            assert slot.sets()["ready"] == [ids[i] for i in ((3, 1) if order == "due" else (1, 3))]
+            slot.now += 4 * SECOND
+            got = {job: (head["due"], head["delay"], head["prio"], head["size"], body)
+                   for job, head, body in slot.got(9)}
+            assert got == {job: (due, delay, prio, len(body), body.encode()) for job, due, delay, prio, body in zip(
+                ids, dues, [delay for delay, _ in times] + [9], [3] * 5 + [1024], [*bodies, "last"])}
+
 
 MUTATIONS = {
+    "a row has one time": ("push", [("due = base - old + delay", "due = base + delay")], test_rows_of_jobs_with_times),
+    "a row has one length": ("push", [("delay, #body)", "delay, 0)")], test_rows_of_jobs_with_times),
     "quick: the next job is like this one": ("take", [("if h ~= was then", "if not was then")],
                                              test_rows_of_jobs_that_are_alike),
     "quick: the next header is like this one": ("edit", [("if h ~= was or leases[i] ~= lease then", "if not was then")],
                                                 test_bytes_of_the_quick_ways),
-    "a row is one job": ("push", [("for i = at + 1, at + count do", "for i = at + 1, at + 1 do")],
+    "a row is one job": ("push", [("for i = at + step, at + step * count, step do", "for i = at + step, at + step do")],
                          test_rows_of_jobs_that_are_alike),
     "bytes: an ack does not count": ("edit", [("bytes = bytes - size", "")],
                                      test_bytes_of_the_quick_ways),
@@ -770,7 +870,9 @@ MUTATIONS = {
     "bytes: no limit": ("push", [("t.max_bytes and more > less", "false")], test_bytes_of_a_topic),  # script; what it says, and what it says then; the test that is to notice
     "op is not kept": ("push", [("if kept then", "if false then")],
                        test_a_repeat_is_answered_as_before),
-    "numbers by %.14g": ("push", [("score = fmt('%d', score)", "score = ''..score")], test_big_numbers),
+    "push: two under way are one": ("push", [("== '1' and 'P'", "== '1' and 'p'")], test_two_calls_under_way),
+    "edit: two under way are one": ("edit", [("== '1' and 'E'", "== '1' and 'e'")], test_two_calls_under_way),
+    "numbers by %.14g": ("push", [("score, front = fmt('%d', due <= now and prio or due)", "score, front = '' .. (due <= now and prio or due)")], test_big_numbers),
     "no jump": ("check", [("and 1048576", "and 0"), ("+1024*(wall%1048576)", "")],
                 test_another_server_passes_over_ids),
     "equal jumps": ("check", [("+1024*(wall%1048576)", "")], test_two_failovers_in_a_row),
@@ -788,10 +890,14 @@ MUTATIONS = {
     "quick: whatever the entry says": ("take", [("sub(members[i], 1, 14) == text", "true")],
                                        test_two_entries_of_a_job),
     "quick: limits are not looked at": ("take", [("and not (c[5] or c[6] or c[7] or c[8])", "")], test_rate),
-    "quick: op is not kept": ("push", [("OP .. put('>I2I2', 8, 0) .. vers .. 'n' .. put('>I7I7', base, from)", "''")],
+    "quick: op is not kept": ("push", [("OP .. put('>I2I2', 8, #told) .. vers .. told .. 'n' .. put('>I7I7', base, from)", "''")],
                               test_a_repeat_is_answered_as_before),
     "quick: nobody is woken": ("push", [("and #call('ZRANGE', KEYS[11], '0', '0') == 0", "")],
                                test_waiting_and_waking),
+    "quick: the owner is not told": ("push", [("told = '000000000000000000'", "")], test_the_owner_is_told_of_a_topic),
+    "the owner is not told": ("push", [("owner = owner or is_first(t)", "")], test_the_owner_is_told_of_a_topic),
+    "the owner is not told of a pause": ("pause", [("if t.is_new then look_at", "if false then look_at")], test_the_owner_is_told_of_a_topic),
+    "an idle topic is not looked after": ("tend", [("if nxt or stays then", "if nxt then")], test_the_owner_is_told_of_a_topic),
     "no limit of jobs": ("push", [("return t.count > t.max_jobs", "return false")], test_max_jobs),
     "quick: any number of bytes": ("take", [("if bytes > room and i > 1 then", "if false then")],
                                    test_a_take_has_room_for_so_many_bytes),

@@ -205,7 +205,7 @@ MUTATIONS = {
          test_a_repeat_is_answered_as_before),
     "an ack tells no end": ("edit", "ends[#ends + 1], ends[#ends + 2]", "local _, _",
                             lambda slot: test_whatever_ends_an_occurrence_says_so(slot, "ack")),
-    "the owner is not told": ("edit", "if #ends > 0 then\nout[#out + 1]", "if false then\nout[#out + 1]",
+    "the owner is not told": ("edit", "{}, {}, #ends > 0", "{}, {}, false",
                               lambda slot: test_whatever_ends_an_occurrence_says_so(slot, "ack")),
     "a new tag ends the wait": ("edit", ".. tag .. key .. text .. plan", ".. tag .. key .. text",
                                 test_a_new_tag_leaves_the_schedule),

@@ -1,7 +1,7 @@
 """The Lua scripts of the engine on Redis, against a real redis-server: each step of a job's life. See redis_slot.py."""
 import pytest
 
-from redis_slot import (header, jobs_of, notices, SECOND, T0, what, server, slot)  # noqa: F401  pylint: disable=unused-import
+from redis_slot import (header, jobs_of, LEASE, notices, SECOND, Slot, T0, what, server, slot)  # noqa: F401  pylint: disable=unused-import
 
 
 def test_a_job_from_push_to_ack(slot):
@@ -196,6 +196,28 @@ def test_acks_of_plain_jobs(slot):
     assert said[4:] == [b"Op", b"Op"]
     assert slot.edit(what("A", other, lease=1), what("A", job, lease=2), op=slot.op) == said
     assert slot.empty()
+
+
+def test_acks_in_rows(slot):
+    """One lease, several ids: the quick way, the other one, and a repeat of both."""
+    def row(lease, *jobs):
+        return [b"a\1" + bytes([len(jobs)]) + bytes.fromhex(LEASE % lease), *jobs]
+    for limits in ({}, {"in_flight": 100}):
+        slot = Slot(slot.redis, slot.scripts)
+        if limits:
+            slot.conf(1, **limits)
+        jobs = [slot.put(body="x" * i) for i in range(9)]
+        slot.got(4, lease=1)
+        slot.got(4, lease=2)
+        acks = [*row(1, *jobs[:3]), *row(2, *jobs[4:6]), what("A", jobs[6], lease=2)]
+        said = slot.call("edit", *acks)
+        assert said[4:] == ([b"Op"] if not limits else 6 * [b"Op"])
+        assert slot.call("edit", *acks, op=slot.op) == said
+        assert slot.sets()["prep"] == [jobs[3], jobs[7]]
+        said = slot.call("edit", *row(1, jobs[3], jobs[3], jobs[7], jobs[8], jobs[0]))
+        assert [item[:1] for item in said[4:]] == [b"O", b"N", b"L", b"L", b"N"]
+        assert slot.call("edit", *row(2, jobs[7], jobs[7]))[4:] == [b"Op", b"N"]
+        assert slot.sets()["ready"] == [jobs[8]] and slot.sets()["prep"] == []
 
 
 def test_the_last_microsecond_of_a_lease(slot):
@@ -417,7 +439,8 @@ MUTATIONS = {
                                  test_acks_of_plain_jobs),
     "quick: a lease has no end": ("edit", [("and ends > now", "")], test_acks_of_plain_jobs),
     "quick: an ack leaves its key": ("edit", [("flags % 64 < 32 and", "")], test_cancel),
-    "quick: an ack twice in a call": ("edit", [("or seen[id]", "")], test_cancel_and_ack_in_one_call),
+    "quick: an ack twice in a call": ("edit", [("plain, last = id > last, id", "last = id")], test_cancel_and_ack_in_one_call),
+    "quick: an ack twice in a row": ("edit", [("plain and id > last", "plain")], test_acks_in_rows),
     "quick: any order": ("take", [("and prio >= last", "")], test_order_of_what_is_due),
     "quick: the rest is forgotten": ("take", [("#members == 0 and #due <= want", "#members == 0")],
                                      test_order_of_what_is_due),

@@ -145,6 +145,29 @@ def test_kill_and_missed(tmp_path):
         assert gaps["once"] >= 600 and gaps["skip"] >= 800
 
 
+def test_missed_by_a_test_clock(tmp_path):
+    """A start may let the test clock stand later than it stood: time in which no server was there."""
+    begin = ms("2027-01-01T00:00:00+00:00")
+    with server_at(tmp_path, "2027-01-01T00:00:00Z") as server:
+        web = Web(web_port(server))
+        for missed in ("once", "all", "skip"):
+            put(web, missed, topic=missed, every="10s", missed=missed, overlap="allow")
+        held = web.push("held", b"x", ttr="5m")["id"]
+        assert [job["id"] for job in web.reserve("held")] == [held]
+        assert server.stop() == 0
+    with server_at(tmp_path, "2027-01-01T00:01:05Z") as server:
+        web = Web(web_port(server))
+        assert advance(web, by="0s") == begin + 65_000
+        assert dues(web, "all") == [begin + n * 10_000 for n in range(1, 7)]
+        assert dues(web, "once") == [begin + 60_000] and dues(web, "skip") == []
+        assert web.get(f"/v1/jobs/{held}").json["state"] == "reserved"
+        assert advance(web, by="5s") == begin + 70_000
+        assert dues(web, "once") == [begin + 60_000, begin + 70_000] and dues(web, "skip") == [begin + 70_000]
+        server.stop(signal.SIGKILL)
+    with server_at(tmp_path, "2026-01-01T00:00:00Z") as server:  # never back
+        assert Web(web_port(server)).get("/v1/clock").json["now_ms"] == begin + 70_000
+
+
 def test_paused_in_topic_holds_the_tick(tmp_path):
     with server_at(tmp_path, "2027-01-01T00:00:00Z") as server:
         web = Web(web_port(server))

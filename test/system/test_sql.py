@@ -37,13 +37,13 @@ def test_migrate_check_and_again(maria):
     refused(sql("check", maria, name), "there are no tables of tarry", "tarry sql migrate")
     done = sql("migrate", maria, name)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"{name} at 127.0.0.1:{maria.port}: schema 1 is made (it was 0)\n"
+    assert done.stdout == f"{name} at 127.0.0.1:{maria.port}: schema 2 is made (it was 0)\n"
     assert maria.ask("SHOW TABLES", name).split() == TABLES
-    assert maria.ask("SELECT v FROM meta WHERE k = 'schema'", name) == "1\n"
+    assert maria.ask("SELECT v FROM meta WHERE k = 'schema'", name) == "2\n"
     assert maria.ask("SELECT DISTINCT engine, table_collation FROM information_schema.tables "
                      f"WHERE table_schema = '{name}'").split() == ["InnoDB", "binary"]
     maria.ask("INSERT INTO job (id, topic_id, body) VALUES (7, 1, 'kept')", name)
-    for command, said in (("migrate", "schema 1 is there already"), ("check", "MariaDB")):
+    for command, said in (("migrate", "schema 2 is there already"), ("check", "MariaDB")):
         done = sql(command, maria, name)
         assert (done.returncode, done.stderr) == (0, ""), done
         assert said in done.stdout
@@ -90,7 +90,7 @@ def test_newer_schema_is_refused_and_left_alone(maria):
     assert sql("migrate", maria, name).returncode == 0
     maria.ask("UPDATE meta SET v = '12'", name)
     for command in ("migrate", "check"):
-        refused(sql(command, maria, name), "schema 12", "a newer tarry", "knows schema 1", code=3)
+        refused(sql(command, maria, name), "schema 12", "a newer tarry", "knows schema 2", code=3)
     assert maria.ask("SELECT v FROM meta", name) == "12\n"
     maria.ask(tarry("sql", "migrate", "--print").stdout, name)
     assert maria.ask("SELECT v FROM meta", name) == "12\n"
@@ -152,7 +152,7 @@ def test_by_the_socket_and_from_a_file(maria, tmp_path):
     conf = tmp_path / "tarry.conf"
     conf.write_text(f"[sql]\nurl = mariadb:///{name}?socket={maria.path}\nuser = {name}\npassword = word\n")
     done = tarry("sql", "migrate", "--config", str(conf))
-    assert (done.returncode, done.stdout) == (0, f"{name} at {maria.path}: schema 1 is made (it was 0)\n"), done
+    assert (done.returncode, done.stdout) == (0, f"{name} at {maria.path}: schema 2 is made (it was 0)\n"), done
     assert tarry("sql", "check", f"--config={conf}").returncode == 0
 
 

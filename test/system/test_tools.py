@@ -44,7 +44,7 @@ def complete(tmp_path, *words):
 
 
 def test_completion_of_bash(tmp_path):
-    assert complete(tmp_path, "tarry", "re") == ["reschedule", "reserve", "release", "resume"]
+    assert complete(tmp_path, "tarry", "re") == ["reschedule", "reserve", "release", "resume", "restore"]
     every = complete(tmp_path, "tarry", "")
     assert set(every) == set(re.findall(r"^  ([a-z]+)  +[a-z]", tarry("help").stdout.split("\nexamples:")[0], re.M))
     assert complete(tmp_path, "tarry", "push", "--de") == ["--delay"]

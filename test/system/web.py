@@ -6,6 +6,7 @@ import socket
 import urllib.parse
 
 from harness import PATIENCE_S, Server
+from redis_cluster import until
 
 LISTENING = r"listening: http on 127\.0\.0\.1:(\d+)\n"
 
@@ -72,6 +73,13 @@ def web_server(data, *flags, **more):
 def web_port(server):
     server.ready()
     return int(server.wait_for(LISTENING)[1])
+
+
+def ready_web(server):
+    """A client, as soon as the server serves; one that has its jobs elsewhere listens before it knows that they can be had."""
+    made = Web(web_port(server))
+    until(lambda: made.get("/readyz").status == 200)
+    return made
 
 
 @contextlib.contextmanager

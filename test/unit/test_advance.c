@@ -260,6 +260,28 @@ static void test_advance_survives(void **state)
     rig_fini(&rig);
 }
 
+/* Time went by while the store was closed: a start may say so, and it is kept from then on. */
+static void test_advance_starts_later(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    uint64_t id = rig_push(&rig, t, HOUR);
+
+    (void)state;
+    rig_close(&rig);
+    rig.config.clock_start_us = RIG_WALL_US + 2 * HOUR;
+    rig_open(&rig);
+    assert_true(now(&rig) == RIG_WALL_US + 2 * HOUR);
+    rig_settle(&rig);
+    rig_power_cut(&rig);
+    rig.config.clock_start_us = RIG_WALL_US + HOUR;
+    rig_open(&rig);
+    assert_true(now(&rig) == RIG_WALL_US + 2 * HOUR);
+    t = rig_hold(&rig, "t");
+    assert_int_equal(rig_reserve(&rig, t, ME), id);
+    rig_fini(&rig);
+}
+
 /* Whoever was told of a later time is told the same after a power cut, at whatever point it comes.
  */
 static void test_advance_cut_short(void **state)
@@ -346,6 +368,7 @@ int main(void)
         cmocka_unit_test(test_advance_in_order),
         cmocka_unit_test(test_advance_spans),
         cmocka_unit_test(test_advance_survives),
+        cmocka_unit_test(test_advance_starts_later),
         cmocka_unit_test(test_advance_cut_short),
         cmocka_unit_test(test_advance_goes_on_alone),
         cmocka_unit_test(test_advance_store_keeps_its_clock),

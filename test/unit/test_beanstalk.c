@@ -315,20 +315,41 @@ static void dialogue_client(struct dialogue *d, char *line)
     }
 }
 
+/* Is a line for tarry with jobs of its own? Names of servers, or of engines, with commas. */
+static bool is_mine(const char *names, size_t len)
+{
+    static const char *const mine[] = {"tarry", "local"};
+    size_t begin = 0;
+
+    for (size_t end = 0; end <= len; end++) {
+        if (end < len && names[end] != ',') {
+            continue;
+        }
+        for (size_t i = 0; i < sizeof mine / sizeof mine[0]; i++) {
+            if (end - begin == strlen(mine[i]) &&
+                memcmp(names + begin, mine[i], end - begin) == 0) {
+                return true;
+            }
+        }
+        begin = end + 1;
+    }
+    return false;
+}
+
 static void dialogue_line(struct dialogue *d, char *line)
 {
-    static const char mine[] = "!tarry";
-    static const char other[] = "!beanstalkd";
+    if (line[0] == '!') {
+        size_t len = strcspn(line + 1, " ");
+        bool mine = is_mine(line + 1, len);
 
-    if (strncmp(line, mine, sizeof mine - 1) == 0) {
-        d->other = d->other && line[sizeof mine - 1] != '\0';
-        if (line[sizeof mine - 1] == '\0') {
+        if (line[1 + len] == '\0') {
+            d->other = !mine;
             return;
         }
-        line += sizeof mine;
-    } else if (strncmp(line, other, sizeof other - 1) == 0) {
-        d->other = d->other || line[sizeof other - 1] == '\0';
-        return;
+        if (!mine) {
+            return;
+        }
+        line += 1 + len + 1;
     }
     if (d->other || line[0] == '\0' || line[0] == '#') {
         return;

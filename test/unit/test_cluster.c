@@ -51,6 +51,44 @@ static void test_cluster_map(void **state)
     free(g);
 }
 
+/* Nobody has what the failed one had: that is told, and asked again though nobody wants anything.
+ */
+static void test_cluster_hole(void **state)
+{
+    static const char info[] = "redis_version:7.2.1\r\nrun_id:aa\r\nmaxmemory_policy:noeviction\r\n"
+                               "cluster_enabled:1\r\nrole:master\r\n";
+    static const char holed[] =
+        "id1 one:1@2 myself,master - 0 0 1 connected 0\n"
+        "id4 10.0.0.4:7003@17003 master,fail - 0 0 1 disconnected 1-16383\n";
+    static const char whole[] = "id1 one:1@2 myself,master - 0 0 1 connected 0-16383\n"
+                                "id4 10.0.0.4:7003@17003 master,fail - 0 0 1 disconnected\n";
+    struct rig *g = malloc(sizeof *g);
+    struct tr_reason reasons[TR_REASONS];
+
+    (void)state;
+    assert_non_null(g);
+    begin(g);
+    (void)turn(g);
+    g->ear.up(g->ear.ctx, 0, g->now);
+    say_text(g, find(g, "INFO", -1), info);
+    for (unsigned i = 0; i < 3; i++) {
+        say_text(g, find(g, "CLUSTER", -1), holed);
+        assert_int_equal(tr_cluster_unready(g->engine, reasons), 1);
+        assert_string_equal(reasons[0].code, "redis_away");
+        assert_non_null(strstr(reasons[0].message, "has hash slot"));
+        assert_null(find(g, "CLUSTER", -1));
+        pass(g, SECOND / 2);
+    }
+    say_text(g, find(g, "CLUSTER", -1), whole);
+    say_beat(g);
+    assert_int_equal(tr_cluster_stage(g->engine), TR_ENGINE_OPEN);
+    assert_int_equal(tr_cluster_unready(g->engine, reasons), 0);
+    pass(g, SECOND / 2);
+    assert_null(find(g, "CLUSTER", -1));
+    finish(g);
+    free(g);
+}
+
 /* The message names what was found. */
 static void refused(const char *info, const char *code, const char *found)
 {
@@ -70,28 +108,40 @@ static void refused(const char *info, const char *code, const char *found)
     free(g);
 }
 
-static void test_cluster_refuses(void **state)
+/* The first beat is answered so. */
+static void refused_by_beat(const struct tr_span *items, size_t count, const char *code,
+                            const char *word)
 {
     struct rig *g = malloc(sizeof *g);
-    struct tr_span differs[] = {SPAN("DIFFERS"), SPAN("1"), SPAN("256"), SPAN("tarry:"), SPAN("x")};
     struct tr_reason reasons[TR_REASONS];
 
-    (void)state;
     assert_non_null(g);
-    refused("redis_version:6.2.0\r\nrun_id:aa\r\n", "redis_version", "6.2.0");
-    refused("redis_version:7.0.0\r\nrun_id:aa\r\nmaxmemory_policy:allkeys-lru\r\n",
-            "redis_eviction", "allkeys-lru");
     begin(g);
     (void)turn(g);
     g->ear.up(g->ear.ctx, 0, g->now);
     say_text(g, find(g, "INFO", -1), good_info);
-    say(g, find(g, NULL, TR_SCRIPT_BEAT), differs, 5);
+    say(g, find(g, NULL, TR_SCRIPT_BEAT), items, count);
     assert_int_equal(tr_cluster_stage(g->engine), TR_ENGINE_REFUSED);
     assert_int_equal(tr_cluster_unready(g->engine, reasons), 1);
-    assert_string_equal(reasons[0].code, "redis_layout");
-    assert_non_null(strstr(reasons[0].message, "256"));
+    assert_string_equal(reasons[0].code, code);
+    assert_non_null(strstr(reasons[0].message, word));
     finish(g);
     free(g);
+}
+
+static void test_cluster_refuses(void **state)
+{
+    struct tr_span differs[] = {SPAN("DIFFERS"), SPAN("1"), SPAN("256"), SPAN("tarry:"), SPAN("x")};
+    struct tr_span other[] = {SPAN("COORD"), SPAN("b:2 1.0\nzookeeper at /tarry/nodes")};
+
+    (void)state;
+    refused("redis_version:6.2.0\r\nrun_id:aa\r\n", "redis_version", "6.2.0");
+    refused("redis_version:7.0.0\r\nrun_id:aa\r\nmaxmemory_policy:allkeys-lru\r\n",
+            "redis_eviction", "allkeys-lru");
+    refused_by_beat(differs, 5, "redis_layout", "256");
+    refused_by_beat(other, 2, "coordinator_differs",
+                    "the node at b:2 has the coordinator zookeeper at /tarry/nodes, and this one "
+                    "redis: ");
 }
 
 /* A slot that is not there: its ids begin where nobody was, unless the store was made just now. */
@@ -147,6 +197,15 @@ static void test_cluster_another_life(void **state)
     free(g);
 }
 
+/* Under which name a store would be made by the beat that is under way. */
+static const char *uuid_of(struct rig *g)
+{
+    const struct sent *s = find(g, NULL, TR_SCRIPT_BEAT);
+
+    assert_non_null(s);
+    return s->args[s->count - 2];
+}
+
 /* An emptied Redis is used on under the same name, and said so once. */
 static void test_cluster_emptied(void **state)
 {
@@ -162,11 +221,11 @@ static void test_cluster_emptied(void **state)
     say_topics(g);
     say_agendas(g);
     pass(g, 4 * SECOND);
-    assert_string_equal(last_of(g, TR_SCRIPT_BEAT), ""); /* nothing is made up for unseen */
+    assert_string_equal(uuid_of(g), ""); /* nothing is made up for unseen */
     say_text(g, find(g, NULL, TR_SCRIPT_BEAT), "NONE");
     assert_int_equal(g->notices, 1);
     pass(g, 400000);
-    assert_string_equal(last_of(g, TR_SCRIPT_BEAT), "000102030405060708090a0b0c0d0e0f");
+    assert_string_equal(uuid_of(g), "000102030405060708090a0b0c0d0e0f");
     say_beat(g);
     assert_int_equal(g->notices, 1);
     assert_int_equal(tr_cluster_stage(g->engine), TR_ENGINE_OPEN);
@@ -296,6 +355,66 @@ static void test_cluster_repeats(void **state)
     say_pushed(g, s, ids, 1);
     assert_int_equal(a.done, 0); /* nobody hears of it */
     assert_false(tr_cluster_busy(g->engine));
+    finish(g);
+    free(g);
+}
+
+/* Pushes that are under way, as their bodies say, in the order in which they were sent; which of
+ * two calls of a slot it is. */
+static void are_under_way(struct rig *g, const char *bodies, const char *calls)
+{
+    for (unsigned i = 0; i < g->sent_count; i++) {
+        const struct sent *s = &g->sent[i];
+
+        if (!s->answered && is_script(s, TR_SCRIPT_PUSH)) {
+            assert_int_equal(s->args[s->count - 1][0], *bodies++);
+            assert_int_equal(op_of(s)[0], *calls++);
+        }
+    }
+    assert_int_equal(*bodies, '\0');
+}
+
+/* A slot has two calls of pushes under way, which it keeps apart. When both are lost they come
+ * again in the same order: who has sent two without waiting gets ids in the order of his jobs. */
+static void test_cluster_twins(void **state)
+{
+    static const char *const topics[] = {"d", "b", "orders", "a"}; /* of four slots */
+    static const char *const bodies[] = {"k", "l", "m", "n", "o", "p",
+                                         "q", "r", "s", "t", "u", "v"};
+    static const char *const ids[] = {"00000000001400"};
+    struct rig *g = malloc(sizeof *g);
+    struct ask a[12];
+
+    (void)state;
+    assert_non_null(g);
+    open_engine(g);
+    for (unsigned i = 0; i < 4; i++) {
+        a[i] = push_of(hold(g, topics[i]), "made");
+        submit(g, &a[i], TR_OP_PUSH);
+        (void)turn(g);
+        say_topics(g);
+        say_pushed(g, find(g, NULL, TR_SCRIPT_PUSH), ids, 1);
+        assert_int_equal(a[i].status, TARRY_OK);
+    }
+    for (unsigned i = 0; i < 12; i++) {
+        if (i >= 8) {
+            say_pushed(g, find(g, NULL, TR_SCRIPT_PUSH), ids, 1);
+        }
+        a[i] = push_of(hold(g, topics[i % 4]), bodies[i]);
+        submit(g, &a[i], TR_OP_PUSH);
+        (void)turn(g);
+    }
+    are_under_way(g, "opqrstuv", "11110000");
+    g->dialed[0] = false;
+    for (unsigned i = 0; i < g->sent_count; i++) {
+        g->sent[i].answered = true;
+    }
+    g->ear.closed(g->ear.ctx, 0, "Connection reset by peer", g->now);
+    pass(g, SECOND / 10);
+    assert_true(g->dialed[0]);
+    g->ear.up(g->ear.ctx, 0, g->now);
+    say_text(g, find(g, "INFO", -1), good_info);
+    are_under_way(g, "opqrstuv", "11110000");
     finish(g);
     free(g);
 }
@@ -498,11 +617,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cluster_opens),        cmocka_unit_test(test_cluster_map),
-        cmocka_unit_test(test_cluster_refuses),      cmocka_unit_test(test_cluster_emptied),
-        cmocka_unit_test(test_cluster_batch),        cmocka_unit_test(test_cluster_repeats),
-        cmocka_unit_test(test_cluster_another_life), cmocka_unit_test(test_cluster_loses_a_slot),
-        cmocka_unit_test(test_cluster_gives_up),     cmocka_unit_test(test_cluster_holder),
-        cmocka_unit_test(test_cluster_goes_back),    cmocka_unit_test(test_cluster_waits),
+        cmocka_unit_test(test_cluster_hole),         cmocka_unit_test(test_cluster_refuses),
+        cmocka_unit_test(test_cluster_emptied),      cmocka_unit_test(test_cluster_batch),
+        cmocka_unit_test(test_cluster_repeats),      cmocka_unit_test(test_cluster_another_life),
+        cmocka_unit_test(test_cluster_loses_a_slot), cmocka_unit_test(test_cluster_gives_up),
+        cmocka_unit_test(test_cluster_holder),       cmocka_unit_test(test_cluster_goes_back),
+        cmocka_unit_test(test_cluster_waits),        cmocka_unit_test(test_cluster_twins),
         cmocka_unit_test(test_cluster_unsupported),  cmocka_unit_test(test_cluster_no_memory),
     };
 

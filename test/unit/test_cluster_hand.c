@@ -61,8 +61,8 @@ static void test_cluster_is_woken(void **state)
 }
 
 /* Who waits for two is asked for at one of them, then at the other. A wake-up for that one comes
- * before its answer: it is asked once more. */
-static void test_cluster_is_woken_at_the_second(void **state)
+ * before its answer: it is asked once more, at once or when the job is due. */
+static void woken_at_the_second(uint64_t in_us)
 {
     static const char *const names[] = {"orders", "a", "b", "c", "d", "e", "f"};
     struct rig *g = malloc(sizeof *g);
@@ -70,11 +70,10 @@ static void test_cluster_is_woken_at_the_second(void **state)
     struct tr_layout layout;
     uint32_t topics[2];
     unsigned other = 1, slot;
-    char text[24], zeros[219];
+    char text[48], zeros[219];
     struct tr_span counts[] = {
         SPAN("OK"), SPAN("06651728e2a000"), SPAN("00000000"), SPAN(""), {zeros, sizeof zeros - 1}};
 
-    (void)state;
     assert_non_null(g);
     assert_int_equal(tr_layout_init(&layout, "tarry:", 4), TARRY_OK);
     while (tr_place_slot(&layout, names[other], 1, 0) == tr_place_slot(&layout, names[0], 6, 0)) {
@@ -98,14 +97,25 @@ static void test_cluster_is_woken_at_the_second(void **state)
     assert_non_null(find(g, NULL, TR_SCRIPT_TAKE));
     assert_int_not_equal(slot_of(find(g, NULL, TR_SCRIPT_TAKE)), slot);
     slot = slot_of(find(g, NULL, TR_SCRIPT_TAKE));
-    (void)snprintf(text, sizeof text, "%u %s 0", slot,
-                   slot == tr_place_slot(&layout, names[0], 6, 0) ? names[0] : names[other]);
+    (void)snprintf(text, sizeof text, "%u %s %llu", slot,
+                   slot == tr_place_slot(&layout, names[0], 6, 0) ? names[0] : names[other],
+                   in_us != 0 ? (unsigned long long)(0x06651728e2a000 + in_us) : 0);
     say_wake(g, text);
     say_job(g, find(g, NULL, TR_SCRIPT_TAKE), 0);
+    if (in_us != 0 && find(g, NULL, TR_SCRIPT_TAKE) == NULL) {
+        pass(g, in_us);
+    }
     assert_non_null(find(g, NULL, TR_SCRIPT_TAKE));
     assert_int_equal(slot_of(find(g, NULL, TR_SCRIPT_TAKE)), slot);
     finish(g);
     free(g);
+}
+
+static void test_cluster_is_woken_at_the_second(void **state)
+{
+    (void)state;
+    woken_at_the_second(0);
+    woken_at_the_second(SECOND / 2);
 }
 
 /* One that tells of all: each topic that somebody waits for is asked. */
@@ -430,6 +440,35 @@ static void test_cluster_reserved_unread(void **state)
     reserve_unread(true);
 }
 
+/* It does not go beside another call of the slot: what gives it back has to be behind it. */
+static void test_cluster_reserved_in_order(void **state)
+{
+    struct rig *g = malloc(sizeof *g);
+    struct ask get = {0}, drop = {0}, a = {.r = {.id = 0x1401, .holder = 7}};
+    uint32_t topic;
+
+    (void)state;
+    assert_non_null(g);
+    open_engine(g);
+    topic = hold(g, "orders");
+    reserve(g, &get, &topic, 0);
+    say_job(g, find(g, NULL, TR_SCRIPT_TAKE), 0x1401);
+    drop.r.id = 0x1401;
+    drop.r.lease = get.lease;
+    submit(g, &drop, TR_OP_DELETE);
+    (void)turn(g);
+    submit(g, &a, TR_OP_RESERVE_JOB);
+    (void)turn(g);
+    say_edited(g, "N");
+    assert_int_equal(drop.status, TARRY_ENOTFOUND);
+    assert_non_null(find(g, NULL, TR_SCRIPT_EDIT));
+    assert_int_equal(op_of(find(g, NULL, TR_SCRIPT_EDIT))[0], '0');
+    say_edited(g, "N");
+    assert_int_equal(a.status, TARRY_ENOTFOUND);
+    finish(g);
+    free(g);
+}
+
 /* The end of the process, in the midst of it. */
 static void test_cluster_reserved_at_the_end(void **state)
 {
@@ -498,6 +537,7 @@ int main(void)
         cmocka_unit_test(test_cluster_wake_again),
         cmocka_unit_test(test_cluster_owes),
         cmocka_unit_test(test_cluster_reserved_unread),
+        cmocka_unit_test(test_cluster_reserved_in_order),
         cmocka_unit_test(test_cluster_reserved_at_the_end),
         cmocka_unit_test(test_cluster_spread_without_memory),
     };

@@ -121,6 +121,7 @@ static const char *const others[TR_KEY_COUNT] = {
     [TR_KEY_LIMITS_BODY_RATE] = "0",
     [TR_KEY_LIMITS_UNREAD] = "30s",
     [TR_KEY_LIMITS_BUFFERS] = "64MiB",
+    [TR_KEY_LIMITS_TOPICS] = "5000",
     [TR_KEY_TLS_CERT] = "/cert.pem",
     [TR_KEY_TLS_KEY] = "/key.pem",
     [TR_KEY_TLS_CLIENT_CA] = "/ca.pem",

@@ -1,9 +1,11 @@
 /* The engine with a database: commit before index, index before answer, and what if one is away. */
 
-#include "cluster/truth.h"
+#include "cluster/load.h"
 #include "cluster_rig.h"
 
-enum { ASKS = 64, ROWS = 8 };
+enum { ASKS = 64, ROWS = 8, BODY = 60000, LINES = 4 };
+
+#define OTHER UINT64_C(0x99)
 
 /* A database in which each ask waits until the test lets it be done. */
 struct base {
@@ -11,11 +13,12 @@ struct base {
     struct tr_sql_ask *asks[ASKS];
     unsigned count;
     struct tr_sql_job rows[ROWS];
-    char bodies[ROWS][8];
+    char bodies[ROWS][BODY];
     unsigned row_count;
     bool has_topic;
     uint64_t next;
     uint64_t ahead_us; /* of the rig's clock */
+    unsigned broken;   /* connections, as bits: what is asked by them fails */
 };
 
 static void port_ask(void *ctx, struct tr_sql_ask *ask)
@@ -85,6 +88,21 @@ static void do_topic(struct base *b, struct tr_sql_ask *ask)
     ask->count = b->has_topic;
 }
 
+/* Nothing was done, or perhaps it was: it is away. */
+static void fail_ask(struct base *b, struct tr_sql_ask *ask, enum tr_sql_end end)
+{
+    ask->end = end;
+    ask->blame = TR_SQL_AWAY;
+    ask->why = "the database is away.";
+    for (unsigned i = 0; ask->kind == TR_SQL_CHANGE && i < ask->count; i++) {
+        ask->items[i].end = end;
+        ask->items[i].blame = ask->blame;
+        ask->items[i].why = ask->why;
+    }
+    tr_cluster_sql_ear(b->g.engine).ended(b->g.engine, ask);
+    (void)turn(&b->g);
+}
+
 /* All that was asked so far is done; how many it were. */
 static unsigned answer_sql(struct base *b)
 {
@@ -94,6 +112,10 @@ static unsigned answer_sql(struct base *b)
         struct tr_sql_ask *ask = b->asks[0];
 
         memmove(b->asks, b->asks + 1, --b->count * sizeof b->asks[0]);
+        if ((b->broken >> ask->conn & 1) != 0) {
+            fail_ask(b, ask, TR_SQL_UNDONE);
+            continue;
+        }
         ask->now_us = b->g.now.wall_us + b->ahead_us;
         ask->end = TR_SQL_DONE;
         ask->blame = TR_SQL_FINE;
@@ -102,6 +124,10 @@ static unsigned answer_sql(struct base *b)
         } else if (ask->kind == TR_SQL_BLOCK) {
             ask->first = b->next + 1000;
             b->next = ask->first + ask->number;
+        } else if (ask->kind == TR_SQL_AGREE) {
+            ask->uuid = ask->name;
+            ask->first = ask->number;
+            ask->prefix = ask->text;
         } else if (ask->kind == TR_SQL_CHANGE || ask->kind == TR_SQL_LOOK) {
             change(b, ask);
         }
@@ -112,25 +138,39 @@ static unsigned answer_sql(struct base *b)
     return count;
 }
 
-/* Nothing was done: it is away. */
+/* Which store it has is said, and nothing else. */
+static void agree(struct base *b)
+{
+    for (unsigned i = 0; i < b->count; i++) {
+        struct tr_sql_ask *ask = b->asks[i];
+
+        if (ask->kind == TR_SQL_AGREE) {
+            memmove(&b->asks[i], &b->asks[i + 1], (--b->count - i) * sizeof b->asks[0]);
+            ask->end = TR_SQL_DONE;
+            ask->blame = TR_SQL_AWAY; /* that it is there is told by others */
+            ask->why = "";
+            ask->uuid = ask->name;
+            ask->first = ask->number;
+            ask->prefix = ask->text;
+            tr_cluster_sql_ear(b->g.engine).ended(b->g.engine, ask);
+            (void)turn(&b->g);
+            return;
+        }
+    }
+    assert_true(false);
+}
+
 static void lose_sql(struct base *b, enum tr_sql_end end)
 {
     while (b->count > 0) {
         struct tr_sql_ask *ask = b->asks[0];
 
         memmove(b->asks, b->asks + 1, --b->count * sizeof b->asks[0]);
-        ask->end = end;
-        ask->blame = TR_SQL_AWAY;
-        ask->why = "the database is away.";
-        for (unsigned i = 0; ask->kind == TR_SQL_CHANGE && i < ask->count; i++) {
-            ask->items[i].end = end;
-        }
-        tr_cluster_sql_ear(b->g.engine).ended(b->g.engine, ask);
-        (void)turn(&b->g);
+        fail_ask(b, ask, end);
     }
 }
 
-static struct base *open_base(void)
+static struct base *open_base_of(unsigned connections)
 {
     static const char *const servers[] = {"one:1"};
     struct base *b = calloc(1, sizeof *b);
@@ -151,7 +191,7 @@ static struct base *open_base(void)
     config.port = (struct tr_redis_port){
         .ctx = g, .connect = port_connect, .send = port_send, .close = port_close};
     config.sql = &port;
-    config.sql_connections = 1;
+    config.sql_connections = connections;
     config.ctx = g;
     config.notice = notice;
     assert_int_equal(tr_cluster_new(&config, g->now, &g->engine), TARRY_OK);
@@ -162,8 +202,16 @@ static struct base *open_base(void)
     if (find(g, "CLUSTER", -1) != NULL) {
         say_error(g, find(g, "CLUSTER", -1), "ERR This instance has cluster support disabled");
     }
+    assert_null(
+        find(g, NULL, TR_SCRIPT_BEAT)); /* there is no store before the database says which */
+    agree(b);
     say_beat(g);
     return b;
+}
+
+static struct base *open_base(void)
+{
+    return open_base_of(1);
 }
 
 static void close_base(struct base *b)
@@ -172,7 +220,8 @@ static void close_base(struct base *b)
     free(b);
 }
 
-static void say_index(struct rig *g, const char *letters)
+/* The script has put all of these into the index, or into what is left of it. */
+static void say_put(struct rig *g, enum tr_script_name script, const char *letters)
 {
     struct tr_span items[] = {SPAN("OK"),
                               SPAN("06651728e2a000"),
@@ -181,7 +230,12 @@ static void say_index(struct rig *g, const char *letters)
                               SPAN("7fffffffffffff00000000000001"),
                               SPAN(letters)};
 
-    say(g, find(g, NULL, TR_SCRIPT_INDEX), items, 6);
+    say(g, find(g, NULL, (int)script), items, 6);
+}
+
+static void say_index(struct rig *g, const char *letters)
+{
+    say_put(g, TR_SCRIPT_INDEX, letters);
 }
 
 /* It is open when both have answered. */
@@ -228,7 +282,71 @@ static void test_desk_pushes(void **state)
     close_base(b);
 }
 
+static void say_shed(struct rig *g, const char *letters)
+{
+    say_put(g, TR_SCRIPT_SHED, letters);
+}
+
+/* The index is full: who asks is told at once, and it is tried again when there may be room. */
+static void test_desk_redis_is_full(void **state)
+{
+    struct base *b = open_base();
+    struct tr_reason reasons[TR_REASONS];
+    struct ask a;
+
+    (void)state;
+    (void)answer_sql(b);
+    a = push_of(hold(&b->g, "orders"), "hello");
+    submit(&b->g, &a, TR_OP_PUSH);
+    (void)turn(&b->g);
+    (void)answer_sql(b);
+    say_error(&b->g, find(&b->g, NULL, TR_SCRIPT_INDEX), "OOM command not allowed");
+    assert_null(find(&b->g, NULL, TR_SCRIPT_INDEX));
+    assert_int_equal(a.done, 0);
+    say_shed(&b->g, "F");
+    assert_int_equal(a.done, 1);
+    assert_int_equal(a.status, TARRY_OK);
+    assert_int_equal(tr_cluster_unready(b->g.engine, reasons), 1);
+    assert_string_equal(reasons[0].code, "redis_full");
+    for (unsigned i = 0; i < 10; i++) {
+        assert_null(find(&b->g, NULL, TR_SCRIPT_SHED));
+        assert_null(find(&b->g, NULL, TR_SCRIPT_INDEX));
+        answer_first(&b->g, 0, b->g.sent_count); /* else the connection counts as dead */
+        pass(&b->g, SECOND / 10);
+    }
+    say_index(&b->g, "O");
+    assert_int_equal(tr_cluster_unready(b->g.engine, reasons), 0);
+    pass(&b->g, 2 * SECOND);
+    assert_null(find(&b->g, NULL, TR_SCRIPT_INDEX));
+    close_base(b);
+}
+
 /* It is not waited for long. */
+/* Images wait for Redis for as long as it is away; bodies do not. */
+static void test_desk_keeps_no_body(void **state)
+{
+    struct base *b = open_base();
+    struct ask a;
+    char *body = calloc(1, BODY + 1);
+    size_t before;
+
+    (void)state;
+    (void)answer_sql(b);
+    assert_non_null(body);
+    memset(body, 'x', BODY);
+    a = push_of(hold(&b->g, "orders"), body);
+    before = b->g.mem.used_bytes;
+    submit(&b->g, &a, TR_OP_PUSH);
+    (void)turn(&b->g);
+    (void)answer_sql(b);
+    assert_int_equal(b->rows[0].body_len, BODY);
+    assert_true(b->g.mem.used_bytes < before + BODY / 2);
+    say_index(&b->g, "O");
+    assert_int_equal(a.status, TARRY_OK);
+    free(body);
+    close_base(b);
+}
+
 static void test_desk_answers_without_the_index(void **state)
 {
     struct base *b = open_base();
@@ -284,6 +402,230 @@ static void test_desk_says_that_it_is_away(void **state)
     close_base(b);
 }
 
+/* Nothing is wrong with the database; Redis has not said a word for long. */
+static bool is_well(struct base *b)
+{
+    struct tr_reason reasons[TR_REASONS];
+    unsigned count = tr_cluster_unready(b->g.engine, reasons);
+
+    while (count > 0 && strncmp(reasons[count - 1].code, "sql", 3) != 0) {
+        count--;
+    }
+    return count == 0;
+}
+
+/* Jobs that are not there are looked for, one in each slot and so by each connection; how many of
+ * these questions were answered. */
+static unsigned look_everywhere(struct base *b)
+{
+    struct ask asks[LINES];
+    unsigned answered = 0;
+
+    for (unsigned s = 0; s < LINES; s++) {
+        asks[s] = (struct ask){.r = {.id = 4096 + s}};
+        submit(&b->g, &asks[s], TR_OP_PEEK);
+    }
+    (void)turn(&b->g);
+    (void)answer_sql(b);
+    for (unsigned s = 0; s < LINES; s++) {
+        assert_int_equal(asks[s].done, 1);
+        assert_true(asks[s].status == TARRY_ENOTFOUND || asks[s].status == TARRY_EAWAY);
+        answered += asks[s].status == TARRY_ENOTFOUND;
+    }
+    return answered;
+}
+
+/* One connection that cannot be made costs those who find out, and nobody else. */
+static void test_desk_goes_on_by_the_others(void **state)
+{
+    (void)state;
+    for (unsigned broken = 0; broken < LINES; broken++) {
+        struct base *b = open_base_of(LINES);
+
+        (void)answer_sql(b);
+        b->broken = 1U << broken;
+        assert_int_equal(look_everywhere(b), LINES - 1);
+        for (unsigned i = 0; i < 50; i++) { /* it is tried again, and nobody hears of that */
+            assert_int_equal(look_everywhere(b), LINES);
+            assert_true(is_well(b));
+            pass(&b->g, 250000);
+        }
+        b->broken = 0;
+        pass(&b->g, 2 * SECOND);
+        (void)answer_sql(b);
+        assert_int_equal(look_everywhere(b), LINES);
+        b->broken = 1U << broken ^ ((1U << LINES) - 1); /* it is used again */
+        (void)look_everywhere(b);
+        assert_int_equal(look_everywhere(b), LINES);
+        close_base(b);
+    }
+}
+
+/* Nobody else has asked for anything: whether others work is found out at once. */
+static void test_desk_tries_the_others(void **state)
+{
+    struct base *b = open_base_of(LINES);
+    struct ask a = {.r = {.id = 4096 + 2}};
+
+    (void)state;
+    (void)answer_sql(b);
+    pass(&b->g, SECOND);
+    (void)answer_sql(b);
+    b->broken = 1U << 2;
+    submit(&b->g, &a, TR_OP_PEEK);
+    (void)turn(&b->g);
+    (void)answer_sql(b);
+    assert_int_equal(a.status, TARRY_EAWAY);
+    assert_true(is_well(b));
+    assert_int_equal(look_everywhere(b), LINES);
+    b->broken = (1U << LINES) - 1; /* it is gone: who finds out hears so, others at once */
+    assert_int_equal(look_everywhere(b), 0);
+    assert_false(is_well(b));
+    a = (struct ask){.r = {.id = 4096}};
+    submit(&b->g, &a, TR_OP_PEEK);
+    (void)turn(&b->g);
+    assert_int_equal(b->count, 0);
+    assert_int_equal(a.status, TARRY_EAWAY);
+    b->broken = 1U << 1;
+    pass(&b->g, SECOND);
+    (void)answer_sql(b);
+    assert_true(is_well(b));
+    assert_int_equal(look_everywhere(b), LINES);
+    close_base(b);
+}
+
+static void say_claim(struct rig *g, uint64_t id)
+{
+    char job[16];
+    struct tr_span items[] = {SPAN("OK"),
+                              SPAN("06651728e2a000"),
+                              SPAN("00000000"),
+                              SPAN(""),
+                              SPAN(""),
+                              SPAN("0"),
+                              SPAN("7fffffffffffff"),
+                              SPAN("00000000000001"),
+                              SPAN("00000000000005"),
+                              {job, 15}};
+
+    assert_int_equal(snprintf(job, sizeof job, "C%014llx", (unsigned long long)id), 15);
+    say(g, find(g, NULL, TR_SCRIPT_CLAIM), items, 10);
+}
+
+/* Who waits goes while the database is asked for his job: it is the node's to give back. */
+static void test_desk_gives_back_before_it_stops(void **state)
+{
+    struct base *b = open_base();
+    struct ask p;
+    struct ask a = {0};
+    uint32_t topic;
+
+    (void)state;
+    (void)answer_sql(b);
+    topic = hold(&b->g, "orders");
+    p = push_of(topic, "hello");
+    submit(&b->g, &p, TR_OP_PUSH);
+    (void)turn(&b->g);
+    (void)answer_sql(b);
+    say_index(&b->g, "O");
+    assert_false(tr_cluster_owes(b->g.engine));
+    a.r.topics = &topic;
+    a.r.topic_count = 1;
+    a.r.wait_us = 60 * SECOND;
+    submit(&b->g, &a, TR_OP_RESERVE);
+    (void)turn(&b->g);
+    (void)answer_sql(b);
+    assert_true(tr_cluster_owes(b->g.engine));
+    say_claim(&b->g, p.id);
+    (void)turn(&b->g);
+    assert_int_equal(b->count, 1);
+    tr_cluster_abandon(b->g.engine, &a.r, b->g.now);
+    (void)turn(&b->g);
+    assert_true(tr_cluster_owes(b->g.engine));
+    (void)answer_sql(b);
+    assert_int_equal(b->rows[0].state, TR_SQL_WAITING);
+    assert_int_equal(b->rows[0].attempts, 0);
+    assert_false(tr_cluster_owes(b->g.engine));
+    close_base(b);
+}
+
+/* ---- words to owners ---- */
+
+static void say_wake(struct rig *g, const char *text)
+{
+    struct tr_span wake[] = {SPAN("key"), SPAN(text)};
+
+    say(g, find(g, "BLPOP", -1), wake, 2);
+}
+
+static bool has_word(const struct sent *s, const char *word)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        if (strcmp(s->args[i], word) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Lost on its way, it is told once more; as these, or not. */
+static void say_word_again(enum tr_home_word word, bool loads, bool aligns)
+{
+    struct base *b = open_base();
+    struct rig *g = &b->g;
+    struct tr_cluster *c = g->engine;
+
+    for (unsigned s = 0; s < 4; s++) {
+        c->slots[s].owned = false;
+        c->slots[s].keeper_node = OTHER;
+    }
+    c->members.nodes[c->members.count++] = OTHER;
+    (void)answer_sql(b);
+    tr_home_tell(c, 1, word);
+    (void)turn(g);
+    assert_false(has_word(find(g, NULL, TR_SCRIPT_WAKE), "*"));
+    say_error(g, find(g, NULL, TR_SCRIPT_WAKE), "ERR no");
+    pass(g, SECOND);
+    assert_true(has_word(find(g, NULL, TR_SCRIPT_WAKE), "*"));
+    assert_true(has_word(find(g, NULL, TR_SCRIPT_WAKE), "*l") == loads);
+    assert_true(has_word(find(g, NULL, TR_SCRIPT_WAKE), "*a") == aligns);
+    close_base(b);
+}
+
+static void test_desk_says_words_again(void **state)
+{
+    (void)state;
+    say_word_again(TR_HOME_AGENDA, false, false);
+    say_word_again(TR_HOME_LOAD, true, false);
+    say_word_again(TR_HOME_ALIGN, false, true);
+}
+
+static void test_desk_hears_words_for_all(void **state)
+{
+    static const struct {
+        const char *text;
+        enum tr_align_mode need;
+    } words[] = {{"*", TR_ALIGN_NOT}, {"*l", TR_ALIGN_WINDOW}, {"*a", TR_ALIGN_ALL}};
+    struct base *b = open_base();
+    struct rig *g = &b->g;
+    struct tr_cluster *c = g->engine;
+
+    (void)state;
+    (void)answer_sql(b);
+    g->ear.up(g->ear.ctx, WAKE, g->now);
+    (void)turn(g);
+    c->slots[1].owned = false;
+    c->desk->align->round = true; /* what is needed waits for its end */
+    for (unsigned i = 0; i < 3; i++) {
+        memset(c->desk->align->need, 0, sizeof c->desk->align->need);
+        say_wake(g, words[i].text);
+        for (unsigned s = 0; s < 4; s++) {
+            assert_int_equal(c->desk->align->need[s], s == 1 ? TR_ALIGN_NOT : words[i].need);
+        }
+    }
+    close_base(b);
+}
+
 /* A commit of which nobody knows is told so. */
 static void test_desk_is_unsure(void **state)
 {
@@ -321,9 +663,9 @@ static void test_desk_refuses(void **state)
 
     (void)state;
     (void)answer_sql(b);
-    submit(&b->g, &a, TR_OP_FORECAST);
+    submit(&b->g, &a, TR_OP_BACKUP);
     assert_int_equal(a.status, TARRY_EUNSUPPORTED);
-    assert_non_null(strstr(a.r.out.why, "[sql]"));
+    assert_non_null(strstr(a.r.out.why, "embedded engine"));
     close_base(b);
 }
 
@@ -358,8 +700,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_desk_opens),
         cmocka_unit_test(test_desk_pushes),
+        cmocka_unit_test(test_desk_redis_is_full),
+        cmocka_unit_test(test_desk_keeps_no_body),
         cmocka_unit_test(test_desk_answers_without_the_index),
         cmocka_unit_test(test_desk_says_that_it_is_away),
+        cmocka_unit_test(test_desk_goes_on_by_the_others),
+        cmocka_unit_test(test_desk_tries_the_others),
+        cmocka_unit_test(test_desk_gives_back_before_it_stops),
+        cmocka_unit_test(test_desk_says_words_again),
+        cmocka_unit_test(test_desk_hears_words_for_all),
         cmocka_unit_test(test_desk_is_unsure),
         cmocka_unit_test(test_desk_refuses),
         cmocka_unit_test(test_desk_no_memory),

@@ -154,11 +154,52 @@ static void test_eval_push(void **state)
     assert_int_equal(f.call.args[OWN + 7].at[23], 1);
     assert_true(is(&f.call, OWN + 8, "lik"));
     assert_int_equal(f.call.count, OWN + 9);
-    assert_int_equal(f.call.heavy, 15);
     assert_int_equal(tr_eval_due(&f.call, &rows, 20), 20 - 3 + 16);
     assert_int_equal(tr_eval_due(&f.call, &rows, 20), 32);
     assert_int_equal(tr_eval_due(&f.call, &rows, 33), 33);
     assert_int_equal(tr_eval_due(&f.call, &rows, 20), 32);
+    end(&f);
+}
+
+/* Jobs that differ in their times, ages and bodies: a row with times. Two that are alike begin
+ * another one. */
+static void test_eval_push_mixed(void **state)
+{
+    struct fixture f;
+    struct tr_eval_rows rows = {0};
+    struct tr_req r = {.op = TR_OP_PUSH, .body = (const uint8_t *)"body", .body_len = 4};
+    static const unsigned delays[] = {16, 32, 48, 48, 48, 64};
+    static const unsigned ages[] = {1, 2, 3, 3, 3, 4};
+
+    (void)state;
+    start(&f);
+    tr_eval_begin(&f.call, TR_SCRIPT_PUSH, &f.about);
+    tr_eval_push_from(&f.call, 99, 5);
+    for (unsigned i = 0; i < 6; i++) {
+        r.delay_us = delays[i];
+        r.body_len = 4 - (i == 1);
+        tr_eval_push(&f.call, 0, &r, ages[i]);
+    }
+    r.at_us = 7; /* a time, no delay */
+    tr_eval_push(&f.call, 0, &r, 0);
+    assert_int_equal(tr_eval_end(&f.call), TARRY_OK);
+    assert_int_equal(f.call.args[OWN + 2].at[2], 'D');
+    assert_int_equal(f.call.args[OWN + 2].at[23], 3);
+    assert_true(holds(&f.call, OWN + 3, BYTES("\0\0\0\0\0\0\20\0\0\0\0\0\0\1")));
+    assert_true(is(&f.call, OWN + 4, "body"));
+    assert_true(holds(&f.call, OWN + 5, BYTES("\0\0\0\0\0\0\40\0\0\0\0\0\0\2")));
+    assert_true(is(&f.call, OWN + 6, "bod"));
+    assert_true(holds(&f.call, OWN + 7, BYTES("\0\0\0\0\0\0\60\0\0\0\0\0\0\3")));
+    assert_true(is(&f.call, OWN + 8, "body"));
+    assert_int_equal(f.call.args[OWN + 9].at[2], 'd');
+    assert_int_equal(f.call.args[OWN + 9].at[23], 2);
+    assert_int_equal(f.call.args[OWN + 12].at[2], 'd');
+    assert_int_equal(f.call.args[OWN + 14].at[2], 'a');
+    assert_int_equal(f.call.count, OWN + 16);
+    for (unsigned i = 0; i < 6; i++) {
+        assert_int_equal(tr_eval_due(&f.call, &rows, 1000), 1000 - ages[i] + delays[i]);
+    }
+    assert_int_equal(tr_eval_due(&f.call, &rows, 5), 7);
     end(&f);
 }
 
@@ -229,6 +270,36 @@ static void test_eval_edit(void **state)
                         .body_len = 3};
     edit_is(&f, &r, 'E', "09a0000000000000600000000000000000000000000000000000000000000000000");
     assert_true(is(&f.call, OWN + 2, "new"));
+    end(&f);
+}
+
+/* Acks in a row under one lease are told as one. */
+static void test_eval_acks(void **state)
+{
+    static const uint64_t leases[] = {1, 2, 2, 2, 3, 3, 0};
+    struct fixture f;
+    struct tr_req r = {.op = TR_OP_DELETE};
+
+    (void)state;
+    start(&f);
+    tr_eval_begin(&f.call, TR_SCRIPT_EDIT, &f.about);
+    for (unsigned i = 0; i < 7; i++) {
+        r.id = i + 1;
+        r.lease = leases[i];
+        tr_eval_edit(&f.call, 0, &r, 0);
+    }
+    assert_int_equal(tr_eval_end(&f.call), TARRY_OK);
+    assert_true(holds(&f.call, OWN,
+                      BYTES("A\1"
+                            "00000000000001"
+                            "\0\0\0\0\0\0\0\1")));
+    assert_true(holds(&f.call, OWN + 1, BYTES("a\1\3\0\0\0\0\0\0\0\2")));
+    assert_true(is(&f.call, OWN + 2, "00000000000002"));
+    assert_true(is(&f.call, OWN + 4, "00000000000004"));
+    assert_true(holds(&f.call, OWN + 5, BYTES("a\1\2\0\0\0\0\0\0\0\3")));
+    assert_true(is(&f.call, OWN + 7, "00000000000006"));
+    assert_int_equal(f.call.args[OWN + 8].at[0], 'C');
+    assert_int_equal(f.call.count, OWN + 9);
     end(&f);
 }
 
@@ -445,8 +516,12 @@ static void test_eval_index(void **state)
 
     (void)state;
     start(&f);
+    tr_eval_begin(&f.call, TR_SCRIPT_SHED, &f.about);
+    tr_eval_index_from(&f.call, 8, 500, true);
+    assert_int_equal(tr_eval_end(&f.call), TARRY_OK);
+    assert_true(is(&f.call, OWN + 1, "-500"));
     tr_eval_begin(&f.call, TR_SCRIPT_INDEX, &f.about);
-    tr_eval_index_from(&f.call, 8, 500);
+    tr_eval_index_from(&f.call, 8, 500, false);
     tr_eval_index(&f.call, 0, TR_INDEX_IS, &row, 8);
     tr_eval_index(&f.call, 0, TR_INDEX_MEND, &row, 9);
     row.state = TR_SQL_DEAD;
@@ -488,11 +563,12 @@ static void test_eval_claim_raise_scan(void **state)
                                                    .tag_len = 3,
                                                    .wait_until_us = 77,
                                                    .most = TR_CLAIM_MOST,
-                                                   .version = 6});
+                                                   .version = 6,
+                                                   .bytes = 4096});
     assert_int_equal(tr_eval_end(&f.call), TARRY_OK);
     assert_true(is(&f.call, OWN, "8") && is(&f.call, OWN + 1, "3") && is(&f.call, OWN + 2, "red"));
     assert_true(is(&f.call, OWN + 3, "77") && is(&f.call, OWN + 4, "16"));
-    assert_true(is(&f.call, OWN + 5, "6"));
+    assert_true(is(&f.call, OWN + 5, "6") && is(&f.call, OWN + 6, "4096"));
     tr_eval_begin(&f.call, TR_SCRIPT_RAISE, &f.about);
     tr_eval_raise(&f.call, 8, 99, TR_RAISE_NEW);
     tr_eval_raise(&f.call, 8, 99, 7);
@@ -513,11 +589,12 @@ static void test_eval_claim_raise_scan(void **state)
 
 static void test_answer_claim_and_index(void **state)
 {
-    struct tr_span claim[] = {T("0000000000000a"), T("1"), T("0000000000000b"), T("0000000000000c"),
-                              T("C00000000000011E00000000000012")};
+    struct tr_span claim[] = {T("0000000000000a"), T("1"),
+                              T("0000000000000b"), T("0000000000000c"),
+                              T("0000000000000d"), T("C00000000000011E00000000000012")};
     struct tr_span index[] = {T("0000000000000a0000000000000b0000000000000c0000000000000d"),
                               T("OTG")};
-    struct tr_answer a = {.items = claim, .count = 5};
+    struct tr_answer a = {.items = claim, .count = 6};
     struct tr_claimed c;
     struct tr_indexed x;
     uint64_t id;
@@ -526,17 +603,18 @@ static void test_answer_claim_and_index(void **state)
     (void)state;
     assert_int_equal(tr_answer_claimed(&a, &c), TARRY_OK);
     assert_true(c.next_us == 10 && c.more && c.loaded_us == 11 && c.left == 12 && c.jobs == 2);
+    assert_int_equal(c.bytes, 13);
     assert_int_equal(tr_answer_claimed_job(&a, 1, &what, &id), TARRY_OK);
     assert_true(what == 'E' && id == 0x12);
-    claim[4].len--;
+    claim[5].len--;
     assert_int_equal(tr_answer_claimed(&a, &c), TARRY_EDAMAGED);
-    claim[4].len = 15;
+    claim[5].len = 15;
     claim[0].len = 0;
     assert_int_equal(tr_answer_claimed(&a, &c), TARRY_OK);
     assert_true(c.next_us == UINT64_MAX && c.jobs == 1);
-    claim[4].at = "X00000000000011";
+    claim[5].at = "X00000000000011";
     assert_int_equal(tr_answer_claimed_job(&a, 0, &what, &id), TARRY_EDAMAGED);
-    a.count = 4;
+    a.count = 5;
     assert_int_equal(tr_answer_claimed(&a, &c), TARRY_EDAMAGED);
     a = (struct tr_answer){.items = index, .count = 2};
     assert_int_equal(tr_answer_indexed(&a, 1, &x), TARRY_OK);
@@ -584,7 +662,9 @@ int main(void)
         cmocka_unit_test(test_answer_raise_and_scan),
         cmocka_unit_test(test_eval_common),
         cmocka_unit_test(test_eval_push),
+        cmocka_unit_test(test_eval_push_mixed),
         cmocka_unit_test(test_eval_edit),
+        cmocka_unit_test(test_eval_acks),
         cmocka_unit_test(test_eval_take),
         cmocka_unit_test(test_eval_no_memory),
         cmocka_unit_test(test_answer_take),

@@ -157,6 +157,7 @@ static void on_done(struct tr_req *r)
         const struct tr_event *e = &r->out.events[i];
 
         assert_true(e->at_us >= last_us);
+        assert_true(len < sizeof text / 2);
         last_us = e->at_us;
         len += (size_t)snprintf(text + len, sizeof text - len, "%s%s@%u", i > 0 ? " " : "",
                                 names[e->what], (unsigned)((e->at_us - RIG_WALL_US) / RIG_SECOND));
@@ -256,6 +257,77 @@ static void test_history_of_a_busy_job(void **state)
     assert_int_equal(r.out.number, 1000);
     assert_true(rig.e->past.events[0].at_us == rig.now.wall_us + MANY - 1000);
     assert_true(rig.e->past.events[999].at_us == rig.now.wall_us + MANY - 1);
+    rig_fini(&rig);
+}
+
+static void submit_history(struct rig *rig, struct tr_req *r)
+{
+    r->op = TR_OP_HISTORY;
+    r->done = on_done;
+    tr_engine_submit(rig->e, r, rig->now);
+}
+
+/* It goes while somebody looks through the events: the answer is of before that, or of after. */
+static void test_history_of_a_job_that_goes(void **state)
+{
+    struct rig rig;
+    uint32_t t;
+
+    (void)state;
+    rig_init(&rig);
+    rig.config.slice = 8; /* one piece, and no more of this turn */
+    rig_open(&rig);
+    t = rig_hold(&rig, "t");
+    assert_int_equal(rig_with(&rig, TR_OP_DELETE, rig_push(&rig, t, HOUR), ME), TARRY_OK);
+    for (unsigned turns = 0; turns < 4; turns++) {
+        uint64_t id = rig_push(&rig, t, HOUR);
+        struct tr_req r = {.id = id};
+        bool before;
+
+        submit_history(&rig, &r);
+        for (unsigned i = 0; i < turns && r.busy; i++) {
+            (void)rig_turn(&rig);
+        }
+        before = !r.busy;
+        assert_int_equal(rig_with(&rig, TR_OP_DELETE, id, ME), TARRY_OK);
+        assert_false(r.busy);
+        assert_int_equal(r.out.status, TARRY_OK);
+        assert_string_equal(text, before ? "pushed@0" : "pushed@0 gone@0(2)");
+    }
+    rig_fini(&rig);
+}
+
+/* A key goes to another job meanwhile: nothing of the first one is told of that. */
+static void test_history_of_a_key_that_moves(void **state)
+{
+    struct rig rig;
+    struct tr_req r = {.key = "k", .key_len = 1};
+    struct ask push = rig_ask(TR_OP_PUSH);
+    struct ask drop = rig_ask(TR_OP_DELETE);
+
+    (void)state;
+    r.topic = start(&rig);
+    push.req.topic = r.topic;
+    push.req.ttr_us = RIG_TTR_US;
+    push.req.key = "k";
+    push.req.key_len = 1;
+    assert_int_equal(rig_do(&rig, &push), TARRY_OK);
+    drop.req.id = push.req.out.job.id;
+    for (uint64_t i = 0; i < 100000; i++) {
+        struct tr_event event = {.at_us = rig.now.wall_us, .what = TR_EVENT_TOUCHED};
+
+        tr_histories_add(&rig.e->histories, drop.req.id, &event);
+    }
+    submit_history(&rig, &r);
+    assert_true(r.busy);
+    assert_int_equal(r.id, drop.req.id);
+    rig_submit(&rig, &drop); /* both are done before the next turn */
+    rig_submit(&rig, &push);
+    assert_true(r.busy);
+    rig_settle(&rig);
+    assert_false(r.busy);
+    assert_int_equal(r.id, push.req.out.job.id);
+    assert_string_equal(text, "pushed@0");
     rig_fini(&rig);
 }
 
@@ -616,6 +688,8 @@ int main(void)
         cmocka_unit_test(test_history_of_an_old_job),
         cmocka_unit_test(test_history_of_a_life),
         cmocka_unit_test(test_history_of_a_busy_job),
+        cmocka_unit_test(test_history_of_a_job_that_goes),
+        cmocka_unit_test(test_history_of_a_key_that_moves),
         cmocka_unit_test(test_history_tells_how_it_began),
         cmocka_unit_test(test_history_of_far_jobs),
         cmocka_unit_test(test_history_says_who),

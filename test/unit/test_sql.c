@@ -119,6 +119,16 @@ static void test_sql_fault_says_what_to_do(void **state)
     assert_non_null(strstr(f.why, "d at h:3306 cannot be reached: Can't connect to it (2003)."));
     tr_sql_fault_set(&f, &access, 1213, "Deadlock found");
     assert_int_equal(f.blame, TR_SQL_AGAIN);
+    tr_sql_fault_set(&f, &access, 1030, "Got error 28 \"No space left on device\" from storage");
+    assert_int_equal(f.blame, TR_SQL_FULL);
+    tr_sql_fault_set(&f, &access, 1030, "Got error 5 \"Input/output error\" from storage engine");
+    assert_int_equal(f.blame, TR_SQL_OTHER);
+    tr_sql_fault_set(&f, &access, 3101, "Plugin instructed the server to rollback");
+    assert_int_equal(f.blame, TR_SQL_AGAIN);
+    tr_sql_fault_set(&f, &access, 1180, "Got error 1 during COMMIT");
+    assert_int_equal(f.blame, TR_SQL_AWAY); /* it is looked up */
+    tr_sql_fault_set(&f, &access, 1129, "Host is blocked");
+    assert_int_equal(f.blame, TR_SQL_AWAY);
     tr_sql_fault_set(&f, &access, 9999, "odd %s");
     assert_int_equal(f.blame, TR_SQL_OTHER);
     assert_string_equal(f.why, "d at h:3306 says: odd %s (9999).");

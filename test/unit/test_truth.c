@@ -132,6 +132,19 @@ static void test_truth_purged_is_gone(void **state)
     assert_int_equal(b.row.gen, b.gen);
 }
 
+static void test_truth_push_minds_settings(void **state)
+{
+    struct bench b = {.now_us = START,
+                      .op = {.topic = topic(), .minds_version = true, .version = 2}};
+
+    (void)state;
+    assert_int_equal(run(&b, TR_TRUTH_PUSH), TR_TRUTH_STALE); /* the database has version 0 */
+    assert_false(b.there);
+    b.op.version = 0;
+    assert_int_equal(run(&b, TR_TRUTH_PUSH), TR_TRUTH_DONE);
+    assert_true(b.there);
+}
+
 static void test_truth_leases(void **state)
 {
     static const enum tr_truth_what leased[] = {TR_TRUTH_ACK,   TR_TRUTH_RELEASE, TR_TRUTH_RETURN,
@@ -204,6 +217,24 @@ static void test_truth_expires_once(void **state)
     assert_int_equal(b.row.next_us, b.now_us);
 }
 
+static void test_truth_drop_is_of_one_death(void **state)
+{
+    struct bench b = make(0);
+
+    (void)state;
+    b.op.at_us = b.now_us;
+    assert_int_equal(run(&b, TR_TRUTH_DROP), TR_TRUTH_STATE); /* it waits */
+    assert_int_equal(run(&b, TR_TRUTH_BURY_FREE), TR_TRUTH_DONE);
+    assert_int_equal(run(&b, TR_TRUTH_KICK), TR_TRUTH_DONE);
+    b.now_us += SECOND;
+    assert_int_equal(run(&b, TR_TRUTH_BURY_FREE), TR_TRUTH_DONE);
+    assert_int_equal(run(&b, TR_TRUTH_DROP), TR_TRUTH_STATE); /* and has died again since */
+    b.op.at_us = b.now_us;
+    assert_int_equal(run(&b, TR_TRUTH_DROP), TR_TRUTH_DONE);
+    assert_false(b.there);
+    assert_int_equal(b.item.events[0].why, TR_WHY_DROPPED);
+}
+
 static void test_truth_keys(void **state)
 {
     struct bench b = make(10);
@@ -254,6 +285,71 @@ static void test_truth_cancel_fire_edit(void **state)
     assert_int_equal(b.item.events[0].event, TR_EVENT_GONE);
     assert_int_equal(b.item.events[0].why, TR_WHY_CANCELLED);
     assert_non_null(strstr(b.op.info, "attempts=1"));
+}
+
+static void test_truth_shift(void **state)
+{
+    struct bench b = make(10);
+
+    (void)state;
+    b.op.shift_us = 5 * (int64_t)SECOND;
+    assert_int_equal(run(&b, TR_TRUTH_SHIFT), TR_TRUTH_DONE);
+    assert_int_equal(b.row.due_us, START + 15 * SECOND);
+    b.op.shift_us = -(int64_t)TR_DELAY_MAX_US; /* the past means now */
+    assert_int_equal(run(&b, TR_TRUTH_SHIFT), TR_TRUTH_DONE);
+    assert_int_equal(b.row.due_us, START);
+    b.now_us += 3 * SECOND; /* it is due: not later when it is to be sooner */
+    b.op.shift_us = -1;
+    assert_int_equal(run(&b, TR_TRUTH_SHIFT), TR_TRUTH_DONE);
+    assert_int_equal(b.row.due_us, START);
+    b.op.at_us = START + 60 * SECOND;
+    assert_int_equal(run(&b, TR_TRUTH_SHIFT), TR_TRUTH_DONE);
+    assert_int_equal(b.row.due_us, START + 60 * SECOND);
+    b.op.at_us = b.now_us + TR_DELAY_MAX_US + 1;
+    assert_int_equal(run(&b, TR_TRUTH_SHIFT), TR_TRUTH_STATE);
+    b.now_us = START + 60 * SECOND;
+    assert_int_equal(take(&b, 1), TR_TRUTH_DONE);
+    assert_int_equal(run(&b, TR_TRUTH_SHIFT), TR_TRUTH_STATE);
+}
+
+static void test_truth_one_of_many(void **state)
+{
+    struct bench b = make(10);
+
+    (void)state;
+    b.op.many = true;
+    b.op.made_us = START - 1;
+    assert_int_equal(run(&b, TR_TRUTH_CANCEL), TR_TRUTH_UNMEANT); /* it came later */
+    b.op.made_us = START;
+    b.op.since_us = START;
+    assert_int_equal(run(&b, TR_TRUTH_CANCEL), TR_TRUTH_UNMEANT); /* it was changed since */
+    b.op.since_us = START + 1;
+    b.op.filter = (struct tr_filter){.states = 1U << TR_READY};
+    assert_int_equal(run(&b, TR_TRUTH_CANCEL), TR_TRUTH_UNMEANT);
+    b.op.filter = (struct tr_filter){.due_from_us = START + 10 * SECOND + 1};
+    assert_int_equal(run(&b, TR_TRUTH_CANCEL), TR_TRUTH_UNMEANT);
+    b.op.filter = (struct tr_filter){.due_to_us = START + 10 * SECOND};
+    assert_int_equal(run(&b, TR_TRUTH_CANCEL), TR_TRUTH_UNMEANT);
+    b.op.filter = (struct tr_filter){.tag = "a", .tag_len = 1};
+    assert_int_equal(run(&b, TR_TRUTH_CANCEL), TR_TRUTH_UNMEANT);
+    assert_true(b.there);
+    b.op.filter = (struct tr_filter){.states = 1U << TR_DELAYED, .due_to_us = b.row.due_us + 1};
+    assert_int_equal(run(&b, TR_TRUTH_CANCEL), TR_TRUTH_DONE);
+    assert_false(b.there);
+}
+
+static void test_truth_sweep_takes_only_what_was_purged(void **state)
+{
+    struct bench b = make(0);
+
+    (void)state;
+    (void)run(&b, TR_TRUTH_SWEEP);
+    assert_true(b.there);
+    b.gen++;
+    (void)run(&b, TR_TRUTH_SWEEP);
+    assert_false(b.there);
+    (void)run(&b, TR_TRUTH_SWEEP);
+    assert_int_equal(b.item.write, TR_SQL_LEAVE);
 }
 
 static void test_truth_history_is_as_wished(void **state)
@@ -344,11 +440,16 @@ int main(void)
         cmocka_unit_test(test_truth_claim_is_never_early),
         cmocka_unit_test(test_truth_delay_counts_from_the_asking),
         cmocka_unit_test(test_truth_purged_is_gone),
+        cmocka_unit_test(test_truth_push_minds_settings),
+        cmocka_unit_test(test_truth_shift),
+        cmocka_unit_test(test_truth_one_of_many),
+        cmocka_unit_test(test_truth_sweep_takes_only_what_was_purged),
         cmocka_unit_test(test_truth_leases),
         cmocka_unit_test(test_truth_attempts_end),
         cmocka_unit_test(test_truth_expires_once),
         cmocka_unit_test(test_truth_keys),
         cmocka_unit_test(test_truth_cancel_fire_edit),
+        cmocka_unit_test(test_truth_drop_is_of_one_death),
         cmocka_unit_test(test_truth_history_is_as_wished),
         cmocka_unit_test(test_truth_any_order_of_changes),
     };

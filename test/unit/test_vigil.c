@@ -132,6 +132,27 @@ static void test_vigil_gone_meanwhile(void **state)
     end(&f);
 }
 
+/* Who came when the round was over is asked for all the same. */
+static void test_vigil_woken_while_asked_before_its_time(void **state)
+{
+    struct fixture f;
+
+    (void)state;
+    start(&f, 5);
+    assert_ptr_equal(tr_vigil_take(&f.g, 5), &f.w);
+    tr_vigil_answered(&f.g, &f.w, UINT64_MAX, 6);
+    tr_vigil_asked(&f.g, &f.w, 7);
+    tr_vigil_woken(&f.g, &f.w, SECOND, 8);
+    tr_vigil_answered(&f.g, &f.w, UINT64_MAX, 9);
+    assert_ptr_equal(tr_vigil_take(&f.g, 9), &f.w);
+    tr_vigil_answered(&f.g, &f.w, SECOND, 10);
+    tr_vigil_asked(&f.g, &f.w, 11);
+    tr_vigil_asked(&f.g, &f.w, 12); /* twice is once */
+    tr_vigil_answered(&f.g, &f.w, 2 * SECOND, 13);
+    assert_int_equal(tr_vigil_next(&f.g), 2 * SECOND);
+    end(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -139,6 +160,7 @@ int main(void)
         cmocka_unit_test(test_vigil_each_minute),
         cmocka_unit_test(test_vigil_woken),
         cmocka_unit_test(test_vigil_woken_while_asking),
+        cmocka_unit_test(test_vigil_woken_while_asked_before_its_time),
         cmocka_unit_test(test_vigil_deaf),
         cmocka_unit_test(test_vigil_gone_meanwhile),
     };

@@ -1,9 +1,11 @@
 -- A node says that it lives, and learns who else does. KEYS: layout, nodes, addresses. ARGV: node,
--- address, lease (us; 0: it leaves), layout version, slots, prefix, uuid for a store that is to be made
--- (empty: none is made).
+-- address (and behind the end of that line its coordinator), lease (us; 0: it leaves), layout version, slots,
+-- prefix, uuid for a store that is to be made (empty: none is made), 1: the node is about to start.
 --
 -- OK, now, until, then layout version, slots, prefix, uuid as they are; then node, address for each that
--- lives. NONE: there is no store here. DIFFERS and the four: the node was set up for another layout.
+-- lives. NONE: there is no store here. DIFFERS and the four: the node was set up for another layout. COORD,
+-- address: that one lives and has another coordinator. The two would take slots from each other for ever, so
+-- who comes second does not start; one that runs is never refused, for others would take it for dead.
 
 local LAYOUT, NODES, WHERE = KEYS[1], KEYS[2], KEYS[3]
 local time = redis.call('TIME')
@@ -35,6 +37,10 @@ end
 local reply = {'OK', dec(now), dec(now + lease), is[1], is[2], is[3], is[4]}
 local where = #members > 0 and redis.call('HMGET', WHERE, unpack(members)) or {}
 for i, node in ipairs(members) do
+    local mine, other = string.match(ARGV[2], '\n(.*)'), string.match(where[i] or '', '\n(.*)')
+    if ARGV[8] == '1' and mine and other and mine ~= other then
+        return {'COORD', where[i]}
+    end
     reply[#reply + 1], reply[#reply + 2] = node, where[i] or ''
 end
 if lease > 0 then

@@ -1,13 +1,14 @@
 -- Claims jobs of one topic for a node, which then asks the database whether they are to be had: the row
 -- decides. ARGV[REST]: what time it is by the database, how many, tag, wait until (us; 0: does not wait), how
--- many of those that time has changed, and the version of the topic's settings that the node knows. How many is
--- 0: only what time has changed; so the slot's owner looks after a topic.
+-- many of those that time has changed, the version of the topic's settings that the node knows, and how many
+-- bytes of bodies there may be (but one job always). How many is 0: only what time has changed; so the slot's
+-- owner looks after a topic.
 --
 -- A claim ends after three seconds, if no image of the row (index.lua) comes before: then the entry is to be
 -- claimed again. It is a lease that is none: the version and all else of the header are as they were.
 --
--- OK, now, versions, waiters, next (when to ask again, or empty), more (1: at once), loaded, how many wait;
--- then all jobs in one text: C (claimed) or E (its lease has ended, or it has expired: time has changed the
+-- OK, now, versions, waiters, next (when to ask again, or empty), more (1: at once), loaded, how many wait,
+-- about how many bytes their bodies have; then all jobs in one text: C (claimed) or E (its lease has ended, or it has expired: time has changed the
 -- row) and id of each. What is kept of the answer: those.
 
 local KIND = 'q'
@@ -22,6 +23,11 @@ local t, want, tag = list[1], tonumber(ARGV[REST + 1]), ARGV[REST + 2]
 local wait, most = tonumber(ARGV[REST + 3]), tonumber(ARGV[REST + 4])
 local loaded = hex(t.loaded or 0)
 local left = call('ZCARD', t.store) + call('ZCARD', t.ready)
+local room, bytes = tonumber(ARGV[REST + 6]), 0
+
+local function size_of(j)
+    return (get('>I3', j.h, j.rest + 14)) -- behind two times
+end
 
 if kept then
     -- What the call before, whose answer was lost, has claimed, as far as it still is.
@@ -33,10 +39,11 @@ if kept then
     for i, h in ipairs(#ids > 0 and call('HMGET', HEAD, unpack(ids)) or {}) do
         local j = h and load(t, ids[i], h)
         if j and j.set == 'p' and j.lease == NO_LEASE then
-            out[#out + 1] = sub(rest, 15 * i - 14, 15 * i)
+            out[#out + 1], bytes = sub(rest, 15 * i - 14, 15 * i), bytes + size_of(j)
         end
     end
-    reply[5], reply[6], reply[7], reply[8], reply[9] = '', '1', loaded, hex(left), table.concat(out)
+    reply[5], reply[6], reply[7], reply[8] = '', '1', loaded, hex(left)
+    reply[9], reply[10] = hex(bytes), table.concat(out)
     return reply
 end
 
@@ -91,9 +98,14 @@ local function read(key, set, members)
 end
 
 local till, look = dec(now), tag ~= '' and 512 or want
+local behind -- there is more than is looked at
 if want > 0 then
-    read(t.ready, 'r', call('ZRANGE', t.ready, 0, look - 1))
-    read(t.store, 's', call('ZRANGE', t.store, '-inf', till, 'BYSCORE', 'LIMIT', 0, want + 64))
+    local in_ready = call('ZRANGE', t.ready, 0, look)
+    local in_store = call('ZRANGE', t.store, '-inf', till, 'BYSCORE', 'LIMIT', 0, want + 65)
+    behind = in_ready[look + 1] or in_store[want + 65]
+    in_ready[look + 1], in_store[want + 65] = nil, nil
+    read(t.ready, 'r', in_ready)
+    read(t.store, 's', in_store)
 end
 read(t.prep, 'p', call('ZRANGE', t.prep, '-inf', till, 'BYSCORE', 'LIMIT', 0, most))
 if t.in_flight then
@@ -117,7 +129,7 @@ for i, h in ipairs(#ended > 0 and call('HMGET', HEAD, unpack(ended)) or {}) do
     end
 end
 
-local out, claims, rest = {}, 0, 0
+local out, claims, rest, cut = {}, 0, 0, false
 
 local function waits(set)
     return (set == 's' or set == 'r') and 1 or 0
@@ -134,11 +146,21 @@ local function claim(j, letter)
     put_back(j)
 end
 
+-- Is there room for its body? If not, it is left for the next call, as is all behind it.
+local function fits(j)
+    local size = size_of(j)
+    cut = cut or (want > 0 and #out > 0 and bytes + size > room)
+    bytes = bytes + (cut and 0 or size)
+    return not cut
+end
+
 for _, j in ipairs(over) do
-    claim(j, 'E')
+    if fits(j) then
+        claim(j, 'E')
+    end
 end
 for _, j in ipairs(all) do
-    if claims < allowed and (tag == '' or texts(j) == tag) then
+    if claims < allowed and (tag == '' or texts(j) == tag) and fits(j) then
         claim(j, 'C')
         claims = claims + 1
     else
@@ -156,13 +178,9 @@ if claims > 0 and t.rate then
 end
 
 -- When there may be more: now, or when the first is due, or the first claim or lease ends.
-local more = claims == want and want > 0 and allowed == want and left > 0
-if more then
-    local head = rest == 0 and call('ZRANGE', t.ready, look, look)[1]
-    local first = call('ZRANGE', t.store, '-inf', till, 'BYSCORE', 'LIMIT', want + 64, 1)[1]
-    more = rest > 0 or head or first
-end
-more = more or #over == most
+local more = want > 0 and allowed == want and
+                 ((claims == want and (rest > 0 or behind)) or (claims < want and behind and tag == ''))
+more = more or cut or #over == most
 local nxt = more and now or later
 local function sooner(when)
     nxt = math.min(nxt or when, when)
@@ -192,20 +210,21 @@ if t.look then
 end
 
 local nodes, told = waiters(list)
-if claims < want and wait > now then
+if claims < want and not cut and wait > now then
     call('ZADD', t.wait, dec(wait), NODE)
     told = {} -- and it is told again when there is more
 end
 local vers = versions(list)
+local stays = not t.is_new or is_first(t)
 if want == 0 then
     t.look = nil
-    if nxt then
-        call('ZADD', AGENDA, dec(nxt), t.name)
+    if nxt or stays then -- as in tend.lua
+        call('ZADD', AGENDA, dec(nxt or now + DAY), t.name)
     end
 end
 commit(list, remember(vers, nodes, table.concat(out)), told)
-if want == 0 and not nxt then
+if want == 0 and not nxt and not stays then
     call('ZREM', AGENDA, t.name)
 end
 return {'OK', hex(now), vers, nodes, nxt and hex(nxt) or '', more and '1' or '0', loaded, hex(left),
-        table.concat(out)}
+        hex(bytes), table.concat(out)}

@@ -26,6 +26,10 @@ local REST = 7 + 3 * TOPICS -- where the script's own arguments begin
 
 local NO_LEASE = '\0\0\0\0\0\0\0\0'
 
+local OWNER = '000000000000000000' -- of the slot, among those who are to be told
+
+local DAY = 86400000000
+
 local OF_TOPIC, NO_END = 4294967295, 4294967294 -- retries
 
 local WHY_EXPIRED, WHY_BURIED, WHY_RETRIES = 3, 4, 5
@@ -537,14 +541,20 @@ local function walk(key, score, member, count)
     return ids, members, #ids == count and entries[#entries] or nil
 end
 
+-- Is it used for the first time? From then on it is on the agenda.
+local function is_first(t)
+    return t.is_new and (t.look or t.level_new or next(t.add)) ~= nil
+end
+
 -- Who waits for a topic of which a job is to be had sooner than they know: two digits for the
 -- topic, sixteen for the node. Told of a job that is there they ask, and wait anew if they got none;
 -- told of one that is due later they only know when to ask, and stay where they are. Who has not asked
 -- anew in his time is dead, or waits no more. Last the slot's owner, who has no name here, if a schedule is
--- to hear of an end.
+-- to hear of an end, or if the agenda, which may have been empty, gets a topic.
 local function waiters(list)
-    local out, told = {}, {}
+    local out, told, owner = {}, {}, #ends > 0
     for i, t in ipairs(list) do
+        owner = owner or is_first(t)
         local all = (t.freed or t.soonest) and call('ZRANGE', t.wait, 0, -1, 'WITHSCORES') or {}
         local nodes, over = {}, {}
         for at = 1, #all, 2 do
@@ -571,8 +581,8 @@ local function waiters(list)
             end
         end
     end
-    if #ends > 0 then
-        out[#out + 1] = '000000000000000000'
+    if owner then
+        out[#out + 1] = OWNER
     end
     return table.concat(out), told
 end
@@ -598,9 +608,9 @@ local function commit(list, keeps, told)
         call('HSET', KEY, unpack(new_keys))
     end
     for _, t in ipairs(list) do
-        if t.is_new and (next(t.add) or t.level_new) then
+        if is_first(t) then
             call('HSET', t.conf, 'spread', t.spread, 'order', t.order)
-            look_at(t, now + 86400000000) -- is it still needed?
+            look_at(t, now + DAY) -- is it still needed?
         end
         if t.level_new then
             call('HSET', t.conf, 'level', fmt('%.17g', t.level_new), 'level_at', dec(now))

@@ -1,8 +1,12 @@
 -- The settings of a topic in this slot. ARGV[REST]: their version; then names and values, an empty one
--- means: none. An older version than the one that is there changes nothing. Spread and order are not
--- fixed by settings: see fix.lua.
+-- means: none; and with a database, behind them, what time it is by that: who waits does so by it. An older
+-- version than the one that is there changes nothing. Spread and order are not fixed by settings: see fix.lua.
 
 local KIND = 'c'
+local own = (#ARGV - REST) % 2 == 1 and tonumber(ARGV[#ARGV])
+local clock = own and {0, own} or call('TIME')
+local now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
+local agrees = not own and math.abs(now - tonumber(ARGV[5])) <= 5000000
 --==
 
 local list, why = topics()
@@ -13,7 +17,7 @@ local t = list[1]
 local unset = {}
 if tonumber(ARGV[REST]) > tonumber(t.pv) then
     local set = {'pv', ARGV[REST]}
-    for at = REST + 1, #ARGV, 2 do
+    for at = REST + 1, #ARGV - 1, 2 do
         if ARGV[at + 1] ~= '' then
             set[#set + 1], set[#set + 2] = ARGV[at], ARGV[at + 1]
         else

@@ -1,5 +1,6 @@
 -- Changes jobs by id. For each: what, and for E tag and body, too; what = kind (1), topic (1), id (14
--- digits), lease (8 bytes), and behind that as text, numbers in hex:
+-- digits), lease (8 bytes), and behind that as text, numbers in hex. Or for several acks under one lease:
+-- a, topic (1), how many (1), lease (8 bytes); and then their ids.
 --
 --     A ack       -
 --     C cancel    1: reserved or not
@@ -19,21 +20,33 @@
 -- release; N: there is none; L header: the lease is lost; S header: another state is in the way; F: more bytes than the
 -- topic may have. One for several: it is the same for all.
 
-local KIND = 'e'
+local KIND = sub(ARGV[4], 1, 1) == '1' and 'E' or 'e' -- two of a node may be under way
 --== acks of jobs of one topic without a limit in flight, and all of them hold
 
 if not kept and TOPICS == 1 then
     local c = call('HMGET', KEYS[10], 'spread', 'pv', 'in_flight', 'bytes')
-    local plain, ids, leases, seen, n = c[1] == ARGV[8] and not c[3], {}, {}, {}, 0
+    local plain, ids, leases, n = c[1] == ARGV[8] and not c[3], {}, {}, 0
     local bytes = tonumber(c[4]) or 0
-    for at = REST, plain and #ARGV or 0 do
-        local kind, _, id, lease = get('>c1Bc14c8', ARGV[at])
-        if kind ~= 'A' or seen[id] then
+    local at, last = REST, '' -- ids grow, so none is there twice
+    while plain and at <= #ARGV do
+        local kind, _, id, lease = sub(ARGV[at], 1, 1)
+        if kind == 'A' then
+            _, _, id, lease = get('>c1Bc14c8', ARGV[at])
+            plain, last = id > last, id
+            n = n + 1
+            ids[n], leases[n] = id, lease
+        elseif kind == 'a' then
+            _, lease = get('>Bc8', ARGV[at], 3)
+            local till = at + string.byte(ARGV[at], 3)
+            while at < till do
+                at, n, id = at + 1, n + 1, ARGV[at + 1]
+                plain, last = plain and id > last, id
+                ids[n], leases[n] = id, lease
+            end
+        else
             plain = false
-            break
         end
-        n = n + 1
-        ids[n], leases[n], seen[id] = id, lease, true
+        at = at + 1
     end
     local hs = plain and call('HMGET', HEAD, unpack(ids)) or {}
     local was, lease, size -- a header that was looked at: jobs of one push have the same one
@@ -77,9 +90,17 @@ end
 local kinds, tops, ids, leases, places, at = {}, {}, {}, {}, {}, REST
 while at <= #ARGV do
     local n = #ids + 1
-    kinds[n], tops[n], ids[n], leases[n] = get('>c1Bc14c8', ARGV[at])
-    places[n] = at
-    at = at + (kinds[n] == 'E' and 3 or 1)
+    if sub(ARGV[at], 1, 1) == 'a' then
+        local topic, count, lease = get('>BBc8', ARGV[at], 2)
+        for i = 1, count do
+            kinds[n], tops[n], ids[n], leases[n], places[n], n = 'A', topic, ARGV[at + i], lease, at, n + 1
+        end
+        at = at + 1 + count
+    else
+        kinds[n], tops[n], ids[n], leases[n] = get('>c1Bc14c8', ARGV[at])
+        places[n] = at
+        at = at + (kinds[n] == 'E' and 3 or 1)
+    end
 end
 local hs = call('HMGET', HEAD, unpack(ids))
 

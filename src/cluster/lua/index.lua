@@ -11,9 +11,11 @@
 -- Waiting jobs are here if they are due before `loaded` of the topic, which is 0 where there is none; later
 -- ones are taken out, or not made. If there are too many, the last ones go, and `loaded` with them.
 --
+-- Adds memory. Where there is none shed.lua is called instead, with a negative number of jobs.
+--
 -- OK, now, versions, waiters; for each topic loaded and how many wait; a letter for each image: O it is
--- there, T it is due later than what is here, G gone, V there is a newer one, N it was not claimed. It can
--- be repeated without harm, so it keeps no reply.
+-- there, T it is due later than what is here, G gone, V there is a newer one, N it was not claimed, F there
+-- is no room for it. It can be repeated without harm, so it keeps no reply.
 
 local KIND = 'i'
 local now, agrees = tonumber(ARGV[REST]), false
@@ -23,7 +25,8 @@ local list, why = topics('loaded', 'in_flight')
 if not list then
     return why
 end
-local most, slots_of = tonumber(ARGV[REST + 1]), {}
+local most, slots_of = math.abs(tonumber(ARGV[REST + 1])), {}
+local full = sub(ARGV[REST + 1], 1, 1) == '-'
 for i, t in ipairs(list) do
     t.loaded = t.loaded or 0
     t.was_loaded, t.changed, slots_of[i] = t.loaded, 0, t
@@ -52,6 +55,8 @@ local function set(e, j, at)
     if waits(j) and j.due >= e.t.loaded then
         e.is, e.touched = nil, true
         return 'T'
+    elseif full and not e.old then
+        return 'F'
     end
     e.is, e.touched, e.at = j, true, at
     return 'O'
@@ -178,13 +183,17 @@ for _, e in ipairs(order) do
     end
 end
 
+for _, t in ipairs(list) do
+    if t.is_new then
+        look_at(t, t.loaded == 0 and now or now + DAY) -- its owner loads it
+    end
+end
 widen(heads)
 local nodes, told = waiters(list)
 local vers = versions(list)
 for _, t in ipairs(list) do
     if t.is_new then
-        call('HSET', t.conf, 'spread', t.spread, 'order', t.order, 'loaded', '0')
-        look_at(t, now) -- its owner loads it
+        call('HSET', t.conf, 'loaded', dec(t.loaded))
     elseif t.loaded ~= t.was_loaded then
         call('HSET', t.conf, 'loaded', dec(t.loaded))
     end

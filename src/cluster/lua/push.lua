@@ -3,6 +3,7 @@
 -- d or a (1), delay or time (7), age (7), flags (1), priority (4), place of the key in it (2) and its
 -- length (1), and then the end of the header: what stands there behind the size. Without a key (its length
 -- is 0) there is a number in its place: so many bodies follow, all of one length. With one it is one.
+-- D in the place of d: each has its own delay, age and length; in front of each body stand delay and age.
 --
 -- For each: N id due (new), R id header (replaced), K id header (kept), E id header (exists),
 -- X id header (reserved), P (paused), F (the topic has as much as it may have). Or one for all, n time id:
@@ -10,7 +11,7 @@
 --
 -- Adds memory.
 
-local KIND = 'p'
+local KIND = sub(ARGV[4], 1, 1) == '1' and 'P' or 'p' -- two of a node may be under way
 --== one topic without limits, jobs without keys and ends, nobody waits
 
 if not kept and slot_is[2] ~= life() then
@@ -26,7 +27,9 @@ if not kept and TOPICS == 1 then
     local id = next_seq(seen) * 1024 + slot
     local from, vers = id, c[3] and fmt('%08x', tonumber(c[3])) or c[1] and '00000000' or 'ffffffff'
     local hs, bs, store, ready, n, bytes = {}, {}, {}, {}, 0, tonumber(c[8]) or 0
+    local ks, kr, by_due, told = 0, 0, order == 'due', ''
     local at, till = REST + 2, plain and #ARGV or 0
+    local many, head, tails = till - at > 16, nil, {} -- of four ids in a row only the last three digits differ
     while at < till do
         local what = ARGV[at]
         local kind, time, age, flags, prio, count, key_len = get('>c1I7I7BI4I2B', what, 3)
@@ -34,24 +37,55 @@ if not kept and TOPICS == 1 then
             plain = false
             break
         end
-        local due, delay, size = base - age + time, time, #ARGV[at + 1]
-        if kind ~= 'd' then
-            due, delay = max(time, base), max(time - base, 0)
+        local mixed, step, rest = kind == 'D', 1, sub(what, 26)
+        local h, due, score, front, delayed, urgent
+        if mixed then
+            step = 2
+            delayed, urgent = put('>c1BI4I4', 's', flags, 1, prio), put('>c1BI4I4', 'r', flags, 1, prio)
+        else
+            local delay, size = time, #ARGV[at + 1]
+            due = base - age + time
+            if kind ~= 'd' then
+                due, delay = max(time, base), max(time - base, 0)
+            end
+            h = put('>c1BI4I4I7I4I7I7I3', due <= now and 'r' or 's', flags, 1, prio, due, 0, now, delay, size) .. rest
+            score, front = fmt('%d', due <= now and prio or due), due <= now and by_due and fmt('%014x', due)
+            bytes = bytes + size * count
         end
-        local to, set, score, front = store, 's', due, nil
-        if due <= now then
-            to, set, score, front = ready, 'r', prio, order == 'due' and fmt('%014x', due)
+        for i = at + step, at + step * count, step do
+            local name, body = nil, ARGV[i]
+            if many then
+                local low = id % 4096
+                if low < 1024 or not head then
+                    head = fmt('%011x', (id - low) / 4096)
+                end
+                local tail = tails[low]
+                if not tail then
+                    tail = fmt('%03x', low)
+                    tails[low] = tail
+                end
+                name = head .. tail
+            else
+                name = fmt('%014x', id)
+            end
+            if mixed then
+                local delay, old = get('>I7I7', ARGV[i - 1])
+                due = base - old + delay
+                h = (due <= now and urgent or delayed) .. put('>I7I4I7I7I3', due, 0, now, delay, #body) .. rest
+                score, front = fmt('%d', due <= now and prio or due), due <= now and by_due and fmt('%014x', due)
+                bytes = bytes + #body
+            end
+            hs[n + 1], hs[n + 2], bs[n + 1], bs[n + 2] = name, h, name, body
+            if due <= now then
+                ready[kr + 1], ready[kr + 2] = score, front and front .. name or name
+                kr = kr + 2
+            else
+                store[ks + 1], store[ks + 2] = score, name
+                ks = ks + 2
+            end
+            id, n = id + 1024, n + 2
         end
-        local h = put('>c1BI4I4I7I4I7I7I3', set, flags, 1, prio, due, 0, now, delay, size) .. sub(what, 26)
-        local k = #to
-        score = fmt('%d', score)
-        for i = at + 1, at + count do
-            local name = fmt('%014x', id)
-            hs[n + 1], hs[n + 2], bs[n + 1], bs[n + 2] = name, h, name, ARGV[i]
-            to[k + 1], to[k + 2] = score, front and front .. name or name
-            id, n, k = id + 1024, n + 2, k + 2
-        end
-        at, bytes = at + 1 + count, bytes + size * count
+        at = at + 1 + step * count
     end
     if plain and n > 0 then
         -- Redis keeps a hash of few short values as one string, which is searched from its front for
@@ -68,21 +102,22 @@ if not kept and TOPICS == 1 then
         if not c[2] then
             call('HSET', conf, 'spread', ARGV[8], 'order', order, 'bytes', fmt('%d', bytes))
             call('ZADD', AGENDA, 'LT', fmt('%d', now + 86400000000), ARGV[7])
+            told = '000000000000000000' -- its owner
         else
             call('HSET', conf, 'bytes', fmt('%d', bytes))
         end
-        if #store > 0 then
+        if ks > 0 then
             call('ZADD', KEYS[6], unpack(store))
         end
-        if #ready > 0 then
+        if kr > 0 then
             call('ZADD', KEYS[7], unpack(ready))
         end
         if agrees and now > tmax + 1000000 then
             call('HSET', META, 'tmax', fmt('%d', now))
         end
         call('HSET', META, 'seq', fmt('%d', (id - slot) / 1024 - 1), KIND .. NODE,
-             OP .. put('>I2I2', 8, 0) .. vers .. 'n' .. put('>I7I7', base, from))
-        return {'OK', fmt('%014x', now), vers, '', fmt('n%014x%014x', base, from)}
+             OP .. put('>I2I2', 8, #told) .. vers .. told .. 'n' .. put('>I7I7', base, from))
+        return {'OK', fmt('%014x', now), vers, told, fmt('n%014x%014x', base, from)}
     end
 end
 --== all others
@@ -117,10 +152,12 @@ while at < #ARGV do
         fields[#fields + 1] = list[string.byte(what)].name .. '\0' .. sub(what, from, from + len - 1)
         from = 1
     end
-    for i = at + 1, at + from do
-        whats[#whats + 1], given[#given + 1] = what, ARGV[i]
+    local step = sub(what, 3, 3) == 'D' and 2 or 1
+    for i = at + step, at + step * from, step do
+        whats[#whats + 1] = step == 1 and what or sub(what, 1, 2) .. 'd' .. ARGV[i - 1] .. sub(what, 18)
+        given[#given + 1] = ARGV[i]
     end
-    at = at + 1 + from
+    at = at + 1 + step * from
 end
 if #fields > 0 then
     local owned = {}

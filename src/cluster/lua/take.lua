@@ -112,7 +112,7 @@ if not kept and not off and tag == '' and want > 0 then
         call('HSET', META, KIND .. NODE,
              OP .. put('>I2I2', 8, 0) .. vers .. lease .. table.concat(ids, '', 1, n))
         if n > 0 then
-            call('ZREM', from, unpack(members, 1, n))
+            call('ZREMRANGEBYRANK', from, '0', fmt('%d', n - 1)) -- they are its first ones, and all of them go
         end
         return reply
     end

@@ -112,6 +112,7 @@ end
 sooner(t.look)
 local more = (ran_out == most or expired == most or dropped >= most) and '1' or '0'
 local nodes, told = waiters(list)
+local stays = not t.is_new or is_first(t)
 t.look = nil
 if more == '1' then
     nxt = now
@@ -135,11 +136,12 @@ if after > 0 and not t.is_new and t.pv == '0' then
         nxt = nxt or (since > 0 and since + after) or now + 24 * after
     end
 end
-if nxt then
-    call('ZADD', AGENDA, dec(nxt), t.name)
+-- A topic that is there stays on the agenda: an empty one is hardly ever looked at.
+if nxt or stays then
+    call('ZADD', AGENDA, dec(nxt or now + DAY), t.name)
 end
 commit(list, nil, told)
-if not nxt then
+if not nxt and not stays then
     call('ZREM', AGENDA, t.name)
 end
 return {'OK', hex(now), versions(list), nodes, nxt and hex(nxt) or '', more, dec(ran_out),

@@ -1,0 +1,4 @@
+-- As index.lua, for a Redis that is full: the number of waiting jobs that there may be is negative, which means
+-- that no new entry is made. Their letter is F, and they are sent again when there is room. What is there is
+-- changed, or goes, so that it can be emptied.
+--= index.lua
