@@ -171,6 +171,9 @@ int tr_cluster_new(const struct tr_cluster_config *config, struct tr_now now,
         err = tr_picture_init(c);
     }
     if (err == TARRY_OK) {
+        err = tr_room_init(c);
+    }
+    if (err == TARRY_OK) {
         err = tr_desk_init(c);
     }
     if (err == TARRY_OK) {
@@ -274,6 +277,7 @@ void tr_cluster_free(struct tr_cluster *c)
     tr_wakes_free(c);
     tr_home_fini(c);
     tr_picture_fini(c);
+    tr_room_fini(c);
     tr_call_fini(c, &c->chart);
     tr_ctopics_fini(c);
     tr_desk_fini(c);
@@ -549,6 +553,7 @@ uint64_t tr_cluster_turn(struct tr_cluster *c, struct tr_now now)
         tr_loss_turn(c);
         tr_delivers_turn(c);
         tr_sweep_turn(c);
+        tr_room_turn(c);
         tr_wait_timers(c);
         tr_take_turn(c);
         send_lanes(c);
@@ -563,7 +568,7 @@ uint64_t tr_cluster_turn(struct tr_cluster *c, struct tr_now now)
         next_us = min(next_us, min(tr_take_next(c), tr_delivers_next(c)));
         next_us = min(next_us, min(tr_loss_next(c), min(tr_mourn_next(c), tr_sweep_next(c))));
         next_us = min(next_us, min(tr_align_next(c), tr_recurs_next(c)));
-        next_us = min(next_us, tr_house_next(c));
+        next_us = min(next_us, min(tr_house_next(c), tr_room_next(c)));
     }
     next_us = min(next_us, tr_desk_next(c));
     return anything_to_send(c) ? c->now.boot_us : next_us;
@@ -655,7 +660,7 @@ static struct tr_span words_of(const struct tr_redis_reply *reply)
     return words;
 }
 
-void tr_cluster_trouble(struct tr_cluster *c, enum tr_route_why why,
+void tr_cluster_trouble(struct tr_cluster *c, const struct tr_call *call, enum tr_route_why why,
                         const struct tr_redis_reply *reply)
 {
     struct tr_span words = words_of(reply);
@@ -668,25 +673,10 @@ void tr_cluster_trouble(struct tr_cluster *c, enum tr_route_why why,
         }
         c->clock_off_us = c->now.boot_us + CLOCK_OFF_US;
     } else if (why == TR_ROUTE_FULL) {
-        if (!c->full) {
-            tr_cluster_note(c, TR_NOTE_WARNING, "Redis takes no changes: %.*s.", (int)words.len,
-                            words.at);
-        }
-        c->full = true;
+        tr_room_worse(c, call, words);
     } else if (why == TR_ROUTE_REFUSED) {
         tr_cluster_note(c, TR_NOTE_WARNING, "Redis refused a command: %.*s.", (int)words.len,
                         words.at);
-    }
-}
-
-void tr_cluster_better(struct tr_cluster *c, enum tr_cl_kind kind)
-{
-    /* What a full one refuses; with a database new jobs are images. */
-    enum tr_cl_kind tells = c->desk != NULL ? TR_CL_INDEX : TR_CL_PUSH;
-
-    if (kind == tells && c->full) {
-        c->full = false;
-        tr_cluster_note(c, TR_NOTE_INFO, "Redis takes changes again.");
     }
 }
 
@@ -739,7 +729,7 @@ unsigned tr_cluster_unready(struct tr_cluster *c, struct tr_reason *reasons)
         reasons[n++] = (struct tr_reason){"redis_away",
                                           "no answer has come from Redis yet: see redis.servers"};
     }
-    if (c->full) {
+    if (c->room.full) {
         reasons[n++] = (struct tr_reason){
             "redis_full", "Redis takes no changes: give it memory or disk, see its log"};
     }

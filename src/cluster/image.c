@@ -147,16 +147,15 @@ static bool is_watched(const struct tr_ticket *k)
     return !k->gone && k->row.sched != 0 && (k->row.state == TR_SQL_RESERVED || k->row.ttl_us != 0);
 }
 
-/* It does not wait for room any more. If others were dropped there, one of them is to. */
+/* It does not wait for room any more. Others may have been dropped there; and while it waited its
+ * row may have changed, or gone, and a newer image was not kept up by it. */
 static void let_probe_go(struct tr_cluster *c, unsigned slot)
 {
     struct tr_desk_slot *s = &c->desk->slots[slot];
 
     s->probes = false;
-    if (s->starved) {
-        s->starved = false;
-        tr_align_slot(c, slot, TR_ALIGN_ALL);
-    }
+    s->starved = false;
+    tr_align_slot(c, slot, TR_ALIGN_ALL);
 }
 
 static void leave(struct tr_cluster *c, struct tr_ticket *k)

@@ -671,6 +671,23 @@ void tr_sweep_init(struct tr_cluster *c);
 void tr_sweep_turn(struct tr_cluster *c);
 uint64_t tr_sweep_next(const struct tr_cluster *c);
 
+/* A Redis that takes no changes: room.c */
+struct tr_room {
+    struct tr_call call;
+    bool full;
+    bool meta;     /* by which way it was heard: the store's, or that */
+    unsigned slot; /* of a slot, */
+    unsigned server;
+    uint64_t ask_us; /* boot time: when it is asked again */
+};
+TR_MUST_USE int tr_room_init(struct tr_cluster *c);
+void tr_room_fini(struct tr_cluster *c);
+/* The call was refused, in these words; or it brought something new, and was not. */
+void tr_room_worse(struct tr_cluster *c, const struct tr_call *call, struct tr_span words);
+void tr_room_better(struct tr_cluster *c, const struct tr_call *call);
+void tr_room_turn(struct tr_cluster *c);
+uint64_t tr_room_next(const struct tr_cluster *c);
+
 /* A topic that is forgotten: forget.c */
 struct tr_forget {
     struct tr_item item;
@@ -761,7 +778,6 @@ struct tr_cluster {
     char refusal[2 * TR_CL_WHY];
     char away[2 * TR_CL_WHY];
     bool draining;
-    bool full;             /* the last push was refused for memory */
     uint64_t short_us;     /* boot time until which replicas are told to be missing */
     uint64_t clock_off_us; /* boot time until which its clock is told to be off; 0: it is not */
     uint64_t server_us;    /* what time it was by Redis, */
@@ -862,6 +878,7 @@ struct tr_cluster {
     uint64_t deliver_owned; /* as of this one of */
     uint64_t shares;        /* how often a slot became ours, or was no more */
     struct tr_sweep sweep;
+    struct tr_room room;
     struct tr_atlas atlas;
     struct tr_met {
         uint64_t seed;  /* of a schedule, */
@@ -886,9 +903,8 @@ struct tr_cluster {
 void tr_cluster_note(const struct tr_cluster *c, enum tr_notice kind, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* A call was given up; or one of this kind went well. */
-void tr_cluster_trouble(struct tr_cluster *c, enum tr_route_why why,
+void tr_cluster_trouble(struct tr_cluster *c, const struct tr_call *call, enum tr_route_why why,
                         const struct tr_redis_reply *reply);
-void tr_cluster_better(struct tr_cluster *c, enum tr_cl_kind kind);
 void tr_cluster_set_now(struct tr_cluster *c, struct tr_now now);
 /* What time it is by Redis, as far as is known. */
 uint64_t tr_cluster_server_now(const struct tr_cluster *c);

@@ -509,6 +509,12 @@ static void answered(struct tr_cluster *c, struct tr_clane *lane,
     tr_lane_fail(c, lane, TARRY_EDAMAGED); /* if any is left, that was no answer of ours */
 }
 
+/* Does it bring what a full Redis refuses? With a database new jobs are images. */
+static bool is_new(const struct tr_cluster *c, const struct tr_clane *lane)
+{
+    return c->desk != NULL ? lane->kind == TR_CL_INDEX && !lane->sheds : lane->kind == TR_CL_PUSH;
+}
+
 static void heard(struct tr_cluster *c, struct tr_call *call, const struct tr_redis_reply *reply,
                   enum tr_route_why why)
 {
@@ -518,13 +524,13 @@ static void heard(struct tr_cluster *c, struct tr_call *call, const struct tr_re
     if (why == 0) {
         answered(c, lane, reply);
     } else {
-        tr_cluster_trouble(c, why, reply);
+        tr_cluster_trouble(c, call, why, reply);
         tr_lane_fail(c, lane, tr_call_status(why));
     }
     let_topics_go(c, lane);
     tr_eval_trim(&lane->call.eval);
-    if (why == 0 && !lane->sheds) {
-        tr_cluster_better(c, lane->kind);
+    if (why == 0 && is_new(c, lane)) {
+        tr_room_better(c, call);
     }
     if (!tr_list_empty(&first_of(lane)->items)) {
         mark(c, first_of(lane));

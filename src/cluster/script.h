@@ -39,6 +39,7 @@ enum tr_script_name {
     TR_SCRIPT_SHED,     /* the same if Redis is full, */
     TR_SCRIPT_RAISE,    /* up to which time rows are in Redis, */
     TR_SCRIPT_SCAN,     /* and what is there */
+    TR_SCRIPT_ROOM,     /* does Redis take new things? */
     TR_SCRIPT_COUNT
 };
 

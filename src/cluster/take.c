@@ -823,7 +823,7 @@ static void heard(struct tr_cluster *c, struct tr_call *call, const struct tr_re
     c->calls_under_way--;
     c->takes_under_way--;
     if (why != 0) {
-        tr_cluster_trouble(c, why, reply);
+        tr_cluster_trouble(c, call, why, reply);
     }
     if (take->owed != NULL) {
         gave_back(c, take, reply, why);

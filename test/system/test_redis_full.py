@@ -54,6 +54,20 @@ def test_a_full_redis_can_be_emptied(tmp_path):
         web.close()
 
 
+def test_a_redis_that_is_not_full_any_more(tmp_path):
+    """It is known, though nobody pushes: who is not ready is not asked."""
+    with Redis("--maxmemory", "8mb") as redis, web_server(tmp_path / "a", *redis.tarry()) as node:
+        web, client = Web(web_port(node)), redis.client()
+        client("CONFIG", "SET", "maxmemory", "1mb")
+        fill(web, "t")
+        time.sleep(2.5)
+        assert web.get("/readyz").json["reasons"][0]["code"] == "redis_full", "it is asked, and still full"
+        client("CONFIG", "SET", "maxmemory", 0)
+        until(lambda: web.get("/readyz").status == 200, patience=10)
+        client.close()
+        web.close()
+
+
 def test_who_waits_is_told_though_it_is_full(tmp_path):
     """Wake-ups of other nodes are no new jobs either."""
     with Redis("--maxmemory", "8mb") as redis:

@@ -118,5 +118,48 @@ def test_a_full_redis_stays_as_it_is(tmp_path, both, redis):
                 assert made
         finally:
             redis("CONFIG", "SET", "maxmemory", 0)
-        until(lambda: web.get("/readyz").status == 200 and entries(redis) == made)
+        until(lambda: web.get("/readyz").status == 200)
+        until(lambda: entries(redis) == made)
+        assert one.stop() == 0, one.said
+
+
+@pytest.fixture
+def full(redis):
+    """Makes Redis full; afterwards it is not."""
+    yield lambda: redis("CONFIG", "SET", "maxmemory", used(redis) // 2)
+    redis("CONFIG", "SET", "maxmemory", 0)
+
+
+def is_full(web):
+    return b"redis_full" in web.get("/readyz").body
+
+
+def test_a_redis_that_is_not_full_any_more(tmp_path, both, redis, full):
+    """It is known, though nothing is to be put into it: who is not ready is not asked."""
+    with web_server(tmp_path / "a", *both.tarry()) as one:
+        web = ready_web(one)
+        job = web.push("t", b"first")
+        full()
+        assert web.ask("DELETE", f"/v1/jobs/{job['id']}").status == 200
+        until(lambda: is_full(web))
+        until(lambda: not entries(redis))
+        redis("CONFIG", "SET", "maxmemory", 0)
+        until(lambda: web.get("/readyz").status == 200, patience=10)
+        assert one.stop() == 0, one.said
+
+
+def test_what_found_no_room_and_is_gone(tmp_path, both, redis, full):
+    """A job found no room, and is cancelled before it is tried again."""
+    with web_server(tmp_path / "a", *both.tarry()) as one:
+        web = ready_web(one)
+        web.push("t", b"first")
+        until(lambda: take(web))
+        full()
+        job = web.push("t", b"second")
+        until(lambda: is_full(web))
+        assert web.ask("DELETE", f"/v1/jobs/{job['id']}").status == 200
+        redis("CONFIG", "SET", "maxmemory", 0)
+        until(lambda: web.get("/readyz").status == 200, patience=10)
+        time.sleep(1.5)  # so long one that found no room waits
+        until(lambda: not entries(redis), patience=10)
         assert one.stop() == 0, one.said

@@ -41,6 +41,55 @@ static void test_cluster_kick_is_half_done(void **state)
     free(g);
 }
 
+static bool is_full(struct rig *g)
+{
+    struct tr_reason reasons[TR_REASONS];
+    unsigned count = tr_cluster_unready(g->engine, reasons);
+
+    return count == 1 && strcmp(reasons[0].code, "redis_full") == 0;
+}
+
+static void pass_second(struct rig *g)
+{
+    for (unsigned i = 0; i < 10; i++) {
+        answer_first(g, 0, g->sent_count); /* else the connection counts as dead */
+        pass(g, SECOND / 10);
+    }
+}
+
+/* A Redis that takes no changes is asked once a second whether it does. */
+static void test_cluster_full_until_it_is_not(void **state)
+{
+    struct rig *g = malloc(sizeof *g);
+    struct ask a = {.r = {.count = 300}};
+    const struct tr_span ok = SPAN("OK");
+
+    (void)state;
+    assert_non_null(g);
+    open_engine(g);
+    a.r.topic = hold(g, "orders");
+    submit(g, &a, TR_OP_KICK);
+    (void)turn(g);
+    say_topics(g);
+    say_error(g, find(g, NULL, TR_SCRIPT_KICK), "OOM command not allowed");
+    assert_true(is_full(g));
+    assert_null(find(g, NULL, TR_SCRIPT_ROOM));
+    for (unsigned i = 0; i < 2; i++) {
+        pass_second(g);
+        say_error(g, find(g, NULL, TR_SCRIPT_ROOM), "MISCONF x");
+        assert_true(is_full(g));
+        assert_null(find(g, NULL, TR_SCRIPT_ROOM));
+    }
+    pass_second(g);
+    say_beat(g); /* it was sent before */
+    say(g, find(g, NULL, TR_SCRIPT_ROOM), &ok, 1);
+    assert_false(is_full(g));
+    pass_second(g);
+    assert_null(find(g, NULL, TR_SCRIPT_ROOM));
+    finish(g);
+    free(g);
+}
+
 /* The topic's settings say that it has two slots. */
 static void say_spread(struct rig *g)
 {
@@ -351,6 +400,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cluster_kick_is_half_done),
+        cmocka_unit_test(test_cluster_full_until_it_is_not),
         cmocka_unit_test(test_cluster_kick_of_two_slots),
         cmocka_unit_test(test_cluster_pause_is_half_done),
         cmocka_unit_test(test_cluster_next_topic),

@@ -314,6 +314,7 @@ static void test_desk_redis_is_full(void **state)
         answer_first(&b->g, 0, b->g.sent_count); /* else the connection counts as dead */
         pass(&b->g, SECOND / 10);
     }
+    say_error(&b->g, find(&b->g, NULL, TR_SCRIPT_ROOM), "OOM command not allowed");
     say_index(&b->g, "O");
     assert_int_equal(tr_cluster_unready(b->g.engine, reasons), 0);
     pass(&b->g, 2 * SECOND);
