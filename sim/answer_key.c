@@ -75,28 +75,40 @@ static void pushed_again(struct sim_oracle *o, struct sim_ask *a, struct sim_job
     }
 }
 
-/* Bytes that a push or edit adds, and those that it takes away. */
-static uint64_t bytes_after(struct sim_oracle *o, const struct sim_ask *a, unsigned topic,
-                            const struct sim_job *old)
+/* Would the body that is asked for, in the place of old's, be too much? */
+static bool over_max_bytes(const struct sim_oracle *o, const struct sim_ask *a, unsigned topic,
+                           const struct sim_job *old)
 {
-    return sim_topic_bytes(&o->model, topic) - (old != NULL ? old->body.len : 0) + a->req.body_len;
+    uint64_t max = o->model.topics[topic].policy.p.max_bytes;
+    uint64_t less = old != NULL ? old->body.len : 0;
+
+    return max != UINT64_MAX && sim_topic_bytes(&o->model, topic) - less + a->req.body_len > max;
+}
+
+/* A push says whether it has found its key. If it has not, though a job has it here, that one was
+ * dropped in the same call, and there is one job less. */
+static bool push_over_quota(struct sim_oracle *o, const struct sim_ask *a)
+{
+    struct sim_job *old = sim_model_find_key(&o->model, a->topic, a->key);
+
+    if (a->req.out.existed) {
+        return old != NULL && a->req.conflict == TR_CONFLICT_REPLACE &&
+               over_max_bytes(o, a, a->topic, old);
+    }
+    return (old == NULL || sim_drop_gone(o, old)) &&
+           (sim_topic_jobs(&o->model, a->topic) >= o->model.topics[a->topic].policy.p.max_jobs ||
+            over_max_bytes(o, a, a->topic, NULL));
 }
 
 bool sim_answer_over_quota(struct sim_oracle *o, const struct sim_ask *a)
 {
-    const struct sim_job *old = a->req.op == TR_OP_EDIT
-                                    ? sim_answer_meant(o, a)
-                                    : sim_model_find_key(&o->model, a->topic, a->key);
-    unsigned topic = old != NULL ? old->topic : a->topic;
-    const struct sim_topic *t = &o->model.topics[topic];
+    const struct sim_job *old;
 
-    if (a->req.op != TR_OP_PUSH && a->req.op != TR_OP_EDIT) {
-        return false;
+    if (a->req.op == TR_OP_PUSH) {
+        return push_over_quota(o, a);
     }
-    return (a->req.op == TR_OP_PUSH && old == NULL &&
-            sim_topic_jobs(&o->model, topic) >= t->policy.p.max_jobs) ||
-           (t->policy.p.max_bytes != UINT64_MAX &&
-            bytes_after(o, a, topic, old) > t->policy.p.max_bytes);
+    old = a->req.op == TR_OP_EDIT ? sim_answer_meant(o, a) : NULL;
+    return old != NULL && over_max_bytes(o, a, old->topic, old);
 }
 
 void sim_answer_fits(struct sim_oracle *o, const struct sim_ask *a, const struct sim_job *old)
