@@ -4,10 +4,12 @@
  *     footer     from the blocks: each says how long it is, so they are followed from the first on
  *     sidecar    from the records of the runs: it is an index, never the truth
  *
- * Equal input gives equal bytes, so both are simply written again where they were: whatever of it a
- * crash leaves, each page is what it was to be, or damaged as before, and the next start does the
- * same again. If a block is damaged, too, nothing is written: two damaged places in one group
- * refuse the store by name (regroup.c).
+ * Equal input gives equal bytes, so both are simply written again where they were, and only those
+ * pages that are not there: a power cut may spoil whatever is being written, even with the same
+ * bytes, and a copy of the store may share the file. So each page is what it was to be, or damaged
+ * as before, whatever a crash leaves, and the next start does the same again. If a block is
+ * damaged, too, nothing is written: two damaged places in one group refuse the store by name
+ * (regroup.c).
  */
 
 #include "base/err.h"
@@ -85,6 +87,50 @@ static void let_go(struct tr_engine *e, struct hand *h)
     }
 }
 
+/* ---- what is not there ---- */
+
+/* Has the file these bytes? It is asked, not the cache. */
+static bool is_there(struct tr_engine *e, int file, uint64_t off, struct tr_piece want,
+                     struct hand *h)
+{
+    return read_exactly(e, file, off, h->buf, want.len) == TARRY_OK &&
+           memcmp(h->buf, want.at, want.len) == 0;
+}
+
+/* Writes those pages of a range that the file does not have. */
+static int write_other_pages(struct tr_engine *e, int file, uint64_t off, struct tr_piece want,
+                             struct hand *h)
+{
+    int err = TARRY_OK;
+
+    for (size_t at = 0; at < want.len && err == TARRY_OK; at += TR_SIDE_PAGE) {
+        const uint8_t *from = (const uint8_t *)want.at + at;
+        size_t len = want.len - at < TR_SIDE_PAGE ? want.len - at : TR_SIDE_PAGE;
+
+        if (!is_there(e, file, off + at, (struct tr_piece){from, len}, h)) {
+            err = write_exactly(e, file, off + at, from, len);
+        }
+    }
+    return err;
+}
+
+/* Makes the file have these bytes: mostly it does, so they are read in large pieces first. */
+static int make_good(struct tr_engine *e, int file, uint64_t off, struct tr_piece want,
+                     struct hand *h)
+{
+    int err = hold(e, h, TR_RUN_BLOCK);
+
+    for (size_t at = 0; at < want.len && err == TARRY_OK; at += TR_RUN_BLOCK) {
+        struct tr_piece part = {(const uint8_t *)want.at + at,
+                                want.len - at < TR_RUN_BLOCK ? want.len - at : TR_RUN_BLOCK};
+
+        if (!is_there(e, file, off + at, part, h)) {
+            err = write_other_pages(e, file, off + at, part, h);
+        }
+    }
+    return err;
+}
+
 /* ---- the footer of a run ---- */
 
 /* The block at off. TARRY_ENOTFOUND: there is none, so this may be where the footer begins. */
@@ -147,7 +193,7 @@ int tr_rebuild_footer(struct tr_engine *e, const struct tr_group *g, unsigned wh
         err = TARRY_EDAMAGED; /* a block is missing at the end */
     }
     if (err == TARRY_OK) {
-        err = write_exactly(e, file, w.stat.bytes, w.footer, w.footer_len);
+        err = make_good(e, file, w.stat.bytes, (struct tr_piece){w.footer, w.footer_len}, &h);
     }
     if (err == TARRY_OK) {
         err = sync_file(e, file);
@@ -190,7 +236,8 @@ static int note_records(struct tr_engine *e, const struct tr_group *g, struct tr
     return err == TARRY_OK && p->side_count != p->room ? TARRY_EDAMAGED : err;
 }
 
-static int write_pages(struct tr_engine *e, const struct tr_group *g, struct tr_side_build *b)
+static int write_pages(struct tr_engine *e, const struct tr_group *g, struct tr_side_build *b,
+                       struct hand *h)
 {
     uint8_t *buf = tr_mem_stretch(e->mem, NULL, 0, (size_t)PAGES * TR_SIDE_PAGE);
     uint64_t off = 0;
@@ -198,7 +245,8 @@ static int write_pages(struct tr_engine *e, const struct tr_group *g, struct tr_
     int err = buf != NULL ? TARRY_OK : TARRY_ENOMEM;
 
     while (err == TARRY_OK && (pages = tr_side_build_pages(b, buf, PAGES)) != 0) {
-        err = write_exactly(e, g->side_file, off, buf, (uint64_t)pages * TR_SIDE_PAGE);
+        err = make_good(e, g->side_file, off, (struct tr_piece){buf, (size_t)pages * TR_SIDE_PAGE},
+                        h);
         off += (uint64_t)pages * TR_SIDE_PAGE;
     }
     if (err == TARRY_OK) {
@@ -211,7 +259,8 @@ static int write_pages(struct tr_engine *e, const struct tr_group *g, struct tr_
 }
 
 /* TARRY_EDAMAGED: it was made of other records. */
-static int make_side(struct tr_engine *e, const struct tr_group *g, const struct tr_promote *p)
+static int make_side(struct tr_engine *e, const struct tr_group *g, const struct tr_promote *p,
+                     struct hand *h)
 {
     struct tr_side_input in = {.of = tr_group_side_of(g, e->log.uuid),
                                .rid_first = g->is.rid_first,
@@ -228,20 +277,21 @@ static int make_side(struct tr_engine *e, const struct tr_group *g, const struct
     }
     tr_side_build_prepare(&b);
     err = (uint64_t)b.page_count * TR_SIDE_PAGE == g->is.bytes[TR_GROUP_SIDE]
-              ? write_pages(e, g, &b)
+              ? write_pages(e, g, &b, h)
               : TARRY_EDAMAGED;
     tr_side_build_fini(&b);
     return err;
 }
 
 /* What an older build wrote does not tell where bodies begin. */
-static int write_side(struct tr_engine *e, const struct tr_group *g, const struct tr_promote *p)
+static int write_side(struct tr_engine *e, const struct tr_group *g, const struct tr_promote *p,
+                      struct hand *h)
 {
-    int err = make_side(e, g, p);
+    int err = make_side(e, g, p, h);
 
     if (err == TARRY_EDAMAGED) {
         tr_side_forget_heads(p->side_jobs, p->side_count);
-        err = make_side(e, g, p);
+        err = make_side(e, g, p, h);
     }
     return err;
 }
@@ -283,7 +333,7 @@ int tr_rebuild_side(struct tr_engine *e, struct tr_group *g)
     if (p->side_jobs != NULL) {
         err = note_records(e, g, p, &h);
         err = err == TARRY_OK ? open_side(e, g) : err;
-        err = err == TARRY_OK ? write_side(e, g, p) : err;
+        err = err == TARRY_OK ? write_side(e, g, p, &h) : err;
         tr_mem_free(e->mem, p->side_jobs, jobs * sizeof *p->side_jobs);
     }
     let_go(e, &h);
