@@ -887,7 +887,6 @@ static void answer_close(struct sim_oracle *o, struct sim_ask *a)
         struct sim_job *j = &o->model.jobs[i];
 
         if (j->where == SIM_RESERVED && j->holder == a->req.holder) {
-            j->late_close = o->model.span_us >= j->lease_lo_us;
             sim_job_expire(&o->model, j, false);
         }
     }

@@ -237,6 +237,8 @@ void sim_job_expire(struct sim_model *m, struct sim_job *j, bool counted)
 {
     bool waits = counted && j->holder == 0;
 
+    /* Its connection was being closed, perhaps for many calls: which came first the facts say. */
+    j->late_close = !counted && m->span_us >= j->lease_lo_us;
     if (sim_fate_was_last(m, j) && !sim_fate_unsure(m, j)) {
         sim_fate_die(m, j, TR_WHY_RETRIES);
         m->topics[j->topic].silent_call = m->call;

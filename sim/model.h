@@ -100,7 +100,7 @@ struct sim_job {
     bool repaired;       /* it is there after a repair */
     bool hidden;         /* the index of its group was: it may not be found */
     bool doubt;          /* its connection is being closed */
-    bool late_close;     /* its lease may have run out while that went on */
+    bool late_close;     /* its lease may have run out while that went on, in this call */
     int32_t next;        /* in the hash */
 };
 
@@ -230,7 +230,7 @@ bool sim_job_is_delayed(const struct sim_model *m, const struct sim_job *j);
 /* A client's own word made it due at due_us, dead or not. */
 void sim_job_woken(struct sim_model *m, struct sim_job *j, uint64_t due_us);
 
-/* The lease ran out. */
+/* The lease ran out, or, not counted, its connection is closed: it may have run out before that. */
 void sim_job_expire(struct sim_model *m, struct sim_job *j, bool counted);
 
 /* fate.c: what the policy of its topic says of a job. Was that its last attempt? */

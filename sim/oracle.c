@@ -333,7 +333,6 @@ void sim_oracle_ask(struct sim_oracle *o, struct sim_ask *a)
 
         if (j->where == SIM_RESERVED && j->holder == a->req.holder) {
             j->doubt = true;
-            j->late_close = o->model.span_us >= j->lease_lo_us; /* perhaps it had run out */
         }
     }
 }
