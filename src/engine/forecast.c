@@ -13,8 +13,8 @@
  *
  * The scan looks at jobs in memory, at the table of far jobs, and at those blocks of runs that have
  * jobs within the window. A job can come from one to the other meanwhile: one that comes into
- * memory is counted then (state.c), one that goes into a run is met there, since runs come last. A
- * group that a promotion or a merge has made since is looked at like any other.
+ * memory or leaves it is counted then (tally.c), one that goes into a run is met there, since runs
+ * come last. A group that a promotion or a merge has made since is looked at like any other.
  */
 
 #include "base/err.h"

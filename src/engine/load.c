@@ -111,6 +111,7 @@ bool tr_load_send_far(struct tr_engine *e, struct tr_job *job)
 {
     bool scheduled = job->state != 0;
     struct tr_edge at = {job->due_us, job->id};
+    struct tr_tally tally = tr_tally_job(job);
     struct tr_topic *t = job->topic;
 
     if (job->dead_seq != 0) {
@@ -138,6 +139,7 @@ bool tr_load_send_far(struct tr_engine *e, struct tr_job *job)
         return false;
     }
     e->load.sent++;
+    tr_tally_left(&e->state, &tally, e->clock.t_us);
     if (at.due_us >= e->load.horizon_us) {
         e->load.next_us = min(e->load.next_us, at.due_us);
     } else {

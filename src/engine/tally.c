@@ -195,6 +195,14 @@ void tr_tally_entered(struct tr_state *s, const struct tr_job *job)
     }
 }
 
+/* What was ready before the clock was set back was not counted, and no scan need come by again. */
+void tr_tally_left(struct tr_state *s, const struct tr_tally *at, uint64_t t_us)
+{
+    if (at->due_us > t_us) {
+        tr_fine_add(&s->fine, at);
+    }
+}
+
 /* ---- purge ---- */
 
 void tr_tally_purge(struct tr_state *s, struct tr_topic *t)

@@ -55,6 +55,10 @@ void tr_tally_shift(struct tr_state *s, const struct tr_tally *from, const struc
 /* A job in memory has entered its state: the table of seconds counts delayed ones only. */
 void tr_tally_entered(struct tr_state *s, const struct tr_job *job);
 
+/* One that was counted like this has left memory at t_us, and is not dead: it is delayed if it is
+ * due ahead, also when it was ready. */
+void tr_tally_left(struct tr_state *s, const struct tr_tally *at, uint64_t t_us);
+
 /* How many jobs the topic has is about to change: a checkpoint in the making wants to know what it
  * was. */
 void tr_tally_keep(const struct tr_state *s, struct tr_topic *t);

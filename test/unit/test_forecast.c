@@ -309,6 +309,47 @@ static void test_forecast_set_back(void **state)
     rig_fini(&rig);
 }
 
+/* Jobs that are ready, and due again since the clock was set back, are parked: they are delayed. */
+static void test_forecast_parked_ahead(void **state)
+{
+    enum { AHEAD = 10, NOW = 40, QUOTA = 20 };
+    struct rig rig;
+    struct ask list = rig_ask(TR_OP_LIST);
+    struct ask a;
+    uint32_t t;
+
+    (void)state;
+    rig_init(&rig);
+    rig.config.near_us = 60 * RIG_SECOND;
+    rig.config.near_min = QUOTA;
+    rig.config.near_max = 0;
+    rig_open(&rig);
+    t = rig_hold(&rig, "t");
+    for (unsigned i = 0; i < AHEAD; i++) {
+        (void)rig_push(&rig, t, 5 * RIG_SECOND);
+    }
+    rig_pass(&rig, 6 * RIG_SECOND);
+    rig.now.wall_us -= 4 * RIG_SECOND;
+    (void)rig_settle(&rig);
+    a = ask_for(&rig, t, MINUTE, RIG_SECOND);
+    assert_int_equal(sum(&a), 0); /* ready they stay, as long as they are in memory */
+    for (unsigned i = 0; i < NOW; i++) {
+        (void)rig_push(&rig, t, 0);
+    }
+    assert_int_equal(rig_engine_stat(&rig).parked, 1);
+    list.req.topic = t;
+    list.req.count = NOW;
+    list.req.filter.states = 1U << TR_DELAYED;
+    assert_int_equal(rig_do(&rig, &list), TARRY_OK);
+    assert_int_equal(list.req.out.number, AHEAD);
+    a = ask_for(&rig, t, MINUTE, RIG_SECOND);
+    assert_int_equal(sum(&a), AHEAD);
+    rig_pass(&rig, 4 * RIG_SECOND);
+    a = ask_for(&rig, t, MINUTE, RIG_SECOND);
+    assert_int_equal(sum(&a), 0);
+    rig_fini(&rig);
+}
+
 /* With too many cells jobs are counted by day, and the answer says so; nobody is lost by it. */
 static void test_forecast_by_day(void **state)
 {
@@ -516,6 +557,7 @@ int main(void)
         cmocka_unit_test(test_forecast_hears_of_changes),
         cmocka_unit_test(test_forecast_hears_once),
         cmocka_unit_test(test_forecast_set_back),
+        cmocka_unit_test(test_forecast_parked_ahead),
         cmocka_unit_test(test_forecast_by_day),
         cmocka_unit_test(test_forecast_table_goes),
         cmocka_unit_test(test_forecast_window_moves),
