@@ -79,6 +79,12 @@ static void scan_from(struct tr_engine *e, uint64_t from_us)
     f->group_no = 0; /* the last one may have ended in the middle of a group */
 }
 
+/* Else far jobs that were due, and so not counted, may lie ahead again: the table is void. */
+static bool is_latest(const struct tr_engine *e)
+{
+    return e->clock.t_us >= e->forecast.seen_us;
+}
+
 /* Is the table ready for due times up to `until_us`? If not, and it is not lost, it will be. */
 static bool fine_ready(struct tr_engine *e, uint64_t until_us)
 {
@@ -93,7 +99,7 @@ static bool fine_ready(struct tr_engine *e, uint64_t until_us)
         return false;
     }
     if (fine->on &&
-        (t_us < f->seen_us || (t_us - fine->from_us > day_us(e) && !TR_MUTANT(FINE_STAYS)))) {
+        (!is_latest(e) || (t_us - fine->from_us > day_us(e) && !TR_MUTANT(FINE_STAYS)))) {
         tr_fine_end(fine); /* the clock was set back, or cells would run out of numbers */
     }
     if (!fine->on) {
@@ -548,7 +554,8 @@ enum tr_verdict tr_forecast_execute(struct tr_engine *e, struct tr_req *r)
     }
     for (;;) {
         bool lost = f->begun && e->state.fine.lost && e->state.fine.cells.watch != NULL;
-        bool set_back = f->begun && f->view.from_us > max(r->from_us, e->clock.t_us);
+        bool set_back = f->begun && (f->view.from_us > max(r->from_us, e->clock.t_us) ||
+                                     (e->state.fine.cells.watch != NULL && !is_latest(e)));
 
         if (f->begun && (f->again || lost || set_back || hour_is_over(e) || f->row != row)) {
             unwatch(e);

@@ -309,6 +309,50 @@ static void test_forecast_set_back(void **state)
     rig_fini(&rig);
 }
 
+/* It is set back by less than a second: a parked job that was due lies ahead again. */
+static void test_forecast_set_back_a_little(void **state)
+{
+    enum { NOW = 60, QUOTA = 20, LATER = 100 };
+    struct rig rig;
+    struct ask list = rig_ask(TR_OP_LIST);
+    struct ask a = rig_ask(TR_OP_FORECAST);
+    uint32_t t;
+
+    (void)state;
+    rig_init(&rig);
+    rig.config.near_us = 60 * RIG_SECOND;
+    rig.config.near_min = QUOTA;
+    rig.config.near_max = 0;
+    rig.config.slice = 8;
+    rig_open(&rig);
+    t = rig_hold(&rig, "t");
+    rig_pass(&rig, RIG_SECOND / 2);
+    for (unsigned i = 0; i < LATER; i++) {
+        (void)rig_push(&rig, t, (2 + i) * HOUR);
+    }
+    for (unsigned i = 0; i < NOW; i++) {
+        (void)rig_push(&rig, t, 0);
+    }
+    rig_pass(&rig, RIG_SECOND / 8);
+    a.req.topic = t;
+    a.req.until_us = rig.now.wall_us + 5 * DAY;
+    a.req.step_us = HOUR;
+    rig_submit(&rig, &a);
+    for (unsigned i = 0; !rig.e->forecast.begun && i < 1000; i++) {
+        (void)rig_turn(&rig);
+    }
+    assert_int_equal(a.done, 0);
+    rig.now.wall_us -= RIG_SECOND / 4;
+    (void)rig_settle(&rig);
+    list.req.topic = t;
+    list.req.count = 2 * LATER;
+    list.req.filter.states = 1U << TR_DELAYED;
+    assert_int_equal(rig_do(&rig, &list), TARRY_OK);
+    assert_true(list.req.out.number > LATER);
+    assert_int_equal(sum(&a), list.req.out.number);
+    rig_fini(&rig);
+}
+
 /* Jobs that are ready, and due again since the clock was set back, are parked: they are delayed. */
 static void test_forecast_parked_ahead(void **state)
 {
@@ -557,6 +601,7 @@ int main(void)
         cmocka_unit_test(test_forecast_hears_of_changes),
         cmocka_unit_test(test_forecast_hears_once),
         cmocka_unit_test(test_forecast_set_back),
+        cmocka_unit_test(test_forecast_set_back_a_little),
         cmocka_unit_test(test_forecast_parked_ahead),
         cmocka_unit_test(test_forecast_by_day),
         cmocka_unit_test(test_forecast_table_goes),
