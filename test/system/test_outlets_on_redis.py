@@ -40,8 +40,8 @@ def flags(redis):
 
 
 @pytest.fixture(autouse=True)
-def all_on_redis(monkeypatch, flags):
-    """Servers of the tests from test_outlets.py have their jobs in Redis, each test in a store of its own."""
+def not_embedded(monkeypatch, flags):
+    """Servers of the tests from test_outlets.py have their jobs where the flags say, each test in a store of its own."""
     monkeypatch.setattr(test_outlets, "web_server", lambda data, *more: web_server(data, *flags[:-len(PRIVATE)], *more))
     monkeypatch.setattr(test_outlets, "web_port", lambda server: ready_web(server).port)
 

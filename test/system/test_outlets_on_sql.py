@@ -1,7 +1,6 @@
 """Outlets with `--engine redis` and sql.url: as on Redis alone, by the same tests."""
 import pytest
 
-import test_outlets
 from test_outlets import (  # noqa: F401 (run here)
     PRIVATE,
     Receiver,
@@ -17,6 +16,7 @@ from test_outlets import (  # noqa: F401 (run here)
 )
 from test_outlets_on_redis import (  # noqa: F401 (run here)
     LEASE,
+    not_embedded,
     test_deliveries_go_on_when_the_owner_dies,
     test_headers,
     test_one_node_sends_for_all,
@@ -27,13 +27,6 @@ from web import ready_web, web_server
 @pytest.fixture
 def flags(both):
     return [*both.tarry(), *LEASE, *PRIVATE]
-
-
-@pytest.fixture(autouse=True)
-def all_on_sql(monkeypatch, flags):
-    """Servers of the tests from test_outlets.py have their jobs in a database, each test in a store of its own."""
-    monkeypatch.setattr(test_outlets, "web_server", lambda data, *more: web_server(data, *flags[:-len(PRIVATE)], *more))
-    monkeypatch.setattr(test_outlets, "web_port", lambda server: ready_web(server).port)
 
 
 def test_retries_end_among_the_dead_and_redis_is_emptied(tmp_path, both, flags):

@@ -14,6 +14,17 @@ static void say_kicked(struct rig *g, unsigned count, const char *version)
     say(g, find(g, NULL, TR_SCRIPT_KICK), items, 6);
 }
 
+/* A Redis that refuses what is asked of it. */
+static void open_full(struct rig *g, struct ask *a)
+{
+    open_engine(g);
+    a->r.topic = hold(g, "orders");
+    submit(g, a, TR_OP_KICK);
+    (void)turn(g);
+    say_topics(g);
+    say_error(g, find(g, NULL, TR_SCRIPT_KICK), "OOM command not allowed");
+}
+
 /* The second piece fails: something was done, and that is what is told. */
 static void test_cluster_kick_is_half_done(void **state)
 {
@@ -22,12 +33,7 @@ static void test_cluster_kick_is_half_done(void **state)
 
     (void)state;
     assert_non_null(g);
-    open_engine(g);
-    a.r.topic = hold(g, "orders");
-    submit(g, &a, TR_OP_KICK);
-    (void)turn(g);
-    say_topics(g);
-    say_error(g, find(g, NULL, TR_SCRIPT_KICK), "OOM command not allowed");
+    open_full(g, &a);
     assert_int_equal(a.status, TARRY_ENOSPC); /* nothing was done */
     submit(g, &a, TR_OP_KICK);
     (void)turn(g);
@@ -66,12 +72,7 @@ static void test_cluster_full_until_it_is_not(void **state)
 
     (void)state;
     assert_non_null(g);
-    open_engine(g);
-    a.r.topic = hold(g, "orders");
-    submit(g, &a, TR_OP_KICK);
-    (void)turn(g);
-    say_topics(g);
-    say_error(g, find(g, NULL, TR_SCRIPT_KICK), "OOM command not allowed");
+    open_full(g, &a);
     assert_true(is_full(g));
     assert_null(find(g, NULL, TR_SCRIPT_ROOM));
     for (unsigned i = 0; i < 2; i++) {
