@@ -693,6 +693,19 @@ static void copy_done(struct tr_engine *e)
     }
 }
 
+/* After a power cut the padding behind a slot's last batch may not be there. It is zeros. */
+static bool is_whole(struct tr_backup *b, const struct tr_io *io)
+{
+    const struct tr_backup_file *f = current(b);
+    size_t missing = io->len - io->got;
+
+    if (f->allocate != 0 && b->off + io->len == f->len && missing < TR_BLOCK) {
+        memset(b->work->buf + io->got, 0, missing);
+        missing = 0;
+    }
+    return missing == 0;
+}
+
 void tr_backup_io_done(struct tr_engine *e, struct tr_io *io)
 {
     struct tr_backup *b = &e->backup;
@@ -707,7 +720,7 @@ void tr_backup_io_done(struct tr_engine *e, struct tr_io *io)
     } else if (b->step == TR_BACKUP_LINK && status == TARRY_EUNSUPPORTED) {
         current(b)->link = false; /* another file system: it is copied */
         b->step = TR_BACKUP_NEXT;
-    } else if (b->step == TR_BACKUP_READ && status == TARRY_OK && io->got != io->len) {
+    } else if (b->step == TR_BACKUP_READ && status == TARRY_OK && !is_whole(b, io)) {
         fail(e, TARRY_EIO);
     } else if (status != TARRY_OK && (b->step <= TR_BACKUP_LIST || b->step >= TR_BACKUP_UNMARK)) {
         b->status = status; /* nothing was made, or all: nothing is to be removed */
