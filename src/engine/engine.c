@@ -395,7 +395,8 @@ void tr_engine_place(struct tr_engine *e)
     struct tr_batch *b = &e->log.flight;
     unsigned rest = e->work / 2; /* half of the slice is for everything else */
 
-    for (e->work -= rest; e->placing && e->work > 0; e->work--) {
+    e->work -= rest;
+    while (e->placing && tr_engine_spend(e)) { /* and a job that leaves memory spends, too */
         if (e->place_next < b->placed_count) {
             place(e, &b->placed[e->place_next++]);
         } else {

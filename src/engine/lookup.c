@@ -130,7 +130,8 @@ void tr_lookup_tidy(struct tr_engine *e)
         keys->stale = 0;
     }
     rest = e->work / 2;
-    for (e->work -= rest; keys->tidying && e->work > 0; e->work--) {
+    e->work -= rest;
+    while (keys->tidying && tr_engine_spend(e)) {
         keys->tidying = tidy_some(e, keys);
     }
     e->work += rest;
