@@ -83,14 +83,14 @@ void tr_room_turn(struct tr_cluster *c)
                 r->meta ? tr_place_meta_key(key, &c->layout, TR_META_LAYOUT)
                         : tr_place_key(key, &c->layout, r->slot, 0, NULL));
     if (tr_eval_end(e) == TARRY_OK) {
-        tr_call_start(c, &r->call,
-                      &(struct tr_call_way){.script = TR_SCRIPT_ROOM,
-                                            .hash_slot =
-                                                r->meta ? c->meta_hash : c->slots[r->slot].hash,
-                                            .slot = r->slot,
-                                            .server = -1,
-                                            .patience_us = c->config.patience_us,
-                                            .repeats = true});
+        tr_call_start(
+            c, &r->call,
+            &(struct tr_call_way){.script = TR_SCRIPT_ROOM,
+                                  .hash_slot = r->meta ? c->meta_hash : c->slots[r->slot].hash,
+                                  .slot = r->slot,
+                                  .server = -1,
+                                  .patience_us = c->config.patience_us,
+                                  .repeats = true});
     }
 }
 
