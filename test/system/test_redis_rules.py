@@ -738,7 +738,7 @@ def test_the_entry_of_a_topic_that_is_forgotten(slot):
 
 def test_only_what_adds_memory_is_refused_when_it_is_full():
     refused = {name for name, text in SCRIPTS.items() if text.startswith("#!lua\n")}
-    assert refused == {"push", "topic", "schedule", "index"}
+    assert refused == {"push", "topic", "schedule", "index", "room"}
     assert all(text.startswith(("#!lua\n", "#!lua flags=allow-oom\n")) for text in SCRIPTS.values())
 
 
