@@ -43,6 +43,9 @@ int tr_call_init(struct tr_cluster *c, struct tr_call *call, tr_call_done_fn *do
 
 void tr_call_fini(struct tr_cluster *c, struct tr_call *call)
 {
+    if (call->done == NULL) {
+        return; /* an engine that could not be made had not come to it */
+    }
     if (call->place != 0) {
         tr_heap_remove(&c->timers, call);
     }
@@ -113,7 +116,7 @@ static void end(struct tr_cluster *c, struct tr_call *call, const struct tr_redi
 {
     call->state = TR_CALL_IDLE;
     tr_call_set_timer(c, call, TR_CL_NEVER);
-    c->stat.given_up += why != 0;
+    c->stat.given_up += why != 0 && call->script != TR_SCRIPT_ROOM; /* that one nobody waits for */
     c->stat.unsure += why == TR_ROUTE_UNKNOWN;
     call->done(c, call, reply, why);
 }

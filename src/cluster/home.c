@@ -234,11 +234,8 @@ static void beat_answered(struct tr_cluster *c, struct tr_call *call,
             differs(c, reply);
         } else if (same(reply->items[0], "COORD") && reply->count >= 2) {
             other_coordinator(c, reply->items[1]);
-        } else if (c->uuid[0] != '\0') {
+        } else if (c->uuid[0] != '\0') { /* else there would be one now: ours */
             emptied(c);
-        } else {
-            tr_home_refuse(c, TR_CL_STORE,
-                           "there is no store in this Redis: tarry cluster init makes one");
         }
     }
 }

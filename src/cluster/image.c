@@ -15,8 +15,8 @@
  * A Redis that is full (maxmemory) refuses `index` as a whole. Then script `shed` is asked, which
  * does the same but makes no new entry: what is there changes, and goes, so that it can be emptied.
  * Of those that find no room one for each slot stays, and is tried each second; the rest is
- * dropped, and the slot compared when that one has found room. So the index costs what maxmemory
- * allows, and jobs that are not in it are late, not lost.
+ * dropped, and the slot compared when that one has found room or is gone. So the index costs what
+ * maxmemory allows, and jobs that are not in it are late, not lost.
  *
  * Invariant: a ticket that is on its way is in desk.tickets and in one lane, or in `later`.
  */

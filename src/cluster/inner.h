@@ -15,7 +15,7 @@
  *     sweep.c, forget.c                            and what is left of them
  *     picture.c                                    how all of it is
  *     plan.c, roster.c, schedule.c, recur.c        schedules: kept, named, asked for, at work
- *     loss.c                                       data that a server has lost
+ *     loss.c, room.c                               data that a server has lost; one that is full
  *     deliver.c; desk.h                            which topics this node delivers; a database
  *
  * Nothing is sent from inside submit, so that all requests of a round go together: see
@@ -902,7 +902,7 @@ struct tr_cluster {
 
 void tr_cluster_note(const struct tr_cluster *c, enum tr_notice kind, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* A call was given up; or one of this kind went well. */
+/* A call was given up. */
 void tr_cluster_trouble(struct tr_cluster *c, const struct tr_call *call, enum tr_route_why why,
                         const struct tr_redis_reply *reply);
 void tr_cluster_set_now(struct tr_cluster *c, struct tr_now now);

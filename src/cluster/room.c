@@ -25,14 +25,26 @@ static void clear(struct tr_cluster *c)
     }
 }
 
-/* Whoever has the slot now: after a failover that is another one. */
+static unsigned hash_of(const struct tr_cluster *c)
+{
+    return c->room.meta ? c->meta_hash : c->slots[c->room.slot].hash;
+}
+
+/* Of whoever has the slot now: after a failover that is another one. While this was on its way
+ * another server may have refused. */
 static void heard(struct tr_cluster *c, struct tr_call *call, const struct tr_redis_reply *reply,
                   enum tr_route_why why)
 {
-    (void)call;
+    struct tr_room *r = &c->room;
+
     (void)reply;
+    if (call->server != r->server && call->hash_slot != hash_of(c)) {
+        return;
+    }
     if (why == 0) {
         clear(c);
+    } else if (why == TR_ROUTE_FULL) {
+        r->server = call->server;
     }
 }
 
@@ -83,14 +95,13 @@ void tr_room_turn(struct tr_cluster *c)
                 r->meta ? tr_place_meta_key(key, &c->layout, TR_META_LAYOUT)
                         : tr_place_key(key, &c->layout, r->slot, 0, NULL));
     if (tr_eval_end(e) == TARRY_OK) {
-        tr_call_start(
-            c, &r->call,
-            &(struct tr_call_way){.script = TR_SCRIPT_ROOM,
-                                  .hash_slot = r->meta ? c->meta_hash : c->slots[r->slot].hash,
-                                  .slot = r->slot,
-                                  .server = -1,
-                                  .patience_us = c->config.patience_us,
-                                  .repeats = true});
+        tr_call_start(c, &r->call,
+                      &(struct tr_call_way){.script = TR_SCRIPT_ROOM,
+                                            .hash_slot = hash_of(c),
+                                            .slot = r->slot,
+                                            .server = -1,
+                                            .patience_us = c->config.patience_us,
+                                            .repeats = true});
     }
 }
 

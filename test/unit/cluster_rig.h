@@ -111,7 +111,7 @@ static inline void pass(struct rig *g, uint64_t us)
     (void)turn(g);
 }
 
-static inline void begin(struct rig *g)
+static inline struct tr_cluster_config config_of(struct rig *g)
 {
     static const char *const servers[] = {"one:1"};
     struct tr_cluster_config config;
@@ -129,6 +129,13 @@ static inline void begin(struct rig *g)
         .ctx = g, .connect = port_connect, .send = port_send, .close = port_close};
     config.ctx = g;
     config.notice = notice;
+    return config;
+}
+
+static inline void begin(struct rig *g)
+{
+    struct tr_cluster_config config = config_of(g);
+
     assert_int_equal(tr_cluster_new(&config, g->now, &g->engine), TARRY_OK);
     g->ear = tr_cluster_ear(g->engine);
 }

@@ -14,6 +14,27 @@ static void say_kicked(struct rig *g, unsigned count, const char *version)
     say(g, find(g, NULL, TR_SCRIPT_KICK), items, 6);
 }
 
+/* Without memory it is not made, wherever that is noticed, and nothing of it stays. */
+static void test_cluster_not_made(void **state)
+{
+    struct rig *g = malloc(sizeof *g);
+    struct tr_cluster_config config;
+    int err = TARRY_ENOMEM;
+    unsigned n;
+
+    (void)state;
+    assert_non_null(g);
+    config = config_of(g);
+    for (n = 1; err != TARRY_OK; n++) {
+        g->mem.fail_at = g->mem.calls + n;
+        err = tr_cluster_new(&config, g->now, &g->engine);
+        assert_true(err == TARRY_OK || (err == TARRY_ENOMEM && g->mem.used_bytes == 0));
+    }
+    assert_true(n > 5);
+    finish(g);
+    free(g);
+}
+
 /* A Redis that refuses what is asked of it. */
 static void open_full(struct rig *g, struct ask *a)
 {
@@ -69,11 +90,13 @@ static void test_cluster_full_until_it_is_not(void **state)
     struct rig *g = malloc(sizeof *g);
     struct ask a = {.r = {.count = 300}};
     const struct tr_span ok = SPAN("OK");
+    uint64_t given_up;
 
     (void)state;
     assert_non_null(g);
     open_full(g, &a);
     assert_true(is_full(g));
+    given_up = g->engine->stat.given_up;
     assert_null(find(g, NULL, TR_SCRIPT_ROOM));
     for (unsigned i = 0; i < 2; i++) {
         pass_second(g);
@@ -85,6 +108,7 @@ static void test_cluster_full_until_it_is_not(void **state)
     say_beat(g); /* it was sent before */
     say(g, find(g, NULL, TR_SCRIPT_ROOM), &ok, 1);
     assert_false(is_full(g));
+    assert_int_equal(g->engine->stat.given_up, given_up); /* nobody waited for those */
     pass_second(g);
     assert_null(find(g, NULL, TR_SCRIPT_ROOM));
     finish(g);
@@ -401,6 +425,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cluster_kick_is_half_done),
+        cmocka_unit_test(test_cluster_not_made),
         cmocka_unit_test(test_cluster_full_until_it_is_not),
         cmocka_unit_test(test_cluster_kick_of_two_slots),
         cmocka_unit_test(test_cluster_pause_is_half_done),
