@@ -13,6 +13,7 @@ import yaml
 
 from client import Client
 from harness import PATIENCE_S, TARRY, tarry
+from on_redis import Redis
 from prom import Page
 from web import Web, raw, read_answer, web_port, web_server
 
@@ -401,7 +402,14 @@ def fixture_rich(web):
     return page_of(web)
 
 
-def test_alerts(rich):
+@pytest.fixture(name="on_redis")
+def fixture_on_redis(tmp_path):
+    """A page of a server whose jobs are in Redis."""
+    with Redis() as redis, web_server(tmp_path / "r", *redis.tarry()) as node:
+        yield page_of(Web(web_port(node)))
+
+
+def test_alerts(rich, on_redis):
     rules = yaml.safe_load((ROOT / "contrib/prometheus/alerts.yml").read_text())
     names = set()
     for group in rules["groups"]:
@@ -414,7 +422,7 @@ def test_alerts(rich):
             assert set(rule["annotations"]) == {"summary", "reason"}, rule
             assert len(rule["annotations"]["reason"]) > 40, rule
             assert re.fullmatch(r"\d+[smh]", rule.get("for", "0s")), rule
-            used = check_query(rich, rule["expr"])
+            used = check_query(on_redis if group["name"] == "tarry-on-redis" else rich, rule["expr"])
             if any(name.startswith("tarry_jobs_") for name in used):
                 assert 'topic!="_other"' in rule["expr"], rule
     assert len(names) >= 15
