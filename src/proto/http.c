@@ -113,7 +113,7 @@ static void absent(struct tr_hs *s)
 {
     tr_hs_refuse(s, &(struct tr_http_error){.status = 501,
                                             .code = "unsupported",
-                                            .message = "this version cannot do that yet"});
+                                            .message = "this build has no such route"});
 }
 
 /* ---- requests to the queue ---- */
