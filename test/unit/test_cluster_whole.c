@@ -115,6 +115,41 @@ static void test_cluster_full_until_it_is_not(void **state)
     free(g);
 }
 
+/* A server refused a call of this slot. */
+static void refused_by(struct rig *g, unsigned server, unsigned slot)
+{
+    const struct tr_call call = {
+        .server = server, .slot = slot, .hash_slot = g->engine->slots[slot].hash};
+    const struct tr_span words = SPAN("OOM");
+
+    tr_room_worse(g->engine, &call, words);
+}
+
+/* What one server says of its room is not what another says of its own. */
+static void test_cluster_full_elsewhere(void **state)
+{
+    struct rig *g = malloc(sizeof *g);
+    struct ask a = {.r = {.count = 300}};
+    const struct tr_span ok = SPAN("OK");
+    unsigned other;
+
+    (void)state;
+    assert_non_null(g);
+    open_full(g, &a);
+    other = (g->engine->room.slot + 1) % 4;
+    pass_second(g);
+    refused_by(g, 1, other); /* while the first one is being asked */
+    say(g, find(g, NULL, TR_SCRIPT_ROOM), &ok, 1);
+    assert_true(is_full(g));
+
+    pass_second(g); /* whoever has that slot now is full, and is the one to know from here on */
+    say_error(g, find(g, NULL, TR_SCRIPT_ROOM), "OOM x");
+    assert_true(is_full(g));
+    assert_int_equal(g->engine->room.server, 0);
+    finish(g);
+    free(g);
+}
+
 /* The topic's settings say that it has two slots. */
 static void say_spread(struct rig *g)
 {
@@ -427,6 +462,7 @@ int main(void)
         cmocka_unit_test(test_cluster_kick_is_half_done),
         cmocka_unit_test(test_cluster_not_made),
         cmocka_unit_test(test_cluster_full_until_it_is_not),
+        cmocka_unit_test(test_cluster_full_elsewhere),
         cmocka_unit_test(test_cluster_kick_of_two_slots),
         cmocka_unit_test(test_cluster_pause_is_half_done),
         cmocka_unit_test(test_cluster_next_topic),
