@@ -12,7 +12,7 @@
  * only (R15): it is set by tr_jobs_add and tr_jobs_rename with a rid that was never used, by
  * nothing else.
  *
- * Cost: O(1) each, an allocation per 64 jobs. About 350 bytes a job in memory, 26 a far one.
+ * Cost: O(1) each, an allocation per 64 jobs. About 400 bytes a job in memory, 33 a far one.
  *
  * Not done here: lists, timers and heaps of a job's state; those belong to change.c.
  */
