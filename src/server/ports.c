@@ -153,7 +153,7 @@ static unsigned unready_for(const struct tr_server *s, struct tr_reason *reasons
     if (!s->serving && n == 0) {
         reasons[n++] = (struct tr_reason){"loading", "the store is being opened"};
     }
-    if (!tr_mem_room(&s->mem, MEMORY_SHORT)) {
+    if (!tr_mem_spare(&s->mem, MEMORY_SHORT)) {
         reasons[n++] = (struct tr_reason){"memory_short",
                                           "memory.limit is nearly reached: no new jobs are taken"};
     }

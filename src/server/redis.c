@@ -398,7 +398,7 @@ static void view(void *ctx, struct tr_engine_view *v)
                                  .draining = o->draining,
                                  .memory_used = mem->used_bytes,
                                  .memory_limit = mem->limit_bytes,
-                                 .memory_full = !tr_mem_room(mem, TR_CONFIG_BODY_DEFAULT)};
+                                 .memory_full = !tr_mem_spare(mem, TR_CONFIG_BODY_DEFAULT)};
 }
 
 static const uint8_t *uuid(void *ctx)

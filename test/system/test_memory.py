@@ -85,6 +85,7 @@ def test_full_memory_refuses_what_is_new(tmp_path):
             ready = client.put(b"here")
             taken = fill_with_topics(client)
             assert memory(web)["refusing"] is True
+            assert "memory_short" in [reason["code"] for reason in web.get("/readyz").json["reasons"]]
             print(f"tubes={taken} resident={resident_mib(server):.0f} MiB {memory(web)}")
             assert resident_mib(server) < 1.2 * LIMIT_MIB
             for topic in ("default", "new-one"):
@@ -107,6 +108,7 @@ def test_full_memory_refuses_what_is_new(tmp_path):
         for number in range(2, 7 * taken // 10):
             assert web.ask("DELETE", f"/v1/topics/t{number}?force=true").status in (200, 404)
         assert memory(web)["refusing"] is False
+        assert web.get("/readyz").status == 200
         web.push("new-one", b"x")  # by itself, now that there is room
         web.close()
         assert server.stop() == 0
