@@ -250,6 +250,49 @@ static const char *read_word(struct tr_args *a, const struct tr_arg_about *about
     return a->message;
 }
 
+enum { BOUND_TEXT = 1 + TR_DURATION_TEXT }; /* a sign and the longest of them */
+
+static_assert((int)TR_DURATION_TEXT >= (int)TR_DECIMAL_TEXT, "room for rates");
+static_assert((int)TR_DURATION_TEXT >= (int)TR_MOMENT_TEXT, "room for moments");
+
+/* A bound as it would be written. */
+static void print_bound(char out[BOUND_TEXT], enum tr_arg_kind kind, int64_t bound)
+{
+    switch (kind) {
+    case TR_KIND_DURATION:
+    case TR_KIND_MOVE:
+        out[0] = '-';
+        tr_duration_print(out + (bound < 0), (uint64_t)(bound < 0 ? -bound : bound));
+        break;
+    case TR_KIND_MOMENT:
+        (void)tr_moment_print(out, bound);
+        break;
+    case TR_KIND_RATE:
+        tr_decimal_print(out, (uint64_t)bound, 3);
+        break;
+    default:
+        tr_text(out, BOUND_TEXT, "%lld", (long long)bound);
+    }
+}
+
+/* NULL: fine; or why not. */
+static const char *check_range(struct tr_args *a, const struct tr_arg_about *about, int64_t number)
+{
+    char bound[BOUND_TEXT];
+
+    if (number < about->from) {
+        print_bound(bound, about->kind, about->from);
+        tr_text(a->message, sizeof a->message, "is too small: it has to be at least %s", bound);
+        return a->message;
+    }
+    if (number > about->to) {
+        print_bound(bound, about->kind, about->to);
+        tr_text(a->message, sizeof a->message, "is too large: it can be at most %s", bound);
+        return a->message;
+    }
+    return NULL;
+}
+
 static const char *read_value(struct tr_args *a, const struct tr_arg_about *about,
                               struct tr_http_text text, struct tr_arg_value *v)
 {
@@ -263,10 +306,7 @@ static const char *read_value(struct tr_args *a, const struct tr_arg_about *abou
     case TR_KIND_NUMBER:
     case TR_KIND_RATE:
         why = read_number(about, text, v);
-        if (why == NULL && (v->number < about->from || v->number > about->to)) {
-            why = v->number < about->from ? "is too small" : "is too large";
-        }
-        return why;
+        return why != NULL ? why : check_range(a, about, v->number);
     case TR_KIND_BOOL:
     case TR_KIND_CHOICE:
         return read_word(a, about, text, v);

@@ -134,13 +134,13 @@ static void test_args_refused_in_queries(void **state)
     refused(query(TR_ARGS_JOB, "delay="), "delay", "duration");
     refused(query(TR_ARGS_JOB, "delay=200000d"), "delay", "137 years");
     refused(query(TR_ARGS_JOB, "at=5"), "at", "seconds");
-    refused(query(TR_ARGS_JOB, "ttr=0"), "ttr", "small");
+    refused(query(TR_ARGS_JOB, "ttr=0"), "ttr", "small: it has to be at least 1us");
     refused(query(TR_ARGS_JOB, "priority=4294967296"), "priority", "large");
-    refused(query(TR_ARGS_JOB, "priority=-1"), "priority", "small");
+    refused(query(TR_ARGS_JOB, "priority=-1"), "priority", "small: it has to be at least 0");
     refused(query(TR_ARGS_JOB, "priority=1.0"), "priority", "whole");
     refused(query(TR_ARGS_JOB, "priority=x"), "priority", "whole");
     refused(query(TR_ARGS_JOB, "priority=99999999999999999999"), "priority", "whole");
-    refused(query(TR_ARGS_JOB, "retries=-2"), "retries", "small");
+    refused(query(TR_ARGS_JOB, "retries=-2"), "retries", "at least -1");
     refused(query(TR_ARGS_JOB, "on_conflict=ignore"), "on_conflict", "replace|keep|error");
     refused(query(TR_ARGS_JOB, "on_conflict="), "on_conflict", "replace|keep|error");
     refused(query(TR_ARGS_JOB, "on_conflict=keep|error"), "on_conflict", "replace|keep|error");
@@ -151,8 +151,8 @@ static void test_args_refused_in_queries(void **state)
     refused(query(TR_ARGS_JOB, "key=\xc2\x85"), "key", "control");
     refused(query(TR_ARGS_JOB, "key=\xff"), "key", "UTF-8");
     refused(query(TR_ARGS_RESERVE, "count=0"), "count", "small");
-    refused(query(TR_ARGS_RESERVE, "count=1001"), "count", "large");
-    refused(query(TR_ARGS_RESERVE, "wait=601"), "wait", "large");
+    refused(query(TR_ARGS_RESERVE, "count=1001"), "count", "large: it can be at most 1000");
+    refused(query(TR_ARGS_RESERVE, "wait=601"), "wait", "large: it can be at most 10m");
     refused(query(TR_ARGS_FILTER, "topic=-a"), "topic", "topic");
     refused(query(TR_ARGS_FORCE, "force=1"), "force", "false|true");
     refused(query(TR_ARGS_FORCE, "force=TRUE"), "force", "false|true");
@@ -161,7 +161,7 @@ static void test_args_refused_in_queries(void **state)
     refused(query(TR_ARG_BIT(TOPICS), "topics=a,"), "topics", "commas");
     refused(query(TR_ARG_BIT(TOPICS), "topics=ab,-b"), "topics", "commas");
     refused(query(TR_ARG_BIT(ID), "id=x"), "id", "number");
-    refused(query(TR_ARG_BIT(STEP), "step=0.5"), "step", "small");
+    refused(query(TR_ARG_BIT(STEP), "step=0.5"), "step", "small: it has to be at least 1s");
     assert_int_equal(query(TR_ARG_BIT(TOPICS), "topics=a,b/c"), TARRY_OK);
     assert_int_equal(query(TR_ARGS_JOB, "key=\xc2\xa0\xe2\x82\xac"), TARRY_OK);
     assert_int_equal(query(TR_ARG_BIT(BY), "by= 5m"), TARRY_OK);
