@@ -22,9 +22,8 @@
 static const char help[] =
     "usage: tarry check [--json] [--repair] DIR\n"
     "\n"
-    "Reads every byte of the store in DIR that counts, and compares all of it with\n"
-    "all of it. Nothing is written, unless --repair says so. No server may have\n"
-    "the store open.\n"
+    "Reads the whole store in DIR and checks that its parts agree. Nothing is\n"
+    "written, unless --repair says so. No server may have the store open.\n"
     "\n"
     "  --json     one JSON object on stdout instead of lines\n"
     "  --repair   if it is damaged: save what can be saved. Damaged bytes and the\n"

@@ -330,6 +330,14 @@ const char *tr_human_count(uint64_t n, char out[TR_HUMAN_TEXT])
     return out;
 }
 
+const char *tr_human_job_count(uint64_t n, char out[TR_HUMAN_TEXT])
+{
+    char count[TR_HUMAN_TEXT];
+
+    tr_text(out, TR_HUMAN_TEXT, n == 1 ? "%.40s job" : "%.40s jobs", tr_human_count(n, count));
+    return out;
+}
+
 const char *tr_human_bytes(uint64_t n, char out[TR_HUMAN_TEXT])
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

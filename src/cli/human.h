@@ -69,6 +69,8 @@ const char *tr_human_late(uint64_t late_ms, char out[TR_HUMAN_TEXT]);
 const char *tr_human_span(uint64_t ms, char out[TR_HUMAN_TEXT]);
 /* 1,234,567. */
 const char *tr_human_count(uint64_t n, char out[TR_HUMAN_TEXT]);
+/* 1 job, 1,234,567 jobs. */
+const char *tr_human_job_count(uint64_t n, char out[TR_HUMAN_TEXT]);
 /* 1.5 MiB. */
 const char *tr_human_bytes(uint64_t n, char out[TR_HUMAN_TEXT]);
 /* 2026-11-15 08:30:00Z. */

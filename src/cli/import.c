@@ -532,7 +532,7 @@ static void tell(const struct tr_import *im)
                im->schedules, im->dry ? "true" : "false");
         return;
     }
-    printf("%s jobs %s", tr_human_count(im->pushed, text1),
+    printf("%s %s", tr_human_job_count(im->pushed, text1),
            im->dry ? "would be imported" : "imported");
     if (im->buried > 0) {
         printf(", %s of them dead", tr_human_count(im->buried, text1));
@@ -547,7 +547,7 @@ static void tell(const struct tr_import *im)
         printf(", %s dead ones were left out", tr_human_count(im->not_buried, text1));
     }
     if (im->policies + im->schedules > 0) {
-        printf(", %s policies, %s schedules", tr_human_count(im->policies, text1),
+        printf(", policies: %s, schedules: %s", tr_human_count(im->policies, text1),
                tr_human_count(im->schedules, text2));
     }
     puts(".");

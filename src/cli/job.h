@@ -13,11 +13,8 @@
     }
 
 /* What jobs a list or a bulk is about. */
-#define TR_CLI_FILTER_OPTIONS                                                                      \
-    {.name = "--state",                                                                            \
-     .value = "STATE",                                                                             \
-     .about = "only those that are delayed, ready, reserved or dead",                              \
-     .sent = true},                                                                                \
+#define TR_CLI_FILTER_OPTIONS(states)                                                              \
+    {.name = "--state", .value = "STATE", .about = "only those that are " states, .sent = true},   \
         {.name = "--tag", .value = "TAG", .about = "only those with this tag", .sent = true},      \
         {.name = "--due-from",                                                                     \
          .value = "TIME",                                                                          \

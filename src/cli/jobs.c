@@ -423,7 +423,7 @@ const struct tr_cli_command tr_cli_command_list = {
     .usage = "[TOPIC] [FLAGS]",
     .text = "Lists jobs of a topic, or of all, by due time; dead ones by their time of death.\n",
     .options = {{.name = "--topic", .value = "TOPIC", .about = "jobs of this topic"},
-                TR_CLI_FILTER_OPTIONS,
+                TR_CLI_FILTER_OPTIONS("delayed, ready, reserved or dead"),
                 {.name = "--limit", .value = "N", .about = "so many at most; default 100"},
                 {.name = "--all", .about = "all of them, however many there are"}},
     .examples = "tarry list orders --state delayed\n"
@@ -553,7 +553,7 @@ const struct tr_cli_command tr_cli_command_cancel = {
                  .value = "TOPIC",
                  .about = "all jobs of this topic; or of --key"},
                 {.name = "--key", .value = "KEY", .about = "the job with this key"},
-                TR_CLI_FILTER_OPTIONS,
+                TR_CLI_FILTER_OPTIONS("delayed, ready or dead"),
                 BULK_OPTIONS,
                 {.name = "--force", .about = "also if a consumer has it"}},
     .examples = "tarry cancel orders order-42\n"
@@ -597,13 +597,13 @@ const struct tr_cli_command tr_cli_command_kick = {
     .group = TR_CLI_JOBS,
     .about = "bring a dead job back, or all that match",
     .usage = "ID | TOPIC KEY\n--topic TOPIC [FLAGS]",
-    .text = "Brings a dead job back: due now, with all its attempts before it. With filters\n"
-            "instead of a job, all dead ones that match; a terminal is asked first.\n",
+    .text = "Brings a dead job back: due now, its attempts counted anew. With filters instead of\n"
+            "a job, all dead ones that match; a terminal is asked first.\n",
     .options = {{.name = "--topic",
                  .value = "TOPIC",
                  .about = "all dead jobs of this topic; or of --key"},
                 {.name = "--key", .value = "KEY", .about = "the job with this key"},
-                TR_CLI_FILTER_OPTIONS,
+                TR_CLI_FILTER_OPTIONS("dead; others cannot be kicked"),
                 BULK_OPTIONS},
     .examples = "tarry kick 17\n"
                 "tarry kick --topic orders",
@@ -630,13 +630,13 @@ const struct tr_cli_command tr_cli_command_shift = {
     .name = "shift",
     .group = TR_CLI_JOBS,
     .about = "move the due times of all jobs that match",
-    .usage = "--topic TOPIC --by D [FLAGS]",
+    .usage = "--topic TOPIC --by D | --to TIME [FLAGS]",
     .text = "Moves the due times of all jobs that match, by so much or to one moment. The jobs\n"
             "are those that were there at the beginning; a terminal is asked first.\n",
     .options = {{"--by", "D", "how far: 30m later, or -30m earlier", true},
                 {"--to", "TIME", "the moment at which all are due", true},
                 {.name = "--topic", .value = "TOPIC", .about = "jobs of this topic"},
-                TR_CLI_FILTER_OPTIONS,
+                TR_CLI_FILTER_OPTIONS("delayed or ready"),
                 BULK_OPTIONS},
     .examples = "tarry shift --topic orders --by 30m\n"
                 "tarry shift --topic orders --tag sale --by -1h --dry-run",

@@ -61,7 +61,7 @@ static int restore(struct tr_cli *c)
 const struct tr_cli_command tr_cli_command_restore = {
     .name = "restore",
     .group = TR_CLI_STORES,
-    .about = "make Redis anew from the database",
+    .about = "rebuild Redis from the database",
     .usage = "[ID] [FLAGS]",
     .text = "Of a server with --engine redis and a database (sql.url): the nodes compare all\n"
             "that is in Redis with the rows of the database, both ways, and put it right; or\n"

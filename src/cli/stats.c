@@ -145,7 +145,7 @@ static int stats(struct tr_cli *c)
 const struct tr_cli_command tr_cli_command_stats = {
     .name = "stats",
     .group = TR_CLI_WATCHING,
-    .about = "how a server does",
+    .about = "figures of a server",
     .usage = "[FLAGS]",
     .text = "Shows jobs by state, rates, the store and the process. --json has more.\n",
     .examples = "tarry stats\n"

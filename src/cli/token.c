@@ -48,7 +48,7 @@ static const char help[] =
     "examples:\n"
     "  tarry token new --role produce --topics 'orders*' --name shop\n"
     "  curl -H \"Authorization: Bearer $TOKEN\" localhost:11301/v1/topics\n"
-    "  tarry token revoke shop --config /etc/tarry.conf && kill -HUP PID\n"
+    "  tarry token revoke shop --config /etc/tarry/tarry.conf && kill -HUP PID\n"
     "\n"
     "exit codes: 0 fine; 1 the file could not be read or written, or there is no such\n"
     "            token; 2 wrong usage\n";

@@ -11,6 +11,7 @@
 #include "cli/human.h"
 #include "cli/json.h"
 #include "os/clock_linux.h"
+#include "rules/duration.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -24,7 +25,7 @@
 #include <unistd.h>
 
 enum { COLUMNS = 80, ROWS = 24, MINUTES = 60, SAMPLES = 10, ASK_MS = 1000, BAR_ROWS = 4 };
-enum { SORTS = 4, TOPICS_MAX = 100, NAME_LEAST = 13, NAME_MOST = 60 };
+enum { SORTS = 4, TOPICS_MAX = 100, NAME_LEAST = 10, NAME_MOST = 60 };
 
 /* What makes a topic busy. The first of each are asked for, and no others: there may be 10,000. */
 static const char *const sorts[SORTS] = {"handed", "pushed", "ready", "delayed"};
@@ -124,7 +125,7 @@ static void draw_head(struct top *t, const struct tr_json_value *s)
     char c[TR_HUMAN_TEXT];
     char d[TR_HUMAN_TEXT];
     char e[TR_HUMAN_TEXT];
-    char in[32];
+    char in[TR_HUMAN_TEXT];
     char out[32];
 
     line(t, TR_BOLD, "tarry %s  %s  up %s  %s%s%s", tr_cli_string(s, "version", a, sizeof a),
@@ -141,7 +142,7 @@ static void draw_head(struct top *t, const struct tr_json_value *s)
          tr_cli_string(s, "pushed_per_s", in, sizeof in),
          tr_cli_string(s, "handed_per_s", out, sizeof out), drain(t, a));
     (void)tr_cli_member(s, "store", &store);
-    tr_text(in, sizeof in, "%" PRIu64 " us", tr_cli_number_or(&store, "commit_p99_us", 0));
+    tr_duration_tell(in, tr_cli_number_or(&store, "commit_p99_us", 0));
     line(t, TR_PLAIN, "store  %s on disk  %s alive  commit p99 %s  memory %s",
          tr_human_bytes(tr_cli_number_or(&store, "disk_bytes", 0), a),
          tr_human_bytes(tr_cli_number_or(&store, "live_bytes", 0), b),
@@ -271,7 +272,7 @@ static void draw_topic(struct top *t, const struct tr_json_value *v)
     if (tr_cli_number(v, "next_due_ms", &ms)) {
         (void)tr_human_when(t->cli, ms, next);
     }
-    line(t, TR_PLAIN, "%-*.*s %7s %6s %5s %5s %6.6s %6.6s %6.6s %6.6s  %s", name_width(t),
+    line(t, TR_PLAIN, "%-*.*s %7s %6s %8s %5s %6.6s %6.6s %6.6s %6.6s  %s", name_width(t),
          name_width(t), tr_cli_string(v, "name", name, sizeof name), brief(v, "delayed", counts[0]),
          brief(v, "ready", counts[1]), brief(v, "reserved", counts[2]), brief(v, "dead", counts[3]),
          tr_cli_string(v, "pushed_per_s", in, sizeof in),
@@ -285,8 +286,8 @@ static void draw_topics(struct top *t, unsigned most)
     struct rows rows = {0};
 
     line(t, TR_PLAIN, "%s", "");
-    line(t, TR_BOLD, "%-*s %7s %6s %5s %5s %6s %6s %6s %6s  %s", name_width(t), "TOPIC", "DELAYED",
-         "READY", "HELD", "DEAD", "IN/S", "OUT/S", "P50", "P99", "NEXT");
+    line(t, TR_BOLD, "%-*s %7s %6s %8s %5s %6s %6s %6s %6s  %s", name_width(t), "TOPIC", "DELAYED",
+         "READY", "RESERVED", "DEAD", "IN/S", "OUT/S", "P50", "P99", "NEXT");
     collect_rows(t, &rows);
     for (size_t i = 0; i < rows.count && i < most; i++) {
         draw_topic(t, &rows.row[i].topic);

@@ -177,7 +177,7 @@ static int topic_send(struct tr_cli *c, const struct tr_cli_request *r)
     if (how == TR_CLI_FINE && c->json) {
         tr_cli_print_raw(&a);
     } else if (how == TR_CLI_FINE && strcmp(r->method, "DELETE") == 0 && tr_cli_read(&a, &v)) {
-        printf("deleted, with %s jobs.\n", tr_human_count(tr_cli_number_or(&v, "purged", 0), text));
+        printf("deleted, with %s.\n", tr_human_job_count(tr_cli_number_or(&v, "purged", 0), text));
     } else if (how == TR_CLI_FINE) {
         how = print_topic(c, &a);
     }
@@ -276,7 +276,7 @@ const struct tr_cli_command tr_cli_command_topic = {
     .text = "Shows a topic; sets fields of its policy (null: the default again); replaces the\n"
             "whole policy; deletes the topic. Fields: ttr, retries, backoff, ttl, rate, burst,\n"
             "max_jobs, max_bytes, dead_keep, dead_max, in_flight, jitter, history, paused,\n"
-            "deliver (as JSON).\n",
+            "deliver (as JSON); with --engine redis spread, too.\n",
     .options = {{.name = "--force", .about = "delete: its jobs, too", .sent = true},
                 {.name = "--yes", .about = "do not ask"}},
     .examples = "tarry topic orders\n"
@@ -431,7 +431,7 @@ static int print_forecast(struct tr_cli *c, const struct tr_cli_answer *a)
         tr_table_cell(&t, TR_CYAN, "%s", bar);
     }
     tr_table_end(&t);
-    printf("%s jobs in all%s.\n", tr_human_count(sum, text),
+    printf("%s in all%s.\n", tr_human_job_count(sum, text),
            tr_cli_is_true(&v, "approximate") ? ", about" : "");
     return TR_CLI_FINE;
 }

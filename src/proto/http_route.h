@@ -168,7 +168,7 @@ enum tr_route_status {
     X(BACKUP, POST, "v1/backup", TR_ARG_BIT(DIR), TR_ARG_BIT(DIR), ADMIN, NONE,                    \
       S(200) | S(409) | S(501), "copy the store")                                                  \
     X(RESTORE, POST, "v1/restore", TR_ARG_BIT(EXPIRE), 0, ADMIN, NONE, S(200) | S(501),            \
-      "make Redis anew from the database")                                                         \
+      "rebuild Redis from the database")                                                           \
     X(RESTORE_JOB, POST, "v1/jobs/{id}/restore", 0, 0, ADMIN, NONE,                                \
       S(200) | S(404) | S(409) | S(501), "put a job into Redis anew, from the database")           \
     X(CLOCK, GET, "v1/clock", 0, 0, READ, NONE, S(200) | S(501), "the test clock")                 \

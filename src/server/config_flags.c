@@ -193,6 +193,9 @@ static int read_bare(struct args *a, enum tr_command command)
         c->command = TR_COMMAND_HELP;
         return TARRY_OK;
     }
+    if (next != NULL && command == TR_COMMAND_HELP) {
+        return tr_reading_refuse(a->r, "there is no command \"%s\".", next);
+    }
     if (next != NULL) {
         return tr_reading_refuse(a->r, "%s does not know what to do with \"%s\".", word, next);
     }
@@ -219,7 +222,7 @@ int tr_config_read_command(struct tr_reading *r, struct tr_flags *flags)
         return tr_config_read_drop_in(r, 1);
     }
     if (word == NULL) {
-        return tr_reading_refuse(r, "what shall it do? To start the server: tarry serve");
+        return tr_reading_refuse(r, "no command is given. To start the server: tarry serve");
     }
     if (strcmp(word, "serve") == 0) {
         return read_serve(&a);

@@ -31,7 +31,7 @@ static const char help[] =
     "  --help            print this\n"
     "\n"
     "examples:\n"
-    "  tarry sql migrate --config /etc/tarry.conf\n"
+    "  tarry sql migrate --config /etc/tarry/tarry.conf\n"
     "  tarry sql check --set sql.url=mariadb://127.0.0.1/tarry --set sql.user=tarry\n"
     "  tarry sql migrate --print | mariadb tarry\n"
     "\n"

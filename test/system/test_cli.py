@@ -290,7 +290,7 @@ def test_topic(cli):
     cli.web.push("pol", b"x")
     full = cli.run("topic", "pol", "delete")
     assert full.returncode == 1 and "409" in full.stderr
-    assert cli.ok("topic", "pol", "delete", "--force") == "deleted, with 1 jobs.\n"
+    assert cli.ok("topic", "pol", "delete", "--force") == "deleted, with 1 job.\n"
     assert cli.run("topic", "pol").returncode == 1
     for args in (["pol", "set"], ["pol", "set", "ttr"], ["pol", "paint"], ["pol", "show", "x"], ["pol", "--force"]):
         assert cli.run("topic", *args).returncode == 2, args

@@ -256,7 +256,7 @@ static void test_config_wrong_command_lines(void **state)
         const char *line;
         const char *why;
     } cases[] = {
-        {"tarry", "what shall it do"},
+        {"tarry", "no command is given"},
         {"tarry swerve", "\"swerve\""},
         {"tarry help swerve", "\"swerve\""},
         {"tarry serve x", "--data"},
