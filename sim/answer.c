@@ -186,11 +186,11 @@ bool sim_answer_is_being_reserved(const struct sim_oracle *o, const struct sim_j
     return false;
 }
 
-/* How late it was stays so until it is due another time; or leaves memory, as parked ones may. */
+/* How late it was stays so until it is due another time, or there is a crash. */
 static void check_late(struct sim_oracle *o, const struct sim_ask *a, struct sim_job *j)
 {
     const struct tr_job_view *v = &a->req.out.job;
-    bool same = j->late_start == o->starts && j->late_due_us == v->due_us;
+    bool same = j->late_start >= o->crash && j->late_due_us == v->due_us;
     struct tr_engine_stat stat;
 
     if ((v->state != TR_READY && v->state != TR_RESERVED) || a->req.op == TR_OP_LIST) {

@@ -497,6 +497,7 @@ void sim_oracle_crashed(struct sim_oracle *o)
     o->engine = NULL;
     o->quiet = false;
     o->starts++;
+    o->crash = o->starts;
 }
 
 /* ---- Refusals. */

@@ -108,7 +108,8 @@ struct sim_oracle {
 
     /* The wall clock was stepped; the engine may take its time to believe it. */
     bool clock_doubt;
-    unsigned starts;   /* of the engine */
+    unsigned starts;   /* of the engine, */
+    unsigned crash;    /* and how many there were at the last one that followed no orderly close */
     bool clock_turned; /* the engine has seen it */
     uint64_t clock_boot_us;
 

@@ -594,6 +594,7 @@ static void step_clock(struct sim_run *r)
 
 void sim_run_reopen(struct sim_run *r)
 {
+    unsigned crash;
     int err;
 
     sim_run_settle(r);
@@ -632,7 +633,11 @@ void sim_run_reopen(struct sim_run *r)
     } else if (err != TARRY_OK && !sim_disk_dead(r->disk) && !sim_run_faulty(r)) {
         FAIL("I11", "the close failed with %s", tarry_errname(err));
     }
+    crash = r->oracle.crash;
     drop_engine(r);
+    if (err == TARRY_OK && !sim_disk_dead(r->disk)) {
+        r->oracle.crash = crash; /* that was none */
+    }
     r->totals.reopens++;
     sim_work_restart(&r->work);
     if (err != TARRY_OK || sim_disk_dead(r->disk) || sim_dice(&r->rng, 30)) {

@@ -52,6 +52,7 @@
     X(MINUTE_WITHOUT_C, "R34", "a kill is subtracted from a second in which it was not counted", "fine.c:tr_fine_sub", "far", 5000) \
     X(LOAD_NOT_COUNTED, "R34", "a job that comes into memory during the scan is not counted", "tally.c:tr_tally_entered", "far", 20000) \
     X(FORECAST_OF_READY, "R34", "a forecast counts ready and reserved jobs of the second that has begun", "tally.c:tr_tally_entered", "far", 5000) \
+    X(LATE_SINCE_START, "R34", "what was ready before a stop is late by how long that took", "change.c:ready_since", "generic", 2000) \
     X(LATE_ANEW, "R34", "a job is late anew whenever it is ready again", "change.c:tr_change_schedule", "generic", 2000) \
     X(METER_FORGETS, "R49", "what a topic had counted is lost when its meter goes to another", "meter.c:give", "meters", 2000) \
     X(NO_RESERVE, "R26", "pushes may use the last slot", "space.c:tr_space_push_ok", "full", 2000) \

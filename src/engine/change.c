@@ -79,6 +79,32 @@ void tr_change_still_ready(struct tr_job *job, uint64_t since_us)
     }
 }
 
+/*
+ * Since when a due job that was not in memory has been ready. One that was due while the store was
+ * served before is taken to have been on time. Of a topic that was parked then jobs are ready when
+ * they are due, in memory or not. What was due while nobody served was ready with the start;
+ * anything else is ready now.
+ */
+static uint64_t ready_since(const struct tr_engine *e, const struct tr_job *job)
+{
+    if (job->due_us <= e->stood_us && !TR_MUTANT(LATE_SINCE_START)) {
+        return job->due_us;
+    }
+    if (job->topic->parked || job->due_us <= job->topic->parked_us) {
+        return job->due_us < e->began_us ? e->began_us : job->due_us;
+    }
+    return e->clock.t_us;
+}
+
+void tr_change_bring(struct tr_engine *e, struct tr_job *job)
+{
+    uint64_t since_us = ready_since(e, job);
+
+    job->first_us = since_us;
+    tr_change_schedule(e, job);
+    tr_change_still_ready(job, since_us);
+}
+
 void tr_change_drop_topic(struct tr_engine *e, struct tr_topic *t)
 {
     if (!tr_topic_needed(t)) {

@@ -121,11 +121,13 @@ struct tr_engine {
     bool moved;          /* in this turn: a batch was closed, or a stalled request came to an end */
     bool failed;
     bool draining;
-    bool trimming;  /* it is idle, and memory is given back: */
-    size_t trim;    /* chunks of jobs before this one are to be looked at */
-    bool refusing;  /* for lack of space, since some push */
-    bool was_clean; /* the store was closed in order */
-    bool no_counts; /* the checkpoints that were there at the start do not count topics */
+    bool trimming;     /* it is idle, and memory is given back: */
+    size_t trim;       /* chunks of jobs before this one are to be looked at */
+    bool refusing;     /* for lack of space, since some push */
+    bool was_clean;    /* the store was closed in order */
+    uint64_t stood_us; /* T to which the store was served before this start, as far as is known, */
+    uint64_t began_us; /* and at this start */
+    bool no_counts;    /* the checkpoints that were there at the start do not count topics */
 
     uint64_t commit_us;      /* boot: when the batch in flight went; */
     uint64_t commit_took;    /* how long the last one took; */
@@ -163,6 +165,8 @@ void tr_engine_place(struct tr_engine *e);                  /* a slice of it */
 /* change.c */
 enum tr_verdict tr_change_execute(struct tr_engine *e, struct tr_req *r);
 void tr_change_schedule(struct tr_engine *e, struct tr_job *job); /* by its durable fields and T */
+/* The same for one that comes (back) into memory, and may have been ready long before. */
+void tr_change_bring(struct tr_engine *e, struct tr_job *job);
 void tr_change_unschedule(struct tr_engine *e, struct tr_job *job); /* out of lists and wheels */
 void tr_change_drop_topic(struct tr_engine *e,
                           struct tr_topic *t); /* if nothing needs it any more */

@@ -238,8 +238,8 @@ int tr_load_take(struct tr_engine *e, uint64_t rid, const struct tr_record *rec)
     e->load.loaded++;
     tr_damage_lift(e, rid);
     visits(e, job);
-    tr_change_schedule(e, job);
-    if (job->state == TR_READY && !job->topic->parked) {
+    tr_change_bring(e, job);
+    if (job->state == TR_READY && !job->topic->parked && job->due_us > e->stood_us) {
         tr_change_note_late(e, job); /* it came too late */
     }
     tr_promote_met(e, job);

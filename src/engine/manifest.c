@@ -28,10 +28,15 @@
 #include <assert.h>
 #include <string.h>
 
-enum { MAGIC = 0x6e6d7274 /* "trmn" */, SLOTS_AT = 160, SLOT_LEN = 40, GROUP_LEN = 40 };
+enum {
+    MAGIC = 0x6e6d7274, /* "trmn" */
+    SLOTS_AT = 160,
+    SLOT_LEN = 40,
+    GROUP_LEN = 40,
+    CLOCK_AT = TR_MANIFEST_COPY - 8
+};
 
-static_assert(SLOTS_AT + TR_MANIFEST_SLOTS_MAX * SLOT_LEN + TR_GROUPS_MAX * GROUP_LEN <=
-                  TR_MANIFEST_COPY,
+static_assert(SLOTS_AT + TR_MANIFEST_SLOTS_MAX * SLOT_LEN + TR_GROUPS_MAX * GROUP_LEN <= CLOCK_AT,
               "a copy's room");
 
 static void encode_groups(uint8_t *p, const struct tr_manifest *m)
@@ -83,6 +88,7 @@ void tr_manifest_encode(uint8_t out[TR_MANIFEST_COPY], const struct tr_manifest 
         tr_put_le(p + 32, m->slots[i].last_batch, 8);
     }
     encode_groups(out + SLOTS_AT + m->slot_count * SLOT_LEN, m);
+    tr_put_le(out + CLOCK_AT, m->clock_us, 8);
     tr_put_le(out + 4, tr_crc(0, out + 8, TR_MANIFEST_COPY - 8), 4);
 }
 
@@ -159,6 +165,7 @@ int tr_manifest_decode(const uint8_t in[TR_MANIFEST_COPY], struct tr_manifest *m
     m->slot_count = (uint32_t)tr_get_le(in + 144, 4);
     m->group_count = (uint32_t)tr_get_le(in + 148, 4);
     m->next_rid = tr_get_le(in + 152, 8);
+    m->clock_us = tr_get_le(in + CLOCK_AT, 8);
     if (m->slot_count > TR_MANIFEST_SLOTS_MAX || m->group_count > TR_GROUPS_MAX || m->gen == 0 ||
         m->ckpt[0].pages > UINT32_MAX || m->ckpt[1].pages > UINT32_MAX || m->ckpt_now > 1) {
         return TARRY_EDAMAGED;

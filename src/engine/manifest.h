@@ -52,6 +52,7 @@ struct tr_manifest {
     uint64_t slot_bytes;
     uint64_t seg_no;    /* newest segment when this was written */
     uint64_t log_batch; /* the log was durable at least up to this batch */
+    uint64_t clock_us;  /* T when this was written; 0: an older build did not tell */
     uint8_t uuid[TR_UUID];
     uint8_t key[TR_UUID]; /* of lease tokens */
     struct {

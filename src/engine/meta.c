@@ -178,6 +178,7 @@ static void compose(struct tr_engine *e, uint32_t flags)
     m->next.epoch = e->epoch;
     m->next.log_batch = e->log.synced;
     m->next.next_rid = e->state.next_rid;
+    m->next.clock_us = e->clock.t_us;
     if (limit > m->next.rid_limit) {
         m->next.rid_limit = limit;
     }

@@ -99,6 +99,9 @@ void tr_park_note(struct tr_engine *e, struct tr_topic *t, struct tr_edge far)
 void tr_park_end(struct tr_engine *e, struct tr_topic *t)
 {
     tr_wheel_disarm(&e->edges, &t->edge_timer);
+    if (t->parked) {
+        t->parked_us = e->clock.t_us;
+    }
     tr_topic_unpark(t);
 }
 

@@ -349,6 +349,18 @@ static void note_clock(struct tr_engine *e, const struct tr_replay *p)
     }
 }
 
+/* How far the time had come of which somebody took note while the store was served. */
+static void note_stood(struct tr_engine *e, const struct tr_replay *p)
+{
+    uint64_t told_us = e->meta.now.clock_us;
+
+    if (e->clock.test) {
+        e->stood_us = e->state.clock_us;
+    } else {
+        e->stood_us = p->clock_us > told_us ? p->clock_us : told_us;
+    }
+}
+
 /* A test clock stands where it may have been seen; before the replay perhaps not as far. */
 static void set_clock(struct tr_engine *e, uint64_t t_us)
 {
@@ -408,7 +420,9 @@ static int replay(struct tr_engine *e, struct tr_replay *p)
         return err;
     }
     note_clock(e, p);
+    note_stood(e, p);
     set_clock(e, tr_advance_begin(e, start_us));
+    e->began_us = e->clock.t_us;
     e->log.open.no = p->next_batch;
     e->log.durable = p->next_batch - 1;
     e->log.synced = p->next_batch - 1;
@@ -455,7 +469,7 @@ static int schedule_all(struct tr_engine *e)
         } else if (job->lease_end_us != 0) {
             tr_handout_restore(e, job);
         } else {
-            tr_change_schedule(e, job);
+            tr_change_bring(e, job);
         }
     }
     while (err == TARRY_OK && tr_heap_top(&dead) != NULL) {

@@ -103,6 +103,7 @@ struct tr_topic {
     struct tr_bucket bucket;              /* of its rate; a rate of 0: not in use; */
     struct tr_timer token;                /* armed while somebody waits for one; boot time */
     bool parked;                          /* jobs of it due before the horizon are far: */
+    uint64_t parked_us;                   /* when it ended to be so last; T */
     struct tr_list in_parked;             /* of topics->parked */
     struct tr_edge edge;                  /* none of these comes before this: */
     struct tr_timer edge_timer;           /* armed while it is not due yet; T */

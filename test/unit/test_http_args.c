@@ -134,7 +134,7 @@ static void test_args_refused_in_queries(void **state)
     refused(query(TR_ARGS_JOB, "delay="), "delay", "duration");
     refused(query(TR_ARGS_JOB, "delay=200000d"), "delay", "137 years");
     refused(query(TR_ARGS_JOB, "at=5"), "at", "seconds");
-    refused(query(TR_ARGS_JOB, "ttr=0"), "ttr", "small: it has to be at least 1us");
+    refused(query(TR_ARGS_JOB, "ttr=0"), "ttr", "small: it has to be at least 0.001ms");
     refused(query(TR_ARGS_JOB, "priority=4294967296"), "priority", "large");
     refused(query(TR_ARGS_JOB, "priority=-1"), "priority", "small: it has to be at least 0");
     refused(query(TR_ARGS_JOB, "priority=1.0"), "priority", "whole");

@@ -293,6 +293,37 @@ static void test_view_lateness(void **state)
     rig_fini(&rig);
 }
 
+/* A job that was ready in time stays so, however long nobody serves; one that was due meanwhile is
+ * late, and what became ready after the last word of the log is not known. */
+static void test_view_lateness_over_a_stop(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    uint64_t in_time = rig_push(&rig, t, RIG_SECOND);
+    uint64_t later = rig_push(&rig, t, 20 * RIG_SECOND);
+    uint64_t untold = rig_push(&rig, t, 41 * RIG_SECOND);
+
+    (void)state;
+    rig_pass(&rig, 10 * RIG_SECOND);
+    assert_int_equal(rig_view(&rig, in_time).late_us, 0);
+    rig_close(&rig);
+    rig.now.boot_us += 30 * RIG_SECOND;
+    rig.now.wall_us += 30 * RIG_SECOND;
+    rig_open(&rig); /* at 40 s */
+    assert_int_equal(rig_view(&rig, in_time).late_us, 0);
+    assert_int_equal(rig_view(&rig, later).late_us, 20 * RIG_SECOND);
+    assert_true(rig_stat(&rig, t).oldest_ready_us == RIG_WALL_US + RIG_SECOND);
+    rig_pass(&rig, 4 * RIG_SECOND); /* without a word to the log */
+    assert_int_equal(rig_view(&rig, untold).late_us, 0);
+    rig_kill(&rig);
+    rig.now.boot_us += 30 * RIG_SECOND;
+    rig.now.wall_us += 30 * RIG_SECOND;
+    rig_open(&rig); /* at 74 s */
+    assert_int_equal(rig_view(&rig, in_time).late_us, 0);
+    assert_int_equal(rig_view(&rig, untold).late_us, 33 * RIG_SECOND);
+    rig_fini(&rig);
+}
+
 static void test_view_peek_reads_body_from_disk(void **state)
 {
     struct rig rig;
@@ -392,6 +423,7 @@ int main(void)
         cmocka_unit_test(test_view_peek_first),
         cmocka_unit_test(test_view_refusals),
         cmocka_unit_test(test_view_lateness),
+        cmocka_unit_test(test_view_lateness_over_a_stop),
         cmocka_unit_test(test_view_kept_topics),
         cmocka_unit_test(test_view_peek_reads_body_from_disk),
     };
