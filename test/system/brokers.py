@@ -7,7 +7,6 @@ import glob
 import json
 import os
 import pathlib
-import random
 import signal
 import socket
 import subprocess
@@ -16,22 +15,10 @@ import time
 import pytest
 
 from harness import PATIENCE_S, TARRY
+from ports import free_port
 from web import Web, web_port, web_server
 
 KAFKA_TOOL = os.environ.get("KAFKA_TOOL", pathlib.Path(TARRY).parent / "kafka-tool")
-
-
-def free_port():
-    """Below those that the kernel gives to whoever connects: nobody takes it while its server is
-    down, and who tries to connect to it then does not meet himself."""
-    while True:
-        with socket.socket() as s:
-            port = random.randrange(12000, 32000)
-            try:
-                s.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                pass
 
 
 def until(what, patience=PATIENCE_S, pause=0.05):

@@ -9,8 +9,9 @@ from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.service import Service
 
-from harness import PATIENCE_S
-from web import Web, web_port, web_server
+from harness import PATIENCE_S, Server
+from ports import free_port
+from web import Web, web_port
 
 WEB = pathlib.Path(__file__).parents[2] / "web"
 SHOTS = os.environ.get("DASHBOARD_SHOTS")
@@ -167,7 +168,8 @@ def page(browser):
 
 @pytest.fixture
 def server(tmp_path):
-    with web_server(tmp_path / "store", "--sync", "never") as made:
+    # A port of its own, since one test starts it again there.
+    with Server(tmp_path / "store", "--http", f"127.0.0.1:{free_port()}", "--sync", "never") as made:
         made.web = web_port(made)
         yield made
         made.process.terminate()

@@ -1,22 +1,17 @@
 """A mariadbd of the tests' own, with passwords, on a socket file and a port of loopback."""
 import pathlib
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
 
-PATIENCE_S = 120
+from ports import free_port
+
+PATIENCE_S = 180
 MARIADBD = shutil.which("mariadbd") or "/usr/sbin/mariadbd"
 SMALL = ["--innodb-buffer-pool-size=24M", "--innodb-log-file-size=8M", "--innodb-fast-shutdown=1",
          "--key-buffer-size=1M", "--aria-pagecache-buffer-size=8M", "--aria-log-file-size=8M",
          "--innodb-flush-method=nosync"]  # a power cut is not tested
-
-
-def free_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
 
 
 class Server:

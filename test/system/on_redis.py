@@ -15,6 +15,7 @@ import time
 from beanstalk import LISTENING, Tarry
 from dialogue import TooSlow, Wrong, has_time, replay
 from harness import PATIENCE_S, Server
+from ports import free_port
 from redis_server import Client
 from web import ready_web
 
@@ -25,11 +26,6 @@ class TcpClient(Client):
     def __init__(self, port):
         self.sock = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
         self.file = self.sock.makefile("rb")
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as made:
-        return made.getsockname()[1]
 
 
 class Redis:
@@ -148,4 +144,4 @@ def served(server):
     return int(server.wait_for(LISTENING)[1])
 
 
-__all__ = ["OnRedis", "Redis", "Server", "free_port", "plays", "served"]
+__all__ = ["OnRedis", "Redis", "Server", "plays", "served"]

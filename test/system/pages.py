@@ -22,6 +22,7 @@ import time
 
 import mariadb_server
 from harness import PATIENCE_S, TARRY, Server
+from ports import free_port
 from web import LISTENING
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
@@ -80,11 +81,6 @@ class Block:
 
     def __str__(self):
         return f"{self.page.relative_to(TOP)}:{self.number}"
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        return door.getsockname()[1]
 
 
 def pages():
@@ -212,7 +208,7 @@ class Shell:
     def ports(words):
         """Flags for free ports, where the words name none."""
         return [flag for name in ("--http", "--beanstalk") if name not in words
-                for flag in (name, "127.0.0.1:0")]
+                for flag in (name, f"127.0.0.1:{free_port()}")]
 
     def to_peers(self, text):
         """The same with the ports of other servers."""

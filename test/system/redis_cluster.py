@@ -3,14 +3,13 @@
 Needs nothing of the tests (tools/cluster uses it, too). Everything is in one temporary folder; each
 server is ended by its own process. Use with `with`.
 """
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 
+import ports
 from redis_server import Client, Error
 
 PATIENCE_S = 60
@@ -18,18 +17,11 @@ HASH_SLOTS = 16384
 
 
 def free_port(taken):
-    """A port that nobody has, below those that the kernel gives to whoever connects: nobody takes it
-    while its server is down."""
-    while True:
-        port = random.randrange(12000, 32000)
-        with socket.socket() as s:
-            try:
-                s.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        if port not in taken:
-            taken.add(port)
-            return port
+    """A port that nobody has, and none of these, which has it noted."""
+    while (port := ports.free_port()) in taken:
+        pass
+    taken.add(port)
+    return port
 
 
 def until(what, patience=PATIENCE_S, pause=0.02):

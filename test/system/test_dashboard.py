@@ -19,7 +19,8 @@ from selenium.webdriver.common.keys import Keys
 
 from dashboard_page import SHOTS, WEB, browser, page, server, web  # noqa: F401
 from harness import PATIENCE_S, Server, tarry
-from test_outlets import PRIVATE, Receiver, closed_port
+from ports import free_port
+from test_outlets import PRIVATE, Receiver
 from web import Web, talk, web_port, web_server
 
 
@@ -258,7 +259,7 @@ def test_outlets(page, tmp_path):
     with Receiver(lambda post: (200, {}, mean.encode())) as hook, \
             web_server(tmp_path / "store", "--test-clock", *PRIVATE) as server:
         web = Web(web_port(server))
-        port = closed_port()
+        port = free_port()
         for topic, more in (("gone", {"url": f"http://127.0.0.1:{port}/a?key=s3cret", "concurrency": 1}),
                             ("live", {"url": hook.url("/b"), "success": mean, "secret": "k3y", "headers": {"X-A": "hidd3n"}})):
             assert web.ask("PUT", "/v1/topics/" + topic, json.dumps({"backoff": "10ms", "deliver": {"type": "webhook", **more}})).status == 200

@@ -10,16 +10,12 @@ import pytest
 
 from client import Client
 from harness import PATIENCE_S, Server, sanitized, tool
+from ports import free_port
 from web import Web, read_answer
 
 pytestmark = pytest.mark.skipif(shutil.which("strace") is None or sanitized(), reason="no strace")
 
 PUSH = b"POST /v1/topics/t/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx"
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as made:
-        return made.getsockname()[1]
 
 
 class Slow(Server):

@@ -10,14 +10,9 @@ import time
 import pytest
 
 from harness import PATIENCE_S, TARRY, tarry
+from ports import free_port
 from test_cli import Cli
 from web import web_port, web_server
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.fixture()

@@ -18,8 +18,8 @@ import pytest
 import dialogue
 from client import Client
 from dialogue import is_for
-from harness import PATIENCE_S, TARRY, tarry
-from on_redis import OnRedis, Redis, free_port, plays, served
+from harness import PATIENCE_S, tarry
+from on_redis import OnRedis, Redis, plays, served
 from redis_cluster import until
 from test_http import (  # noqa: F401 (run here)
     is_error,
@@ -559,6 +559,5 @@ def test_drain(server, web):
 
 
 def test_the_binary_knows_it():
-    assert TARRY and free_port() > 0
     said = tarry("serve", "--help").stdout
     assert "redis.servers" in said and "cluster.slots" in said

@@ -14,7 +14,8 @@ import time
 
 import pytest
 
-from harness import PATIENCE_S, sanitized
+from harness import PATIENCE_S, STOP_S, sanitized
+from ports import free_port
 from prom import Page
 from test_tls import Authority
 from web import Web, web_port, web_server
@@ -122,12 +123,6 @@ def wait_until(what, patience=PATIENCE_S):
 
 def gone(web, job):
     return web.get(f"/v1/jobs/{job['id']}").status == 404
-
-
-def closed_port():
-    with socket.socket() as wire:
-        wire.bind(("127.0.0.1", 0))
-        return wire.getsockname()[1]
 
 
 def advance(web, by):
@@ -413,7 +408,7 @@ def test_jobs_of_the_beanstalk_port_wait_between_tries(tmp_path):
 # ---- nobody else is delayed ----
 
 def test_dead_outlet_opens_its_breaker_and_delays_nobody(tmp_path):
-    dead = closed_port()
+    dead = free_port()
     with Receiver() as hook, web_server(tmp_path / "data", *PRIVATE) as server:
         web = Web(web_port(server))
         deliver(web, "dead", url=f"http://127.0.0.1:{dead}/", policy={"backoff": "10ms", "retries": -1})
@@ -440,7 +435,7 @@ def test_dead_outlet_opens_its_breaker_and_delays_nobody(tmp_path):
 
 
 def test_breaker_tries_again_and_closes(tmp_path):
-    port = closed_port()
+    port = free_port()
     with web_server(tmp_path / "data", "--test-clock", *PRIVATE) as server:
         web = Web(web_port(server))
         deliver(web, "t", url=f"http://127.0.0.1:{port}/", concurrency=1, policy={"backoff": "10ms"})
@@ -847,7 +842,7 @@ def test_secrets_are_never_shown(tmp_path):
                                       headers={"X-Auth": "header-value"}, policy={"backoff": "10ms"}))]
         job = web.push("t")
         hook.wait(3)
-        deliver(web, "gone", url=url.format(closed_port()), secrets=secrets, policy={"backoff": "1ms"})
+        deliver(web, "gone", url=url.format(free_port()), secrets=secrets, policy={"backoff": "1ms"})
         web.push("gone")
         wait_until(lambda: topic_of(web, "gone")["outlet"]["breaker"] == "open")
         for path in ("/v1/topics", "/v1/topics/t", "/v1/topics/gone", "/v1/config", "/v1/stats", "/metrics",

@@ -5,7 +5,8 @@ import subprocess
 import pytest
 
 from harness import PATIENCE_S, TARRY, tarry
-from mariadb_server import Server, free_port
+from mariadb_server import Server
+from ports import free_port
 
 
 @pytest.fixture(scope="module")

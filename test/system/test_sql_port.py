@@ -11,7 +11,8 @@ import time
 import pytest
 
 from harness import PATIENCE_S, tarry
-from mariadb_server import Server, free_port
+from mariadb_server import Server
+from ports import free_port
 
 TOOL = os.environ.get("SQL_TOOL", "")
 pytestmark = pytest.mark.skipif(not TOOL, reason="built without libmariadb")

@@ -14,8 +14,8 @@ import time
 import pytest
 
 from harness import PATIENCE_S, TARRY, tarry
+from ports import free_port
 from test_cli import Cli, on_terminal
-from test_move import free_port
 from test_tls import Authority
 from test_work import wait_until
 from web import web_port, web_server

@@ -13,6 +13,7 @@ import time
 import pytest
 
 from harness import PATIENCE_S, TARRY, Server, tarry
+from ports import free_port
 from test_cli import Cli
 from web import web_port, web_server
 
@@ -161,8 +162,9 @@ def test_json_log(cli):
 
 
 def test_server_goes_away_and_comes_back(tmp_path):
-    with web_server(tmp_path / "store") as server:
-        port = web_port(server)
+    port = free_port()
+    with Server(tmp_path / "store", "--http", f"127.0.0.1:{port}") as server:
+        server.ready()
         cli = Cli(port)
         with start(cli, "away", "--max", "1", "--", "cat") as worker:
             wait_until(lambda: cli.json("stats")["waiting"] > 0)

@@ -8,16 +8,13 @@ import subprocess
 import tempfile
 import time
 
-PATIENCE_S = 120
+from ports import free_port
+
+PATIENCE_S = 180
 JARS = "/usr/share/java"
 NEEDED = ("zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "netty-all", "netty-handler",
           "netty-transport", "netty-buffer", "netty-common", "netty-codec", "netty-resolver",
           "commons-io", "commons-cli", "metrics-core", "snappy-java", "jline2")
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as made:
-        return made.getsockname()[1]
 
 
 class ZooKeeper:
