@@ -3,11 +3,13 @@ import contextlib
 import http.client
 import json
 import socket
+import time
 import urllib.parse
 
 from harness import PATIENCE_S, Server
 from redis_cluster import until
 
+KEPT_S = 30  # half of what limits.idle is as a rule: a test may do something else for longer
 LISTENING = r"listening: http on 127\.0\.0\.1:(\d+)\n"
 
 
@@ -32,7 +34,8 @@ class Answer:
 
 
 class Web:
-    """One client with a connection that is kept."""
+    """One client with a connection that is kept, but not for so long that the server may have closed it."""
+    used = 0.0  # when it was heard from
 
     def __init__(self, port):
         self.port = port
@@ -41,9 +44,13 @@ class Web:
     def ask(self, method, path, body=None, headers=None, **query):
         if query:
             path += "?" + urllib.parse.urlencode(query)
+        if time.monotonic() - self.used > KEPT_S:
+            self.wire.close()  # it makes itself another one
         self.wire.request(method, path, body=body, headers=headers or {})
         reply = self.wire.getresponse()
-        return Answer(reply.status, reply.headers, reply.read())
+        answer = Answer(reply.status, reply.headers, reply.read())
+        self.used = time.monotonic()
+        return answer
 
     def get(self, path, **query):
         return self.ask("GET", path, **query)
