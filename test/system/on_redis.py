@@ -12,8 +12,9 @@ import subprocess
 import tempfile
 import time
 
+import dialogue
 from beanstalk import LISTENING, Tarry
-from dialogue import TooSlow, Wrong, has_time, replay
+from dialogue import has_time
 from harness import PATIENCE_S, Server
 from ports import free_port
 from redis_server import Client
@@ -116,18 +117,8 @@ FLAGS = {"beanstalk-order": ("--set", "cluster.slots=1")}
 
 
 def play(kind, servers, path):
-    """A dialogue with a fresh tarry of this kind: what is wrong, or nothing. On a machine that was too busy it is played
-    again."""
-    tries = 3
-    while True:
-        with kind(servers, *FLAGS.get(path.stem, ())) as made:
-            try:
-                replay(path, made)
-                return ""
-            except Wrong as wrong:
-                tries -= 1
-                if tries == 0 or not isinstance(wrong, TooSlow):
-                    return f"{path.name} {wrong}"
+    """A dialogue with a fresh tarry of this kind: what is wrong, or nothing."""
+    return dialogue.play(lambda: kind(servers, *FLAGS.get(path.stem, ())), path)
 
 
 @contextlib.contextmanager

@@ -42,7 +42,7 @@ def database_of(flags):
 class OnSql(OnServers):
     """A tarry with an empty store and a beanstalk port, for dialogues."""
     engine = "sql"
-    settles_s = 10  # a job goes back by a transaction of its own
+    settles_s = 60  # a job goes back by a transaction of its own
 
     def __init__(self, both, *flags):
         super().__init__(*both.tarry(), *flags)

@@ -10,7 +10,7 @@ import pytest
 
 import dialogue
 from beanstalk import BEANSTALKD, SERVERS, Beanstalkd, Conn
-from dialogue import Replay, Wrong, has_time, is_for, replay
+from dialogue import Replay, Wrong, has_time, is_for
 
 FILES = sorted(dialogue.FOLDER.glob("beanstalk-*.txt"))
 
@@ -31,12 +31,7 @@ def cases(timed):
 
 
 def play(name, path, split):
-    with SERVERS[name]() as server:
-        try:
-            replay(path, server, split == "split")
-        except Wrong as wrong:
-            return f"{path.name} {wrong}"
-    return ""
+    return dialogue.play(SERVERS[name], path, split == "split")
 
 
 @pytest.fixture(scope="module")
