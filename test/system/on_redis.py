@@ -32,6 +32,7 @@ class TcpClient(Client):
 class Redis:
     """A running redis-server. Use with `with`: it is gone afterwards."""
     numbers = itertools.count(1)
+    timeout = "3s"
 
     def __init__(self, *flags, port=None):
         self.port = port or free_port()
@@ -72,10 +73,11 @@ class Redis:
         client.close()
 
     def tarry(self, prefix=None):
-        """Flags of a tarry on it, with an empty store if no prefix is given."""
+        """Flags of a tarry on it, with an empty store if no prefix is given. A busy machine is no fault: an answer may
+        take longer than it is given as a rule."""
         prefix = prefix or f"t{next(self.numbers)}:"
-        return ["--engine", "redis", "--set", f"redis.servers=127.0.0.1:{self.port}",
-                "--set", f"redis.prefix={prefix}"]
+        return ["--engine", "redis", "--set", f"redis.servers=127.0.0.1:{self.port}", "--set",
+                f"redis.timeout={self.timeout}", "--set", f"redis.prefix={prefix}"]
 
     def __enter__(self):
         self.start()

@@ -409,6 +409,7 @@ def test_it_says_what_it_found(tmp_path):
 
 def test_replicas_that_are_waited_for(tmp_path):
     with Redis() as primary:
+        primary.timeout = "16s"  # an eighth of that is what a replica may take
         wait = [*primary.tarry(), "--set", "redis.wait_replicas=1"]
         said = refused(*wait)
         assert "redis.wait_replicas is 1" in said and "this Redis has 0" in said
