@@ -248,7 +248,7 @@ class Cluster:
             names = source("CLUSTER", "GETKEYSINSLOT", slot, keys)
             if not names:
                 break
-            source("MIGRATE", "127.0.0.1", to.port, "", 0, 5000, "KEYS", *names)
+            source("MIGRATE", "127.0.0.1", to.port, "", 0, 60000, "KEYS", *names)
             moved += len(names)
             time.sleep(pause)
         for node in [to, source] + [n for n in self.alive() if self.is_primary(n)]:

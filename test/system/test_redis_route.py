@@ -92,7 +92,7 @@ def test_hash_slots_that_move(cluster):
 
 
 def test_a_planned_failover(cluster):
-    with Load(cluster.servers, 2, seed=2) as load:
+    with Load(cluster.servers, 5, seed=2) as load:
         load.ready()
         old = cluster.owner(redis_cluster.hash_slot(0))
         new = cluster.failover(old)
@@ -119,7 +119,7 @@ def test_scripts_that_are_forgotten(cluster):
 def test_a_primary_that_dies(cluster):
     """What it had answered last may be undone by the failover, which is said in doc/cluster.md; so a
     few may be lost or come back, but only of that moment, and none is early."""
-    with Load(cluster.servers, 6, seed=4) as load:
+    with Load(cluster.servers, 10, seed=4) as load:
         load.ready()
         slot = redis_cluster.hash_slot(0)
         dead = cluster.owner(slot)
