@@ -12,7 +12,9 @@ import time
 
 TARRY = os.environ["TARRY_BIN"]
 STORE_TOOL = os.environ["STORE_TOOL"]
-PATIENCE_S = 60  # how long anything may take on a busy machine before a test gives up
+PATIENCE_S = 120  # how long anything may take on a busy machine before a test gives up
+
+STOP_S = 30  # a stop ends within seconds (the figures are bench/run's); more than that, and it waits for somebody
 
 READY = re.compile(r"(?:(\d+) jobs?, )?ready in (\d+) ms")
 LISTENS = re.compile(r"listening: beanstalk on \S+:(\d+)\n")

@@ -18,7 +18,7 @@ ROUNDS = int(os.environ.get("ROUNDS", "12" if sanitized() else "50"))
 
 def test_kill_under_load(tmp_path):
     load = Load(lambda: tarry_with_port(tmp_path / "store", "--sync", "always"), SEED)
-    while load.kills < ROUNDS:
+    while load.kills < ROUNDS or (load.answers <= 100 * ROUNDS and load.kills < 4 * ROUNDS):  # a slow machine
         load.run_round()
     load.finish()
     print(load.summary())

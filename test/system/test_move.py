@@ -234,15 +234,17 @@ def test_import_cut_by_a_kill(two, tmp_path):
 
 
 def test_import_is_fast(two, tmp_path):
-    """A million a minute is 50,000 in 3 s; a busy machine may take four times that, a mistake would take more."""
+    """A million a minute is 50,000 in 3 s, on a quiet machine."""
     _, new = two
     (tmp_path / "many").write_text("".join(json.dumps({"topic": "many", "body": "x" * 100, "at": 4102444800000}) + "\n"
                                            for _ in range(50000)))
+    before = new.web.get("/v1/stats").json["http_requests"]
     began = time.monotonic()
     assert new.json("import", tmp_path / "many")["pushed"] == 50000
     took = time.monotonic() - began
     print(f"{50000 / took:.0f} a second")
-    assert took < 12
+    asked = new.web.get("/v1/stats").json["http_requests"] - before
+    assert asked < 1000  # a request for each would be slow anywhere
     began = time.monotonic()
     assert new.ok("export", "--topic", "many").count("\n") == 50001
     print(f"export: {50000 / (time.monotonic() - began):.0f} a second")

@@ -98,7 +98,7 @@ def test_two_nodes_are_one_queue(tmp_path, both):
             began = time.monotonic()
             a.push("t", b"y", delay="300ms")
             assert waits.result()[0]["body"] == "y"
-            assert 0.3 <= time.monotonic() - began < 20
+            assert time.monotonic() - began >= 0.3
         a.close()
         b.close()
 
@@ -166,7 +166,7 @@ def test_a_database_that_is_killed_loses_nothing(tmp_path, own):
                 own.maria.kill()
                 began = time.monotonic()
                 refused = web.post("/v1/topics/t/jobs", b"no")
-                assert refused.status == 503 and time.monotonic() - began < 10, refused
+                assert refused.status == 503 and time.monotonic() - began < 30, refused
                 assert web.get("/readyz").json["reasons"][0]["code"] == "sql_away"
                 refused = web.post("/v1/topics/t/reserve")
                 assert refused.status == 503, refused

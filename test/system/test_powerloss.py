@@ -23,7 +23,7 @@ def load(store, *flags, lie=False):
 def test_power_cuts_under_load(tmp_path):
     PowerServer.cuts = PowerServer.lost = PowerServer.torn = 0
     some = load(tmp_path / "store", "--sync", "always")
-    while PowerServer.cuts < CUTS:
+    while PowerServer.cuts < CUTS or (some.answers <= 50 * CUTS and PowerServer.cuts < 4 * CUTS):  # a slow machine
         some.run_round()
     some.finish()
     print(some.summary(), f"cuts={PowerServer.cuts} sectors lost={PowerServer.lost} "
@@ -39,14 +39,14 @@ def test_a_disk_that_lies_is_noticed(tmp_path):
     """Syncs return, and do nothing: jobs are lost, or the store says that it is damaged."""
     some = load(tmp_path / "store", "--sync", "always", lie=True)
     with pytest.raises(AssertionError, match="lost|back|damaged|unknown"):
-        for _ in range(30):
+        for _ in range(100):
             some.run_round()
 
 
 def test_a_server_that_does_not_sync_is_noticed(tmp_path):
     some = load(tmp_path / "store", "--sync", "never")
     with pytest.raises(Wrong, match="lost|back"):
-        for _ in range(30):
+        for _ in range(100):
             some.run_round()
 
 

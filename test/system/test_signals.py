@@ -11,7 +11,7 @@ import time
 import pytest
 
 from client import Client
-from harness import PATIENCE_S, TARRY, Server, sanitized, tool
+from harness import PATIENCE_S, STOP_S, TARRY, Server, sanitized, tool
 from web import Web, raw, read_answer, web_port, web_server
 
 MANY = 600 if sanitized() else 9000  # connections; those of HTTP that wait are a third of them
@@ -119,7 +119,7 @@ def files_allowed(want):
 
 def test_stop_with_ten_thousand_connections(tmp_path):
     """A third waits in long polls, a third in reserves, a third does nothing, one does not read and
-    one holds a lease: it takes less than 5 s, and nothing that was answered is lost."""
+    one holds a lease: nobody is waited for, and nothing that was answered is lost."""
     count = files_allowed(MANY)
     data = tmp_path / "store"
     with web_server(data, "--set", "limits.connections=20000", "--set", "limits.idle=1h") as server:
@@ -146,7 +146,7 @@ def test_stop_with_ten_thousand_connections(tmp_path):
             assert server.stop() == 0
             took = time.monotonic() - start
             print(f"stop connections={3 * (count // 3)} seconds={took:.2f}")
-            assert took < 5
+            assert took < STOP_S
         answers = [read_answer(wire.makefile("rb")) for wire in polls]
         assert {answer.status for answer in answers} == {204}
         for client in waiters[::100] + idle[::100]:
@@ -189,7 +189,7 @@ def test_stop_during_a_long_start(tmp_path):
             start = time.monotonic()
             os.kill(int(open(children).read().split()[0]), signal.SIGTERM)
             assert server.ended() == 0
-            assert time.monotonic() - start < 5
+            assert time.monotonic() - start < STOP_S
             assert "stopped before it was ready\n" in server.said
             assert "ready in" not in server.said and "damage" not in server.said
     with Server(data) as server:
