@@ -10,7 +10,7 @@ import time
 
 from world import redis_cluster, stopped, until
 
-PATIENCE_S = 60
+PATIENCE_S = 120
 FAULTS = {}
 
 
@@ -244,8 +244,9 @@ def forget_scripts(world, dice):
     before = world.cluster.counts().get("NOSCRIPT", 0)
     for server in world.cluster.primaries():
         server("SCRIPT", "FLUSH")
-    time.sleep(1)
-    after = world.cluster.counts().get("NOSCRIPT", 0)
+    end = time.monotonic() + PATIENCE_S
+    while (after := world.cluster.counts().get("NOSCRIPT", 0)) <= before and time.monotonic() < end:
+        time.sleep(0.1)
     return proven(after > before, NOSCRIPT=[before, after])
 
 
@@ -257,7 +258,9 @@ def refused(world, dice, word, key, value):
     for server in primaries:
         server("CONFIG", "SET", key, value(server))
     time.sleep(span(world, dice, 1, 4))
-    after = world.cluster.counts().get(word, 0)
+    end = time.monotonic() + PATIENCE_S
+    while (after := world.cluster.counts().get(word, 0)) <= before and time.monotonic() < end:
+        time.sleep(0.1)
     for server in primaries:
         server("CONFIG", "SET", key, old)
     return proven(after > before, **{word: [before, after]})

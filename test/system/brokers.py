@@ -256,6 +256,11 @@ class Kafka(Process):
                           {name: plain(value) for name, value in headers.items()}))
         return found
 
+    def read_all(self, topic, least, most, ms=1000):
+        """The same, when so many are there; what is too much would come with them. A reader may take longer than ms to
+        begin, so it is tried again."""
+        return until(lambda: len(found := self.read(topic, most, ms)) >= least and found)
+
     def kill(self):
         if self.process is not None:
             self.process.stdin.close()

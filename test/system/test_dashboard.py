@@ -67,7 +67,7 @@ def test_files_ask_for_nothing_from_elsewhere():
 def test_whoami(server, web, tmp_path):
     told = web.get("/v1/whoami").json
     assert told["name"] is None and told["roles"] == ["read", "produce", "consume", "admin"] and told["topics"] == "*"
-    assert abs(told["now_ms"] / 1000 - time.time()) < 5 and told["test_clock"] is False
+    assert abs(told["now_ms"] / 1000 - time.time()) < 60 and told["test_clock"] is False
 
 
 # ---- lists of topics ----
@@ -117,7 +117,7 @@ def stock(web):
     def jobs(topic, count, delay, **more):
         return [{"topic": topic, "body": {"order": n}, "delay": f"{delay(n)}s", **more} for n in range(count)]
     web.post("/v1/jobs", json.dumps(
-        jobs("orders", 400, lambda n: 60 + n * 9) + jobs("mail", 150, lambda n: 600 + n * 11, tag="newsletter")
+        jobs("orders", 400, lambda n: 300 + n * 9) + jobs("mail", 150, lambda n: 600 + n * 11, tag="newsletter")
         + jobs("sms", 90, lambda n: 1200 + n * 25) + jobs("orders", 40, lambda n: 86400 + n * 3600)
         + jobs("close-order", 120, lambda n: 1800 + n * 3) + jobs("lamps", 30, lambda n: 300 + n * 100)))
     web.push("orders", b'{"order":42,"paid":false}', key="order-42", delay="30m", tag="vip")
@@ -129,7 +129,7 @@ def stock(web):
         job = web.reserve("notify")[0]
         web.post(f"/v1/jobs/{job['id']}/bury", lease=job["lease"])
     web.push("notify", b"held")
-    web.reserve("notify")
+    web.reserve("notify", ttr="1h")
     web.ask("PUT", "/v1/schedules/report", json.dumps({"topic": "mail", "cron": "30 9 * * MON-FRI", "tz": "Asia/Shanghai", "body": "report"}))
     web.ask("PUT", "/v1/schedules/beat", json.dumps({"topic": "lamps", "every": "10m"}))
 
@@ -519,17 +519,15 @@ def test_quiet_when_hidden_or_stopped_and_back_after_an_outage(page, server, web
     page.open(server.web)
     page.says("live")
     page.until(lambda: page.shown("sync never"))
-    assert rate() > 0
+    page.until(lambda: rate() > 0)
     page.script("Object.defineProperty(document, 'hidden', {configurable: true, get: () => true}), document.dispatchEvent(new Event('visibilitychange'))")
-    time.sleep(0.5)
-    assert rate() == 0
+    page.until(lambda: rate() == 0)  # what was under way comes first
     page.script("delete document.hidden, document.dispatchEvent(new Event('visibilitychange'))")
     web.push("later", b"x", delay="1h")
     page.says("later")
     page.find("//button[contains(@class,'live')]")[0].click()
     page.says("stopped")
-    time.sleep(0.5)
-    assert rate() == 0
+    page.until(lambda: rate() == 0)  # what was under way comes first
     page.find("//button[contains(@class,'live')]")[0].click()
     page.says("● live")
     assert page.errors() == []

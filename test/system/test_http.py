@@ -564,7 +564,7 @@ def test_slow_clients_are_closed(tmp_path):
             start = time.monotonic()
             slow.sendall(b"GET / HTTP/1.1\r\n")
             body.sendall(b"POST /v1/topics/t/jobs HTTP/1.1\r\n" + HEAD + b"Content-Length: 9\r\n\r\nx")
-            waiting.sendall(b"POST /v1/topics/t/reserve?wait=2s HTTP/1.1\r\n" + HEAD + b"\r\n")
+            waiting.sendall(b"POST /v1/topics/t/reserve?wait=5s HTTP/1.1\r\n" + HEAD + b"\r\n")
             assert read_answer(slow.makefile("rb")).status == 408
             assert time.monotonic() - start >= 0.3
             assert idle.recv(10) == b""
@@ -585,7 +585,10 @@ def test_stop_answers_long_polls(tmp_path):
         port = web_port(server)
         with raw(port) as wire:
             wire.sendall(b"POST /v1/topics/t/reserve?wait=60s HTTP/1.1\r\n" + HEAD + b"\r\n")
-            time.sleep(0.3)
+            web, end = Web(port), time.monotonic() + PATIENCE_S
+            while web.get("/v1/stats").json["waiting"] != 1:
+                assert time.monotonic() < end
+            web.close()
             start = time.monotonic()
             assert server.stop() == 0
             assert time.monotonic() - start < STOP_S

@@ -19,13 +19,13 @@ PUSH = b"POST /v1/topics/t/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1
 
 
 class Slow(Server):
-    """The first reads take 0.3 s each."""
+    """The first reads take their time."""
 
-    def __init__(self, data, reads):
+    def __init__(self, data, reads, each_ms=300):
         self.web, self.beanstalk = free_port(), free_port()
         super().__init__(data, "--http", f"127.0.0.1:{self.web}", "--beanstalk", f"127.0.0.1:{self.beanstalk}",
                          before=["strace", "-f", "-o", "/dev/null", "-e", "trace=pread64", "-e",
-                                 f"inject=pread64:delay_enter=300000:when=1..{reads}"])
+                                 f"inject=pread64:delay_enter={each_ms * 1000}:when=1..{reads}"])
 
     def signal(self, number):
         """To tarry, not to strace."""
@@ -44,7 +44,7 @@ def not_ready(port, code):
 def test_who_asks_while_it_loads(tmp_path):
     data = tmp_path / "store"
     tool(data, "push", 50)
-    with Slow(data, reads=14) as server, raw_late(server) as early, Client(server.beanstalk) as client:
+    with Slow(data, reads=14, each_ms=800) as server, raw_late(server) as early, Client(server.beanstalk) as client:
         client.send("list-tube-used\r\n")
         web = Web(server.web)
         assert web.get("/healthz").json["ok"] is True

@@ -224,7 +224,8 @@ def test_a_client_that_leaves_in_the_middle_of_many_commands(tmp_path, redis):
                 first.send("".join(f"delete {job}\r\n" for job in jobs[:10]) + 40 * "put 9999 0 60 1\r\nx\r\n")
         with Client(port) as second:
             came = []
-            while (job := second.reserve(wait_s=1)) is not None:
+            # What connections had that are gone comes when it is found out that they are.
+            while (job := second.reserve(wait_s=1 if set(kept) <= set(came) else 60)) is not None:
                 came.append(job[0])
                 assert second.ask(f"delete {job[0]}").word == "DELETED"
             assert set(kept) <= set(came) and len(set(came)) == len(came)
@@ -478,11 +479,12 @@ def test_figures_by_topic(web):
 
 
 def test_what_is_refused_says_why(web):
-    gone = web.push("t", b"x", delay="200ms")
-    told = web.get(f"/v1/jobs/{gone['id']}/history").json["events"]
+    later = web.push("later", b"x", delay="1h")
+    told = web.get(f"/v1/jobs/{later['id']}/history").json["events"]
     assert [event["state"] for event in told] == ["delayed"], told
-    assert told[0]["at_ms"] == web.get(f"/v1/jobs/{gone['id']}").json["created_ms"]
-    taken = web.reserve("t", wait="10s")[0]
+    assert told[0]["at_ms"] == web.get(f"/v1/jobs/{later['id']}").json["created_ms"]
+    gone = web.push("t", b"x", delay="200ms")
+    taken = web.reserve("t", wait="60s")[0]
     told = web.get(f"/v1/jobs/{gone['id']}/history").json["events"]
     assert [event["state"] for event in told] == ["delayed", "ready"] and told[1]["at_ms"] == gone["due_ms"]
     assert web.post(f"/v1/jobs/{gone['id']}/bury", lease=taken["lease"]).status == 200

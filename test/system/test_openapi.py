@@ -9,7 +9,7 @@ import pytest
 
 from on_redis import Redis
 from on_sql import Both
-from web import Web, raw, read_answer, web_port, web_server
+from web import Web, raw, read_answer, ready_web, web_port, web_server
 
 
 class Watched(Web):
@@ -264,7 +264,7 @@ def on_redis(folder, described):
 
 def on_sql(folder, described):
     with Both() as both, web_server(folder / "none", *both.tarry()) as server:
-        web = Watched(web_port(server), described)
+        web = Watched(ready_web(server).port, described)
         job = web.push("t", b"x")["id"]
         web.post("/v1/restore")
         web.post(f"/v1/jobs/{job}/restore")

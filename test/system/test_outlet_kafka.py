@@ -55,7 +55,7 @@ def test_errors_that_pass_are_no_failures(kafka, web):
     web.push("t", b"two")
     until(lambda: left(web, "t") == 0)
     assert outlet(web, "t")["failed"] == 0
-    assert [body for _, body, _ in kafka.read("t", 3, 1000)] == [b"one", b"two"]
+    assert [body for _, body, _ in kafka.read_all("t", 2, 3)] == [b"one", b"two"]
 
 
 def test_error_of_the_broker_is_a_failure_of_the_job(kafka, web):
@@ -67,7 +67,7 @@ def test_error_of_the_broker_is_a_failure_of_the_job(kafka, web):
     assert outlet(web, "t")["failed"] == 1
     assert "too large" in outlet(web, "t")["last_error"]
     assert 'code="10"' in web.get("/metrics").body.decode()
-    assert [(body, h["Tarry-Attempt"]) for _, body, h in kafka.read("t", 2, 1000)] == [
+    assert [(body, h["Tarry-Attempt"]) for _, body, h in kafka.read_all("t", 1, 2)] == [
         (b"one", b"2")]
 
 
@@ -81,7 +81,7 @@ def test_cluster_that_comes_later(kafka, web):
     assert left(web, "t") == 50
     kafka.say("up")
     until(lambda: left(web, "t") == 0)
-    assert {body for _, body, _ in kafka.read("t", 200, 3000)} == {b"%d" % i for i in range(50)}
+    assert {body for _, body, _ in kafka.read_all("t", 50, 200, 3000)} == {b"%d" % i for i in range(50)}
 
 
 def test_cluster_killed_in_the_middle_loses_nothing(kafka, web):
@@ -94,7 +94,7 @@ def test_cluster_killed_in_the_middle_loses_nothing(kafka, web):
             time.sleep(0.5)
             kafka.say("up")
     until(lambda: left(web, "t") == 0)
-    found = [body for _, body, _ in kafka.read("t", 2 * MANY, 5000)]
+    found = [body for _, body, _ in kafka.read_all("t", MANY, 2 * MANY, 5000)]
     assert set(found) == {b"%d" % i for i in range(MANY)}
 
 
@@ -105,7 +105,7 @@ def test_nothing_is_acked_before_it_is_confirmed(kafka, tmp_path):
         set_outlet(web, "t", type="kafka", brokers=kafka.brokers)
         web.push("t", b"first")
         until(lambda: left(web, "t") == 0)
-        kafka.say("slow 4000")
+        kafka.say("slow 8000")  # less than is waited for an answer
         for i in range(20):
             web.push("t", b"%d" % i)
         until(lambda: outlet(web, "t")["in_flight"] == 20)
@@ -120,7 +120,7 @@ def test_nothing_is_acked_before_it_is_confirmed(kafka, tmp_path):
     with outlet_server(tmp_path) as server:
         web = Web(web_port(server))
         until(lambda: left(web, "t") == 0)
-        bodies = {body for _, body, _ in kafka.read("t", 50, 2000)}
+        bodies = {body for _, body, _ in kafka.read_all("t", 21, 50, 2000)}
         assert bodies == {b"first"} | {b"%d" % i for i in range(20)}
         assert server.stop() == 0
 

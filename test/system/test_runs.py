@@ -2,6 +2,7 @@
 
 A slot is 16 MiB, so this takes some 100,000 puts of 150 bytes for each; `memory.far` is set low so
 that slots are promoted as soon as they are full."""
+import contextlib
 import os
 import random
 import socket
@@ -57,6 +58,17 @@ def wait_for_runs(store, at_least):
         time.sleep(0.05)
 
 
+def wait_until_written(store, text):
+    """Without syncs what was answered is written a moment later."""
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
+        for path in [*store.glob("w.*"), *store.glob("g*.run")]:
+            with contextlib.suppress(FileNotFoundError):  # a slot that has become a run
+                if text in path.read_bytes():
+                    return
+    raise AssertionError("it is not written")
+
+
 def test_far_jobs_go_to_run_files_and_come_back(tmp_path):
     store = tmp_path / "store"
     count = 450_000
@@ -95,7 +107,8 @@ def test_kill_while_slots_become_runs(tmp_path):
             jobs.update(zip(fill(server.port(), first, 130_000), range(first, first + 130_000)))
             with Client(server.port()) as client:
                 assert delayed(client) == len(jobs)
-            time.sleep(0.02 + rng.random() * 0.6)  # a batch gathers for 5 ms; then anywhere
+            wait_until_written(store, body(first + 130_000 - 1))
+            time.sleep(rng.random() * 0.6)  # anywhere in the promotion
             os.kill(server.process.pid, 9)
             server.process.wait(PATIENCE_S)
     with tarry_with_port(store, *FLAGS) as server:

@@ -374,6 +374,14 @@ def wakes(pid):
     return count
 
 
+def goes_on(pid):
+    """Does any thread do something within two seconds, or is one in the midst of something?"""
+    before = wakes(pid)
+    time.sleep(2)
+    states = {path.read_text().rpartition(")")[2].split()[0] for path in pathlib.Path(f"/proc/{pid}/task").glob("*/stat")}
+    return wakes(pid) != before or states != {"S"}
+
+
 def traced_child(pid):
     return int(pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
 
@@ -391,6 +399,9 @@ def test_idle_makes_no_system_call(tmp_path):
         server.ready()
         pid = traced_child(server.process.pid) if before else server.process.pid
         time.sleep(12)
+        end = time.monotonic() + PATIENCE_S
+        while goes_on(pid):  # a busy machine is not through so soon
+            assert time.monotonic() < end, "it never sleeps"
         quiet_from, wakes_before = time.time(), wakes(pid)
         time.sleep(3)
         quiet_to, wakes_after = time.time(), wakes(pid)

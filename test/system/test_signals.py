@@ -81,12 +81,11 @@ def test_watchdog_is_fed(tmp_path):
         with manager.server(tmp_path / "store", WATCHDOG_USEC="200000") as server:
             while "READY" not in manager.hear():
                 pass
-            times = []
-            for _ in range(6):
+            for _ in range(10):
                 assert manager.hear() == {"WATCHDOG": "1"}
-                times.append(time.monotonic())
-            # Twice in the time that is given; a busy machine may be late, but not early by much.
-            assert 0.3 < times[-1] - times[0] < 60
+            # Twice in the time that is given; a busy machine may be late, but not early by much. Who is late in hearing
+            # them hears them all at once, so it counts from before the first.
+            assert time.monotonic() - server.started > 0.5
             assert server.stop() == 0
 
 

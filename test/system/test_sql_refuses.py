@@ -7,7 +7,7 @@ import pytest
 
 from harness import PATIENCE_S
 from on_sql import Both
-from web import Web, web_port, web_server
+from web import Web, ready_web, web_server
 
 MIB = 1 << 20
 PACKET = 2 * MIB  # limits.body is 1 MiB
@@ -21,7 +21,7 @@ class Node:
         flags = both.tarry()
         self.user = next(flag for flag in flags if flag.startswith("sql.user=")).split("=")[1]
         self.process = web_server(folder, *flags)
-        self.web = Web(web_port(self.process))
+        self.web = ready_web(self.process)
 
     def count(self):
         """Of its connections, for which it may have to connect anew."""
@@ -52,7 +52,6 @@ def node(both, tmp_path_factory):
     both.maria.ask(f"SET GLOBAL max_allowed_packet = {PACKET}")
     made = Node(both, tmp_path_factory.mktemp("node"))
     with made.process:
-        wait_until(lambda: made.web.get("/readyz").status == 200)
         yield made
         assert made.process.stop() == 0, made.process.said
 

@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -46,6 +47,16 @@ def wait_until(what, seconds=PATIENCE_S):
         time.sleep(0.02)
 
 
+def hear(worker, words):
+    """Waits until it has said this: all it has said."""
+    said = ""
+    while words not in said:
+        more = os.read(worker.stderr.fileno(), 65536) if select.select([worker.stderr], [], [], PATIENCE_S)[0] else b""
+        assert more, f"no {words!r} in {said!r}"
+        said += more.decode()
+    return said
+
+
 def states(cli, topic):
     return {job["id"]: job["state"] for job in cli.json("list", topic, "--all")["jobs"]}
 
@@ -82,7 +93,9 @@ def test_several_at_a_time(cli, tmp_path):
     for _ in range(6):
         cli.web.push("par-a", b"x")
         cli.web.push("par-b", b"x")
-    command = f'mkdir {tmp_path}/$TARRY_ID; ls {tmp_path} | wc -l; sleep 0.3; rmdir {tmp_path}/$TARRY_ID'
+    # The first ones wait for each other, however long a machine takes to start them.
+    command = (f"cd {tmp_path}; mkdir $TARRY_ID; until [ -e all ] || [ $(ls | wc -l) -ge 4 ]; do sleep 0.1; done; "
+               "ls -d [0-9]* | wc -l; touch all; sleep 0.3; rmdir $TARRY_ID")
     done = cli.run("work", "par-a", "par-b", "-j", "4", "--drain", "--", "sh", "-c", command)
     assert done.returncode == 0 and "12 done" in done.stderr
     assert max(map(int, done.stdout.split())) == 4
@@ -142,7 +155,7 @@ def test_stopped_twice_gives_jobs_back(cli, tmp_path):
     with start(cli, "twice", "--", "sh", "-c", f"touch {tmp_path}/began; sleep 60") as worker:
         wait_until((tmp_path / "began").exists)
         worker.send_signal(signal.SIGTERM)
-        time.sleep(0.1)
+        hear(worker, "stopping when 1 commands have ended")
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(timeout=PATIENCE_S) == 1
     assert states(cli, "twice") == {job["id"]: "delayed"}
@@ -170,13 +183,12 @@ def test_server_goes_away_and_comes_back(tmp_path):
             wait_until(lambda: cli.json("stats")["waiting"] > 0)
             cli.web.close()
             assert server.stop() == 0
-            time.sleep(0.2)
+            hear(worker, "no jobs from the server")
             with Server(tmp_path / "store", "--http", f"127.0.0.1:{port}") as again:
                 again.ready()
                 Cli(port).web.push("away", b"hello")
                 assert worker.wait(timeout=PATIENCE_S) == 0
                 assert worker.stdout.read() == "hello"
-                assert "no jobs from the server" in worker.stderr.read()
                 assert again.stop() == 0
 
 
