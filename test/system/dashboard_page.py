@@ -6,7 +6,8 @@ import time
 
 import pytest
 from selenium import webdriver
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import (ElementClickInterceptedException, ElementNotInteractableException,
+                                        StaleElementReferenceException)
 from selenium.webdriver.chrome.service import Service
 
 from harness import PATIENCE_S, Server
@@ -22,6 +23,8 @@ FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-backgroun
 
 # ---- the browser ----
 
+# What a page may do to a hand that is slow: draw something anew, or over it. It tries again.
+PASSES = (StaleElementReferenceException, ElementClickInterceptedException, ElementNotInteractableException)
 FIND = """const found = document.evaluate(arguments[0], document, null, XPathResult.ORDERED_NODE_SNAPSHOT_TYPE, null);
 return Array.from({length: found.snapshotLength}, (_, i) => found.snapshotItem(i)).filter(one => one.getClientRects().length > 0)"""
 
@@ -43,9 +46,9 @@ class Page:
 
     def until(self, what, *args):
         """Waits until what(*args) gives something true, and gives that."""
-        end = time.monotonic() + PATIENCE_S / 2
+        end = time.monotonic() + PATIENCE_S
         while True:
-            with contextlib.suppress(StaleElementReferenceException):
+            with contextlib.suppress(*PASSES):
                 got = what(*args)
                 if got:
                     return got
@@ -90,12 +93,13 @@ class Page:
         return self.until(self.find, path)[0]
 
     def fill(self, label, text):
-        one = self.field(label)
-        if one.tag_name == "select":
+        def filled():
+            one = self.field(label)
+            if one.tag_name != "select":
+                one.clear()
             one.send_keys(text)
-        else:
-            one.clear()
-            one.send_keys(text)
+            return True
+        self.until(filled)
 
     def set(self, label, value):
         """For fields that the keyboard fills in in parts, as moments."""

@@ -199,7 +199,7 @@ def test_dead_jobs_of_many_pages_in_groups(page, server, web):
     assert web.post("/v1/jobs", rows, headers={"Content-Type": "application/x-ndjson"}).status == 200
     page.until(lambda: web.get("/v1/stats").json["dead"] == 1600)
     for topic in ("t0", "t1"):
-        for job in web.reserve(topic, count=400):
+        for job in web.reserve(topic, count=400, ttr="1h"):
             web.post(f"/v1/jobs/{job['id']}/bury", lease=job["lease"])
     page.open(server.web)
     page.go("#/dead")
