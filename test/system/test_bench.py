@@ -590,7 +590,7 @@ def serve(protocol):
 def load(protocol, lie, mode, counted):
     """Runs the generator through the proxy: (its status, its figures)."""
     count, nth = (1, 1) if lie is one_more else (COUNT, NTH)
-    limit_s = 6 if counted is OVER else PATIENCE_S
+    limit_s = 20 if counted is OVER else PATIENCE_S
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(serve(protocol))
         if mode in THERE:

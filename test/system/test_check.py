@@ -296,7 +296,7 @@ def test_export_fields(data):
         server.ready()
         with Client(server.port()) as client:
             client.say("use bytes")
-            client.put(b"\xff\x00", pri=7, delay=60, ttr=90)
+            client.put(b"\xff\x00", pri=7, delay=3600, ttr=90)
             client.say("use grave")
             client.say("watch grave")
             number = client.put(b"text")
@@ -307,7 +307,7 @@ def test_export_fields(data):
     assert rows["bytes"]["body_base64"] == "/wA="
     assert (rows["bytes"]["priority"], rows["bytes"]["ttr"]) == (7, "1m30s")
     assert rows["bytes"]["state"] == "delayed"
-    assert 0 < rows["bytes"]["at"] / 1000 - time.time() < 61
+    assert 0 < rows["bytes"]["at"] / 1000 - time.time() < 3601
     dead = rows["grave"]
     assert (dead["state"], dead["dead_why"], dead["attempts"]) == ("dead", "buried", 1)
     assert dead["body"] == "text"

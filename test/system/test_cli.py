@@ -146,7 +146,7 @@ def test_history(cli):
 
 
 def test_list_goes_through_pages(cli):
-    ids = [cli.web.push("many", b"x", delay=f"{n + 100}s")["id"] for n in range(1105)]
+    ids = [cli.web.push("many", b"x", delay=f"{n + 10000}s")["id"] for n in range(1105)]
     assert [row["ID"] for row in cli.table("list", "many", "--all")] == ids
     whole = cli.json("list", "--topic", "many", "--limit", "1050")
     assert [job["id"] for job in whole["jobs"]] == ids[:1050] and whole["cursor"]
@@ -248,8 +248,8 @@ def test_reserve_and_ack(cli):
 
 def test_release_touch_bury(cli):
     job = cli.web.push("lease", b"x")
-    lease = cli.json("reserve", "lease", "--ttr", "5s")["jobs"][0]["lease"]
-    assert cli.json("touch", job["id"], lease)["lease_ms"] > 4000
+    lease = cli.json("reserve", "lease", "--ttr", "90s")["jobs"][0]["lease"]
+    assert cli.json("touch", job["id"], lease)["lease_ms"] > 80_000
     row = cli.table("release", job["id"], lease, "--delay", "1h", "--priority", "5")[0]
     assert row["STATE"] == "delayed" and row["PRIORITY"] == "5"
     lost = cli.run("touch", job["id"], lease)

@@ -84,7 +84,7 @@ def clock(tmp_path):
 
 def comes(client, clock, id, put_at, delay_s):
     """The job is handed out soon, and not before its time by the stepped clock."""
-    found = client.reserve(20)
+    found = client.reserve(60)
     now = clock.now()
     assert found is not None, "lost, or much too late"
     assert found[0] == id
@@ -142,8 +142,10 @@ def test_a_ready_job_is_not_handed_out_before_its_time_after_all(step, clock):
             assert time.monotonic() < end
             time.sleep(0.02)
         clock.step(step, client)
-        if clock.now() < put_at + 1:
-            assert client.reserve() is None
+        found = client.reserve()
+        if found is not None:  # it was too slow a machine for a second
+            assert step == -1 and found[0] == id and clock.now() >= put_at + 1 - 0.01
+            return
         if step == -HOUR:
             clock.step(HOUR, client)
         comes(client, clock, id, put_at, 1)
@@ -192,33 +194,35 @@ def test_leases_waits_and_pauses_do_not_jump(step, clock):
             other.say("use paused")
             other.put(b"paused")
             other.say("use default")
-            id = holder.put(b"held", ttr=3)
+            id = holder.put(b"held", ttr=6)
             assert holder.reserve()[0] == id
             start = time.monotonic()
-            waiter.send("watch empty\r\nignore default\r\nreserve-with-timeout 3\r\n")
-            assert other.say("pause-tube paused 3") == "PAUSED"
+            waiter.send("watch empty\r\nignore default\r\nreserve-with-timeout 6\r\n")
+            assert other.say("pause-tube paused 6") == "PAUSED"
             clock.step(step, other)
             time.sleep(1.5)  # longer than the doubt
             other.say("list-tube-used")
             stats = other.table(f"stats-job {id}")
             assert (stats["state"], stats["timeouts"]) == ("reserved", "0")
-            assert 0 <= int(stats["time-left"]) <= 2
+            assert 0 <= int(stats["time-left"]) <= 5
             left = int(other.table("stats-tube paused")["pause-time-left"])
-            assert 0 <= left <= 2
+            assert 0 <= left <= 5
             words = [waiter.reply().word for _ in range(3)]
             took = time.monotonic() - start
             assert words == ["WATCHING", "WATCHING", "TIMED_OUT"]
-            assert 2.9 < took < 20
-            end = time.monotonic() + 20
+            assert 5.9 < took < PATIENCE_S
+            end = time.monotonic() + PATIENCE_S
             while other.table(f"stats-job {id}")["timeouts"] != "1":  # by itself, now
                 assert time.monotonic() < end, "the lease does not end"
                 time.sleep(0.02)
-            assert time.monotonic() - start > 2.9
-            assert int(other.table("stats-tube paused")["pause-time-left"]) == 0
+            assert time.monotonic() - start > 5.9
+            while int(other.table("stats-tube paused")["pause-time-left"]) > 0:  # it began a moment later
+                assert time.monotonic() < end, "the pause does not end"
+                time.sleep(0.02)
             other.say("watch paused")
             if step < 0:
                 clock.step(-step, other)
-            assert {found[1] for found in (other.reserve(5), other.reserve(5))} == \
+            assert {found[1] for found in (other.reserve(60), other.reserve(60))} == \
                 {b"paused", b"held"}
 
 
@@ -259,7 +263,7 @@ def test_start_with_a_clock_behind(step, how, clock):
             assert client.table(f"stats-job {id}")["state"] == "delayed"
             clock.step(HOUR, client)
             # Both were far, and are due at one blow: they come in the order in which they are read.
-            found = {client.reserve(20)[0], client.reserve(20)[0]}
+            found = {client.reserve(60)[0], client.reserve(60)[0]}
             assert found == {held, id} and clock.now() >= put_at + 1
             return
         comes(client, clock, held, put_at, 0)

@@ -290,7 +290,7 @@ def test_long_poll_of_a_client_that_left_gets_nothing(server, web):
         time.sleep(0.2)
     time.sleep(0.2)
     web.push("t", b"x")
-    job = web.reserve("t")[0]
+    job = web.reserve("t", wait="60s")[0]
     assert job["attempts"] == 1
 
 
@@ -344,7 +344,7 @@ def test_push_and_ack_many_thousands(web):
     assert len({result["id"] for result in done.json["results"]}) == 20_000
     jobs = []
     while len(jobs) < 20_000:
-        jobs += web.reserve("t", count=1000)
+        jobs += web.reserve("t", count=1000, ttr="1h")
     assert sorted(int(job["body"]) for job in jobs) == list(range(20_000))
     acks = [{"id": job["id"], "lease": job["lease"]} for job in jobs]
     done = web.ask("POST", "/v1/ack", json.dumps(acks + acks[:1] + [{"id": 5}, {}]))
@@ -557,7 +557,7 @@ def test_foreign_pages(web):
 
 
 def test_slow_clients_are_closed(tmp_path):
-    flags = ["--set", "limits.header=300ms", "--set", "limits.idle=600ms"]
+    flags = ["--set", "limits.header=2s", "--set", "limits.idle=3s"]
     with web_server(tmp_path / "store", *flags) as server:
         port = web_port(server)
         with raw(port) as slow, raw(port) as idle, raw(port) as body, raw(port) as waiting:
@@ -566,11 +566,11 @@ def test_slow_clients_are_closed(tmp_path):
             body.sendall(b"POST /v1/topics/t/jobs HTTP/1.1\r\n" + HEAD + b"Content-Length: 9\r\n\r\nx")
             waiting.sendall(b"POST /v1/topics/t/reserve?wait=5s HTTP/1.1\r\n" + HEAD + b"\r\n")
             assert read_answer(slow.makefile("rb")).status == 408
-            assert time.monotonic() - start >= 0.3
+            assert time.monotonic() - start >= 2
             assert idle.recv(10) == b""
             assert read_answer(body.makefile("rb")).status == 408
             assert read_answer(waiting.makefile("rb")).status == 204  # who waits is not idle
-            assert time.monotonic() - start >= 2
+            assert time.monotonic() - start >= 5
         with raw(port) as drip:  # a byte now and then does not help
             start = time.monotonic()
             with pytest.raises((BrokenPipeError, ConnectionResetError)):

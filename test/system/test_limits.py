@@ -174,7 +174,7 @@ def test_limit_of_an_address_can_change(tmp_path):
 
 
 def test_each_wait_has_its_counter(tmp_path):
-    with serve(tmp_path, header="200ms", idle="500ms") as server:
+    with serve(tmp_path, header="2s", idle="3s") as server:
         port = web_port(server)
         with raw(port) as head, raw(port) as body, raw(port) as idle:
             head.sendall(b"GET / HTT")
@@ -191,9 +191,9 @@ def test_each_wait_has_its_counter(tmp_path):
 
 def test_a_body_that_trickles_is_refused(tmp_path):
     """Each byte comes in time, and yet it would take for ever; one that is quick enough is taken."""
-    with serve(tmp_path, idle="400ms", body_rate=1000) as server:
-        port = web_port(server)
-        head = b"POST /v1/topics/t/jobs HTTP/1.1\r\n" + HEAD + b"Content-Length: 3000\r\n\r\n"
+    with serve(tmp_path, idle="3s", body_rate=1000) as server:
+        port, size = web_port(server), 60000
+        head = b"POST /v1/topics/t/jobs HTTP/1.1\r\n" + HEAD + b"Content-Length: %d\r\n\r\n" % size
         with raw(port) as slow, raw(port) as quick:
             start = time.monotonic()
             slow.sendall(head)
@@ -202,16 +202,16 @@ def test_a_body_that_trickles_is_refused(tmp_path):
             slow.settimeout(0.05)
             while answer is None and time.monotonic() - start < PATIENCE_S:
                 slow.sendall(b"x")  # 20 bytes a second
-                if sent < 3000:
-                    quick.sendall(b"y" * 200)  # 4,000 bytes a second
-                    sent += 200
+                if sent < size - 1000:
+                    quick.sendall(b"y" * 500)  # 10,000 bytes a second
+                    sent += 500
                 try:
                     answer = slow.recv(4096)
                 except TimeoutError:
                     pass
             assert answer.startswith(b"HTTP/1.1 408 ")
-            assert 0.35 < time.monotonic() - start
-            quick.sendall(b"y" * (3000 - sent))
+            assert 2.5 < time.monotonic() - start
+            quick.sendall(b"y" * (size - sent))
             assert read_answer(quick.makefile("rb")).status == 201
         assert refused(Web(port), "http", "slow_body") == 1
         assert server.stop() == 0
@@ -251,7 +251,7 @@ def test_who_has_no_token_keeps_no_place(tmp_path):
     """With tokens a beanstalk client has the time of a head to say who it is; then it may be idle."""
     digest = hashlib.sha256(b"secret").hexdigest()
     with web_server(tmp_path / "store", "--set", f"tokens.a=admin * sha256:{digest}",
-                    "--set", "limits.header=300ms") as server:
+                    "--set", "limits.header=3s") as server:
         port = web_port(server)
         with Client(server.port()) as silent, Client(server.port()) as wrong, Client(server.port()) as known:
             assert known.say("auth secret") == "AUTHENTICATED"

@@ -31,7 +31,7 @@ from test_outlets import (  # noqa: F401 (run here)
 )
 from web import ready_web, web_server
 
-LEASE = ("--set", "cluster.lease=3s")
+LEASE = ("--set", "cluster.lease=6s")
 
 
 @pytest.fixture

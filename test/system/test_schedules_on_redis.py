@@ -13,7 +13,7 @@ from redis_cluster import until
 from test_schedules import BAD, CRONS, EDGES, dues, foretold, put
 from web import ready_web, web_server
 
-LEASE = ["--set", "cluster.lease=3s"]
+LEASE = ["--set", "cluster.lease=6s"]
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_every_after_and_overlap(web):
     assert len(dues(web, "limit")) == 3
     waiting = one(web, "queue")["waiting"]
     for how in ("ack", "bury", "ack"):
-        job = web.reserve("queue", wait="10s")[0]
+        job = web.reserve("queue", wait="60s")[0]
         assert job["body"] == "queue" and job["id"] == one(web, "queue")["job"]
         ack(web, job, how)
     until(lambda: one(web, "queue")["fired"] == 4)
@@ -98,7 +98,7 @@ def test_every_after_and_overlap(web):
 
     # `after` counts from the end, whatever that is.
     for how in ("ack", "bury", "cancel", "purge"):
-        job = web.reserve("after", wait="10s")[0]
+        job = web.reserve("after", wait="60s")[0]
         assert one(web, "after")["job"] == job["id"] and foretold(web, "after") == []
         before = time.time() * 1000
         if how == "cancel":
@@ -117,7 +117,7 @@ def test_expiry_and_last_attempt_end_an_occurrence(web):
     put(web, "dies", topic="d", after="100ms", retries=0, ttr="100ms")
     until(lambda: one(web, "expires")["fired"] >= 3)
     for _ in range(2):
-        assert web.reserve("d", wait="10s")
+        assert web.reserve("d", wait="60s")
     until(lambda: one(web, "dies")["fired"] >= 3)
 
 
@@ -146,7 +146,7 @@ def test_run_pause_and_move(web):
     assert moved["paused"] is True and moved["created"] is False
     assert web.post("/v1/schedules/s/resume").json["paused"] is False
     until(lambda: one(web, "s")["fired"] >= 1)
-    assert web.reserve("b", wait="10s")[0]["topic"] == "b"
+    assert web.reserve("b", wait="60s")[0]["topic"] == "b"
     assert [each["name"] for each in web.get("/v1/schedules").json["schedules"]] == ["s"]
     assert web.ask("DELETE", "/v1/schedules/s").json == {"deleted": True}
     fired = len(dues(web, "b"))
@@ -185,7 +185,7 @@ def test_spread_topics(web):
         put(web, name, topic="wide", every="300ms", limit=1, body=name)
     got = set()
     while got != names:
-        job = web.reserve("wide", wait="10s")[0]
+        job = web.reserve("wide", wait="60s")[0]
         got.add(job["body"])
         ack(web, job)
 

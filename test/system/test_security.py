@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from client import Client
-from harness import TARRY, tarry
+from harness import PATIENCE_S, TARRY, tarry
 from web import Web, raw, read_answer, talk, web_port, web_server
 
 ROLES = ("read", "produce", "consume", "admin")
@@ -365,6 +365,8 @@ def test_auth_is_unknown_without_tokens(tmp_path):
 def test_wrong_tokens_by_count(server):
     stranger = Holder(server.web, token="wrong")
     answers = [stranger.get("/v1/stats") for _ in range(130)]
+    while answers[-1].status != 429 and len(answers) < 1000:  # some are forgiven by and by: a slow machine needs more
+        answers.append(stranger.get("/v1/stats"))
     statuses = [answer.status for answer in answers]
     assert statuses[:100] == [401] * 100
     assert 429 in statuses[100:]
@@ -372,7 +374,7 @@ def test_wrong_tokens_by_count(server):
     assert last.code == "too_many_failures" and int(last.headers["Retry-After"]) >= 1
     assert Holder(server.web, "read").get("/v1/stats").status == 200  # nobody is locked out
     figures = Holder(server.web, "read").get("/v1/stats").json["auth"]
-    assert figures["failed"] == 130 and figures["too_many"] == statuses.count(429)
+    assert figures["failed"] == len(answers) and figures["too_many"] == statuses.count(429)
     server.wait_for(r"warning: many wrong tokens come from 127\.0\.0\.1\n")
     with Client(server.port()) as made:  # counted together, and closed
         assert made.say("auth wrong") == "UNAUTHORIZED"
@@ -442,7 +444,7 @@ def test_tokens_are_read_again(tmp_path):
                line("new", "read"), says="the token new is new")
         assert "the token old is revoked" in server.said
         assert "the token less has changed" in server.said
-        threads[0].join(20)
+        threads[0].join(PATIENCE_S)
         assert waits == {"old": 401}
         assert stalk["old"].reply().word == "UNAUTHORIZED"
         assert stalk["old"].say("put 1 0 60 1\r\nx") == "UNAUTHORIZED"
@@ -454,7 +456,7 @@ def test_tokens_are_read_again(tmp_path):
         assert stalk["less"].say("peek-ready") == "UNAUTHORIZED"
         assert Holder(port, "new").get("/v1/stats").status == 200
         kept.push("wait", b"1")
-        threads[1].join(20)
+        threads[1].join(PATIENCE_S)
         assert waits["kept"] == 200
         with stalk["kept"] as made:
             kept.push("default", b"2")

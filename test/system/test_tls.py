@@ -203,7 +203,7 @@ def test_long_poll(server, made):
 
     def wait():
         web = TlsWeb(server.web, how)
-        got.extend(web.reserve("later", wait="20s"))
+        got.extend(web.reserve("later", wait="60s"))
         web.close()
     waiting = threading.Thread(target=wait)
     waiting.start()
@@ -375,20 +375,20 @@ def test_renegotiation_is_refused(server, made):
 
 
 def test_half_a_handshake_is_closed_in_time(tmp_path, made):
-    with serve(tmp_path, *keys(made.server), "--set", "limits.header=300ms") as server:
+    with serve(tmp_path, *keys(made.server), "--set", "limits.header=3s") as server:
         port = web_port(server)
         with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as silent, \
                 socket.create_connection(("127.0.0.1", server.port()), timeout=PATIENCE_S) as half:
             start = time.monotonic()
             half.sendall(hello(0x0303)[:20])
             assert silent.recv(10) == b"" and half.recv(10) == b""
-            assert 0.25 < time.monotonic() - start < PATIENCE_S / 2
+            assert 2.9 < time.monotonic() - start < PATIENCE_S / 2
         with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as drip:
             start = time.monotonic()  # a byte now and then does not help
             with pytest.raises((BrokenPipeError, ConnectionResetError)):
                 for byte in hello(0x0303) * 100:
                     drip.sendall(bytes([byte]))
-                    time.sleep(0.02)
+                    time.sleep(0.1)
         web = TlsWeb(port, context(made))
         assert refusals(web, "http", "handshake_time") == 2
         assert refusals(web, "beanstalk", "handshake_time") == 1

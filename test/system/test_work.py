@@ -102,8 +102,8 @@ def test_several_at_a_time(cli, tmp_path):
 
 
 def test_lease_is_kept_alive(cli):
-    job = cli.web.push("alive", b"x", ttr="600ms", retries=0)
-    done = cli.run("work", "alive", "--max", "1", "--", "sleep", "2")
+    job = cli.web.push("alive", b"x", ttr="3s", retries=0)
+    done = cli.run("work", "alive", "--max", "1", "--", "sleep", "7")
     assert done.returncode == 0 and "1 done" in done.stderr, done
     assert states(cli, "alive") == {}
     whys = [event["why"] for event in cli.web.get(f"/v1/jobs/{job['id']}/history").json["events"]]
@@ -112,17 +112,16 @@ def test_lease_is_kept_alive(cli):
 
 def test_timeout(cli, tmp_path):
     job = cli.web.push("slow", b"x", backoff="1h")
-    began = time.monotonic()
     done = cli.run("work", "slow", "--max", "1", "--timeout", "300ms", "--", "sh", "-c",
-                   f"sleep 60 & echo $! > {tmp_path}/pid; wait")
-    assert done.returncode == 0 and "timeout" in done.stderr and time.monotonic() - began < 30
+                   f"sleep 600 & echo $! > {tmp_path}/pid; wait")
+    assert done.returncode == 0 and "timeout" in done.stderr
     assert states(cli, "slow") == {job["id"]: "delayed"}
     pid = int((tmp_path / "pid").read_text())
     wait_until(lambda: not os.path.exists(f"/proc/{pid}") or "State:\tZ" in open(f"/proc/{pid}/status").read())
 
 
 def test_lost_lease_ends_the_command(cli):
-    job = cli.web.push("lose", b"x", ttr="600ms")
+    job = cli.web.push("lose", b"x", ttr="3s")
     with start(cli, "lose", "--max", "1", "--", "sleep", "60") as worker:
         wait_until(lambda: states(cli, "lose") == {job["id"]: "reserved"})
         cli.ok("cancel", job["id"], "--force")
@@ -152,7 +151,7 @@ def test_stopped_while_it_waits(cli):
 
 def test_stopped_twice_gives_jobs_back(cli, tmp_path):
     job = cli.web.push("twice", b"x", backoff="1h")
-    with start(cli, "twice", "--", "sh", "-c", f"touch {tmp_path}/began; sleep 60") as worker:
+    with start(cli, "twice", "--", "sh", "-c", f"touch {tmp_path}/began; sleep 600") as worker:
         wait_until((tmp_path / "began").exists)
         worker.send_signal(signal.SIGTERM)
         hear(worker, "stopping when 1 commands have ended")
@@ -243,10 +242,8 @@ LEASED = {"jobs": [{"id": "1", "lease": "0" * 32, "topic": "t", "attempts": 1, "
 def test_a_silent_server_is_not_waited_for():
     """A connection that is dead and does not say so: a touch without an answer, and the command is ended when its
     lease is over; so is the worker, though nothing can be told."""
-    with Silent((200, LEASED)) as server, start(server, "t", "--max", "1", "--", "sleep", "60") as worker:
-        began = time.monotonic()
-        assert worker.wait(timeout=30) == 0
-        assert time.monotonic() - began < 20
+    with Silent((200, LEASED)) as server, start(server, "t", "--max", "1", "--", "sleep", "600") as worker:
+        assert worker.wait(timeout=PATIENCE_S) == 0
         said = worker.stderr.read()
         assert "its lease ran out" in said and "1 lost." in said, said
         assert any("/touch" in line for line in server.heard)
@@ -254,18 +251,18 @@ def test_a_silent_server_is_not_waited_for():
 
 def test_a_silent_server_is_not_told_for_ever():
     with Silent((200, LEASED)) as server, start(server, "t", "--max", "1", "--", "true") as worker:
-        assert worker.wait(timeout=30) == 0
+        assert worker.wait(timeout=PATIENCE_S) == 0
         assert "the server could not be told in time" in worker.stderr.read()
 
 
 def test_a_token_that_was_taken_away_is_told():
     no = {"error": {"code": "forbidden", "message": "this token may not"}}
     with Silent((200, LEASED), (403, no)) as server, start(server, "t", "--max", "1", "--", "true") as worker:
-        assert worker.wait(timeout=30) == 0
+        assert worker.wait(timeout=PATIENCE_S) == 0
         said = worker.stderr.read()
         assert "the token may not (403)" in said and "lease was lost" not in said
-    with Silent((200, LEASED), (403, no)) as server, start(server, "t", "--max", "1", "--", "sleep", "60") as worker:
-        assert worker.wait(timeout=30) == 0
+    with Silent((200, LEASED), (403, no)) as server, start(server, "t", "--max", "1", "--", "sleep", "600") as worker:
+        assert worker.wait(timeout=PATIENCE_S) == 0
         assert "cannot be kept alive with this token" in worker.stderr.read()
         assert sum("/touch" in line for line in server.heard) == 1
 
