@@ -25,7 +25,7 @@ import threading
 import time
 
 PIECE = 65536
-NAMED_S = 5    # so long the harness may take to name a process
+NAMED_S = 30   # so long the harness may take to name a process
 LOOK_S = 0.05  # looking for owners is work, and all links wait for it
 
 
@@ -219,7 +219,7 @@ class Control:
 
     def close(self):
         self.process.stdin.close()
-        self.process.wait(timeout=10)
+        self.process.wait(timeout=60)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from workload import ALL, TOPICS, TUBES, Load  # noqa: E402
 from monitor import Monitor  # noqa: E402
 from world import TOP, World, until  # noqa: E402
 
-PATIENCE_S = 60
+PATIENCE_S = 120
 DRAIN_S = 120
 MUTANT_DRAIN_S = 5  # it is ill: when so long nothing was acked, what is left counts as lost
 SHOWN = 12  # things that are wrong and told

@@ -25,7 +25,7 @@ from relay import Control  # noqa: E402
 
 SLOTS = 256
 LEASE_S = 3
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 def stopped(pid):

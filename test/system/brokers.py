@@ -90,7 +90,7 @@ class Redis(Process):
 
     def ask(self, *words, db=0):
         """One command on a connection of its own; an error raises."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as wire:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S) as wire:
             stream = wire.makefile("rwb")
             if self.password:
                 self._say(stream, "AUTH", self.password)
@@ -176,7 +176,7 @@ class Rabbit(Process):
                     RABBITMQ_ENABLED_PLUGINS_FILE=str(self.folder / "plugins"),
                     RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=
                     "+S 1:1 -kernel inet_dist_use_interface {127,0,0,1}")
-        until(self.answers, patience=150)  # twenty seconds are usual on a busy machine
+        until(self.answers, patience=300)  # twenty seconds are usual on a busy machine
         return self
 
     def answers(self):
@@ -191,7 +191,7 @@ class Rabbit(Process):
     def connect(self):
         import pika
         return pika.BlockingConnection(pika.ConnectionParameters(
-            "127.0.0.1", self.port, socket_timeout=5, blocked_connection_timeout=20))
+            "127.0.0.1", self.port, socket_timeout=PATIENCE_S, blocked_connection_timeout=PATIENCE_S))
 
     def queue(self, name, exchange=None, key=None, **arguments):
         """A durable queue, bound to a durable exchange if one is named."""
@@ -245,7 +245,7 @@ class Kafka(Process):
             told.append(answer.split())
         raise AssertionError("kafka-tool ended")
 
-    def read(self, topic, count, ms=10000):
+    def read(self, topic, count, ms=60000):
         """[(key, body, headers)], at most so many."""
         def plain(text):
             return b"" if text == "-" else bytes.fromhex(text)

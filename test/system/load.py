@@ -28,6 +28,7 @@ import time
 from collections import deque
 
 from client import Client
+from harness import PATIENCE_S
 
 LIVE_MAX = 600  # producers wait while so many jobs are there
 TIMED, PLAIN = "timed", "plain"
@@ -287,7 +288,7 @@ class Worker:
     def drain(self):
         """All that was answered before the server died."""
         while self.open:
-            self.client.socket.settimeout(5)
+            self.client.socket.settimeout(PATIENCE_S)
             self.read()
         self.client.close()
 
@@ -562,7 +563,7 @@ class Load:
             server.process.send_signal(number)
             for worker in workers:
                 worker.drain()
-            status = server.process.wait(timeout=5)
+            status = server.process.wait(timeout=PATIENCE_S)
             if status != (0 if number == signal.SIGTERM else -number):
                 raise Wrong(f"the server ended with {status}")
             self.kills += number == signal.SIGKILL

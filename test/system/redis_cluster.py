@@ -12,7 +12,7 @@ import time
 import ports
 from redis_server import Client, Error
 
-PATIENCE_S = 60
+PATIENCE_S = 120
 HASH_SLOTS = 16384
 
 

@@ -5,7 +5,7 @@ import subprocess
 import tempfile
 import time
 
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 class Error(Exception):

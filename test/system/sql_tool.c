@@ -32,7 +32,7 @@ enum {
     PER_SLOT = 3000, /* jobs */
     KEYS = 40,       /* of a slot */
     BODY = 64,
-    PATIENCE_MS = 60000,
+    PATIENCE_MS = 120000,
 };
 
 enum what { MAKE, MAKE_KEYED, CLAIM, RELEASE, EDIT, FINISH, BAD, WHATS };

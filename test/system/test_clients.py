@@ -34,7 +34,7 @@ def node_folder():
         want = hashlib.sha256((source / "package-lock.json").read_bytes()).hexdigest()
         made = folder / "made-from"
         if not made.exists() or made.read_text() != want:
-            done = subprocess.run(NPM, cwd=folder, capture_output=True, text=True, timeout=120)
+            done = subprocess.run(NPM, cwd=folder, capture_output=True, text=True, timeout=600)
             assert done.returncode == 0, done.stdout + done.stderr
             made.write_text(want)
     return folder

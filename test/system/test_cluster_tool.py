@@ -12,7 +12,7 @@ import urllib.request
 import pytest
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
-PATIENCE_S = 120
+PATIENCE_S = 240
 
 
 class Tool:
@@ -44,7 +44,7 @@ class Tool:
 
 
 def post(address, path, body=b""):
-    with urllib.request.urlopen(urllib.request.Request(f"http://{address}{path}", body, method="POST"), timeout=30) as answer:
+    with urllib.request.urlopen(urllib.request.Request(f"http://{address}{path}", body, method="POST"), timeout=PATIENCE_S) as answer:
         return json.loads(answer.read())
 
 
@@ -58,7 +58,7 @@ def test_make_cluster(args, processes):
         assert len(pids) == processes, tool.said
         first, *_, last = tool.nodes()
         job = post(first, "/v1/topics/mails/jobs?delay=100ms", b"hello")
-        got = post(last, "/v1/topics/mails/reserve?wait=30s")["jobs"]
+        got = post(last, "/v1/topics/mails/reserve?wait=60s")["jobs"]
         assert [(one["id"], one["body"]) for one in got] == [(job["id"], "hello")]
     assert tool.process.returncode == 0, tool.said
     assert tool.said.endswith("ended\n"), tool.said

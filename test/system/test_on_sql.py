@@ -86,7 +86,7 @@ def test_two_nodes_are_one_queue(tmp_path, both):
         job = a.push("t", b"x", key="k")
         assert b.get(f"/v1/jobs/{job['id']}").json["body"] == "x"
         assert b.get("/v1/topics/t/keys/k").json["id"] == job["id"]
-        taken = b.reserve("t", wait="20s")
+        taken = b.reserve("t", wait="60s")
         assert [got["id"] for got in taken] == [job["id"]]
         assert a.reserve("t") == []
         acked = a.post(f"/v1/jobs/{job['id']}/ack", lease=taken[0]["lease"])
@@ -117,7 +117,8 @@ def take_all(web, topic, want):
         for job in answer.json.get("jobs", []) if answer.status == 200 else []:
             done = web.post(f"/v1/jobs/{job['id']}/ack", lease=job["lease"])
             assert done.status in (200, 204, 409, 503), done
-            got[job["id"]] = job["body"]
+            if done.status != 409:  # one whose lease was over comes again
+                got[job["id"]] = job["body"]
     return got
 
 
@@ -191,7 +192,7 @@ def test_a_failover_that_loses_commits(tmp_path, own):
         shutil.copytree(data, past)
         own.maria.start()
         until(lambda: web.get("/readyz").status == 200)
-        acked = web.reserve("t", wait="20s", ttr="1m")[0]
+        acked = web.reserve("t", wait="60s", ttr="1h")[0]
         lost = [web.push("t", b"lost")["id"] for _ in range(300)]
         lost += [web.push("new", b"lost")["id"] for _ in range(3)]
         assert web.post(f"/v1/jobs/{acked['id']}/ack", lease=acked["lease"]).status in (200, 204)
@@ -289,4 +290,4 @@ def test_beanstalk_connections(tmp_path, both):
             job = first.put(b"x", ttr=3600)
             assert first.reserve() == (job, b"x")
         with Client(port) as second:
-            assert second.reserve(wait_s=20) == (job, b"x")
+            assert second.reserve(wait_s=60) == (job, b"x")

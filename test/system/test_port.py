@@ -6,6 +6,7 @@ import re
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 
 import pytest
@@ -22,7 +23,7 @@ def talk(address, data):
     else:
         connection = socket.create_connection(("127.0.0.1", address))
     with connection:
-        connection.settimeout(30)
+        connection.settimeout(PATIENCE_S)
         connection.sendall(data)
         connection.shutdown(socket.SHUT_WR)
         said = b""
@@ -147,9 +148,8 @@ def test_drop_in_sizes(tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_drop_in_becomes_another_user(tmp_path):
-    folder = pathlib.Path("/tmp", f"tarry-user-{os.getpid()}")  # tmp_path is closed to others
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="tarry-user-"))  # tmp_path is closed to others
     nobody = pwd.getpwnam("nobody")
-    folder.mkdir()
     try:
         os.chown(folder, nobody.pw_uid, nobody.pw_gid)
         with DropIn("-p0", "-u", "nobody", "-b", folder / "store") as server:

@@ -70,7 +70,7 @@ def test_each_number_once(tmp_path, both, flags, ask):
 def test_an_end_is_not_lost_with_redis(web, both, ask):
     """A job ends while Redis is empty: its schedule goes on, since both are rows."""
     put(web, "s", topic="t", after="100ms")
-    job = web.reserve("t", wait="10s")[0]
+    job = web.reserve("t", wait="60s")[0]
     both.redis.empty()
     assert web.post(f"/v1/jobs/{job['id']}/ack", lease=job["lease"]).status == 200
     until(lambda: one(web, "s").get("job") not in (None, job["id"]))
@@ -101,7 +101,7 @@ def test_tables_of_the_schema_before(tmp_path, both, flags, ask):
     with web_server(tmp_path / "a", *flags) as server:
         web = ready_web(server)
         job = web.push("t", b"x")
-        assert [each["id"] for each in web.reserve("t", wait="10s")] == [job["id"]]
+        assert [each["id"] for each in web.reserve("t", wait="60s")] == [job["id"]]
         refused = web.ask("PUT", "/v1/schedules/s", '{"topic": "t", "every": "1h"}')
         assert refused.status == 503, refused
         assert web.get("/readyz").status == 200

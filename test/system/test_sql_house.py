@@ -19,7 +19,7 @@ def bury(web, topic, count):
     """Dead jobs, the oldest first."""
     ids = [web.push(topic, str(i).encode())["id"] for i in range(count)]
     for _ in ids:
-        job = web.reserve(topic, wait="10s")[0]
+        job = web.reserve(topic, wait="60s")[0]
         assert web.post(f"/v1/jobs/{job['id']}/bury", lease=job["lease"]).status == 200
     return ids
 
@@ -92,9 +92,9 @@ def test_jobs_of_a_dead_nodes_connections_come_back(tmp_path, both):
                 assert client.ask(f"use {name}").word == "USING"
                 assert client.ask(f"watch {name}").word == "WATCHING"
                 held.append(client.put(name.encode(), ttr=3600))
-                assert client.reserve(wait_s=20) == (held[-1], name.encode())
+                assert client.reserve(wait_s=60) == (held[-1], name.encode())
             kept = b.push("http", b"x", ttr="1h")
-            assert a.reserve("http", wait="10s")[0]["id"] == kept["id"]
+            assert a.reserve("http", wait="60s")[0]["id"] == kept["id"]
             first.stop(signal.SIGKILL)
         for name, job in zip(names, held):
             assert [int(got["id"]) for got in b.reserve(name, wait="60s")] == [job]

@@ -47,7 +47,7 @@ def test_only_what_is_due_before_long(tmp_path, both, redis):
         end = time.monotonic() + PATIENCE_S
         while len(got) < len(near):
             assert time.monotonic() < end, f"{len(got)} of {len(near)} came"
-            got += [int(job["id"]) for job in web.reserve("t", count=50, wait="2s")]
+            got += [int(job["id"]) for job in web.reserve("t", count=50, wait="2s", ttr="1h")]
             assert len(keys_of(redis, ":t:store")) <= 1
         assert sorted(got) == sorted(near) and len(set(got)) == len(got), "all of them, each once"
         assert one.stop() == 0, one.said
@@ -144,7 +144,7 @@ def test_a_redis_that_is_not_full_any_more(tmp_path, both, redis, full):
         until(lambda: is_full(web))
         until(lambda: not entries(redis))
         redis("CONFIG", "SET", "maxmemory", 0)
-        until(lambda: web.get("/readyz").status == 200, patience=10)
+        until(lambda: web.get("/readyz").status == 200)
         assert one.stop() == 0, one.said
 
 
@@ -159,7 +159,7 @@ def test_what_found_no_room_and_is_gone(tmp_path, both, redis, full):
         until(lambda: is_full(web))
         assert web.ask("DELETE", f"/v1/jobs/{job['id']}").status == 200
         redis("CONFIG", "SET", "maxmemory", 0)
-        until(lambda: web.get("/readyz").status == 200, patience=10)
+        until(lambda: web.get("/readyz").status == 200)
         time.sleep(1.5)  # so long one that found no room waits
-        until(lambda: not entries(redis), patience=10)
+        until(lambda: not entries(redis))
         assert one.stop() == 0, one.said

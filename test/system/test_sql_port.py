@@ -189,7 +189,7 @@ def test_server_killed_in_the_middle(maria):
 
 def test_connections_killed_by_somebody(maria):
     name = make(maria)
-    tool = Tool(maria.port, name, 2, seed=8)
+    tool = Tool(maria.port, name, 3, seed=8)
     for _ in range(10):
         time.sleep(0.1)
         for number in maria.ask(f"SELECT id FROM information_schema.processlist WHERE user = '{name}'").split():
@@ -201,7 +201,7 @@ def test_connections_killed_by_somebody(maria):
 def test_locks_that_do_not_come(maria):
     """Somebody else holds rows for longer than a lock is waited for (1 s): it is tried again."""
     name = make(maria)
-    tool = Tool(maria.port, name, 2, seed=9)
+    tool = Tool(maria.port, name, 4, seed=9)
     holder = subprocess.Popen(["mariadb", "--no-defaults", f"--socket={maria.path}", "--user=root", name], text=True,
                               stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     holder.stdin.write("START TRANSACTION; SELECT lane FROM lane FOR UPDATE; DO SLEEP(2.5); COMMIT;\n")

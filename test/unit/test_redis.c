@@ -31,7 +31,7 @@
 
 #include <cmocka.h>
 
-enum { POLLS = 64, LOG = 65536, PATIENCE_MS = 20000 };
+enum { POLLS = 64, LOG = 65536, PATIENCE_MS = 60000 };
 
 /* ---- A poller over poll(2). */
 
