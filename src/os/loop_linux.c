@@ -38,7 +38,7 @@
 #include <unistd.h>
 #include <uv.h>
 
-enum { SIGNALS = 4, STALL_US = 5000, SOON_US = 60 };
+enum { STOPS = 2, SIGNALS = 4, STALL_US = 5000, SOON_US = 60 }; /* those to stop come first */
 
 #define FAR_S INT64_C(9000000000) /* the year 2255; the kernel's nanoseconds end in 2262 */
 
@@ -197,16 +197,18 @@ static void on_signal(uv_signal_t *handle, int number)
 
 /* ---- opening and closing ---- */
 
-/* Until the loop runs, signals to stop are kept back, where one can see whether there are any. */
-static void hold_stops(bool hold)
+static const int numbers[SIGNALS] = {SIGTERM, SIGINT, SIGUSR1, SIGHUP};
+
+static void hold(bool on, unsigned count)
 {
-    sigset_t stops;
+    sigset_t held;
     int err;
 
-    sigemptyset(&stops);
-    sigaddset(&stops, SIGTERM);
-    sigaddset(&stops, SIGINT);
-    err = pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &stops, NULL);
+    sigemptyset(&held);
+    for (unsigned i = 0; i < count; i++) {
+        sigaddset(&held, numbers[i]);
+    }
+    err = pthread_sigmask(on ? SIG_BLOCK : SIG_UNBLOCK, &held, NULL);
     TR_CHECK(err == 0);
 }
 
@@ -220,7 +222,6 @@ bool tr_loop_linux_stop_waits(void)
 
 static int start_signals(struct tr_loop_linux *l)
 {
-    static const int numbers[SIGNALS] = {SIGTERM, SIGINT, SIGUSR1, SIGHUP};
     int err = 0;
 
     for (unsigned i = 0; i < SIGNALS && err == 0; i++) {
@@ -278,7 +279,7 @@ int tr_loop_linux_open(struct tr_loop_linux **out, const struct tr_loop_calls *c
         free(l);
         return code_of(err);
     }
-    hold_stops(true);
+    hold(true, STOPS); /* until it runs: so one can see whether any came */
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN);
     l->calls = *calls;
@@ -310,7 +311,7 @@ void tr_loop_linux_close(struct tr_loop_linux *l)
     if (l == NULL) {
         return;
     }
-    hold_stops(false); /* now, while one that comes does no harm */
+    hold(true, SIGNALS); /* for good: without a handler one that comes late would kill */
     uv_walk(&l->uv, close_handle, NULL);
     (void)uv_run(&l->uv, UV_RUN_DEFAULT); /* ends when all of them are closed; no calls are made */
     err = uv_loop_close(&l->uv);
@@ -326,7 +327,7 @@ void tr_loop_linux_close(struct tr_loop_linux *l)
 
 void tr_loop_linux_run(struct tr_loop_linux *l)
 {
-    hold_stops(false);
+    hold(false, SIGNALS);
     (void)uv_run(&l->uv, UV_RUN_DEFAULT);
 }
 

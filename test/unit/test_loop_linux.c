@@ -221,6 +221,28 @@ static void test_loop_open_fails_without_files(void **state)
     tr_loop_linux_close(NULL);
 }
 
+/* A signal that comes when the loop is closed does not end the program before it has ended. */
+static void test_loop_signals_after_the_end_do_nothing(void **state)
+{
+    static const int numbers[] = {SIGTERM, SIGINT, SIGUSR1, SIGHUP};
+    struct tr_loop_calls calls = {.woken = on_woken, .signalled = on_signalled, .turn = on_turn};
+    struct tr_loop_linux *loop = NULL;
+    sigset_t waiting;
+
+    (void)state;
+    assert_int_equal(tr_loop_linux_open(&loop, &calls), TARRY_OK);
+    tr_loop_linux_close(loop);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        assert_int_equal(raise(numbers[i]), 0);
+    }
+    assert_int_equal(sigpending(&waiting), 0);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        assert_int_equal(sigismember(&waiting, numbers[i]), 1);
+        (void)signal(numbers[i], SIG_IGN); /* so it is dropped: other tests follow */
+        (void)signal(numbers[i], SIG_DFL);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -230,6 +252,7 @@ int main(void)
         cmocka_unit_test(test_loop_is_woken_by_another_thread),
         cmocka_unit_test(test_loop_goes_to_a_thread_and_comes_back),
         cmocka_unit_test(test_loop_holds_signals_until_it_runs),
+        cmocka_unit_test(test_loop_signals_after_the_end_do_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
