@@ -21,7 +21,8 @@ static const uint64_t DOUBT_US = 1000000; /* and a larger one after so long */
 
 void sim_oracle_init(struct sim_oracle *o, struct sim_report *report)
 {
-    *o = (struct sim_oracle){.report = report};
+    memset(o, 0, sizeof *o); /* too large for a copy on the stack */
+    o->report = report;
     sim_prefix_init(&o->prefix, &o->model, report);
 }
 

@@ -109,7 +109,7 @@ struct sim_oracle {
     /* The wall clock was stepped; the engine may take its time to believe it. */
     bool clock_doubt;
     unsigned starts;   /* of the engine, */
-    unsigned crash;    /* and how many there were at the last one that followed no orderly close */
+    unsigned crash;    /* and how many there were at the last one that did not just go on */
     bool clock_turned; /* the engine has seen it */
     uint64_t clock_boot_us;
 

@@ -335,6 +335,7 @@ static void maybe_wrong_clock(struct sim_run *r)
         uint64_t by = sim_spread(&r->rng, 1 * MS, YEAR);
 
         r->now.wall_us = sim_dice(&r->rng, 50) ? r->now.wall_us + by : r->now.wall_us - by;
+        r->oracle.crash = r->oracle.starts; /* what was ready may be delayed again */
     }
 }
 
@@ -592,8 +593,17 @@ static void step_clock(struct sim_run *r)
     }
 }
 
+static bool clock_stepped(const struct sim_run *r)
+{
+    struct tr_engine_stat stat;
+
+    tr_engine_stat(r->engine, &stat);
+    return stat.clock_steps != 0 || r->oracle.clock_doubt;
+}
+
 void sim_run_reopen(struct sim_run *r)
 {
+    bool orderly;
     unsigned crash;
     int err;
 
@@ -633,9 +643,10 @@ void sim_run_reopen(struct sim_run *r)
     } else if (err != TARRY_OK && !sim_disk_dead(r->disk) && !sim_run_faulty(r)) {
         FAIL("I11", "the close failed with %s", tarry_errname(err));
     }
+    orderly = err == TARRY_OK && !sim_disk_dead(r->disk) && !clock_stepped(r);
     crash = r->oracle.crash;
     drop_engine(r);
-    if (err == TARRY_OK && !sim_disk_dead(r->disk)) {
+    if (orderly) {
         r->oracle.crash = crash; /* that was none */
     }
     r->totals.reopens++;
