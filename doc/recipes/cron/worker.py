@@ -5,6 +5,8 @@
 import json
 import os
 import sys
+import time
+import urllib.error
 import urllib.request
 
 SERVER = os.environ.get("TARRY_SERVER", "http://127.0.0.1:11301")
@@ -17,19 +19,32 @@ CHORES = {
 
 
 def post(path):
-    with urllib.request.urlopen(urllib.request.Request(SERVER + path, method="POST")) as reply:
-        return json.loads(reply.read() or "null")
+    """(status, answer) of the server."""
+    try:
+        with urllib.request.urlopen(urllib.request.Request(SERVER + path, method="POST")) as reply:
+            return reply.status, json.loads(reply.read() or "null")
+    except urllib.error.HTTPError as refused:
+        return refused.code, json.loads(refused.read())
+
+
+def finish(job, how):
+    status, said = post(f"/v1/jobs/{job['id']}/{how}?lease={job['lease']}")
+    if status != 200:  # say, it took longer than the ttr: the lease was lost, and the job comes again
+        print(f"{job['body']}: {said['error']['message']}", file=sys.stderr)
 
 
 while True:
-    said = post(f"/v1/topics/chores/reserve?wait={patience or '30s'}")
-    if said is None and patience:
+    status, said = post(f"/v1/topics/chores/reserve?wait={patience or '30s'}")
+    if status == 204 and patience:
         break
-    for job in said["jobs"] if said else []:
-        end = "ack"
+    if status not in (200, 204):  # the server is draining, or not ready: it passes
+        print(said["error"]["message"], file=sys.stderr)
+        time.sleep(1)
+    for job in said["jobs"] if status == 200 else []:
+        how = "ack"
         try:
             CHORES[job["body"]](job)
         except Exception as trouble:  # it comes again by the backoff of the topic
             print(f"{job['body']}: {trouble}", file=sys.stderr)
-            end = "release"
-        post(f"/v1/jobs/{job['id']}/{end}?lease={job['lease']}")
+            how = "release"
+        finish(job, how)

@@ -37,14 +37,23 @@ def push(name, text, on_conflict):
     print(f"{name}: {'will be' if said['created'] else 'would be'} saved at {said['due']}")
 
 
+def ack(job):
+    status, said = ask("POST", f"/v1/jobs/{job['id']}/ack?lease={job['lease']}")
+    if status != 200:  # say, it took longer than the ttr: the lease was lost, and the job comes again
+        print(f"{job['key']}: {said['error']['message']}", file=sys.stderr)
+
+
 def work(patience):
     while True:
         status, said = ask("POST", f"/v1/topics/saves/reserve?wait={patience or '30s'}")
         if status == 204 and patience:
             return
-        for job in said["jobs"] if said else []:
+        if status not in (200, 204):  # the server is draining, or not ready: it passes
+            print(said["error"]["message"], file=sys.stderr)
+            time.sleep(1)
+        for job in said["jobs"] if status == 200 else []:
             print(f"{job['key']}: saved as {job['body']!r}")
-            ask("POST", f"/v1/jobs/{job['id']}/ack?lease={job['lease']}")
+            ack(job)
 
 
 if __name__ == "__main__":

@@ -1,26 +1,41 @@
 // Was: basic.consume with a prefetch of 10, basic.ack, basic.nack.
 //
 //     node consumer.mjs [30s]      ends when nothing came for so long
+import { setTimeout as sleep } from 'node:timers/promises';
+
 const server = process.env.TARRY_SERVER ?? 'http://127.0.0.1:11301';
 const patience = process.argv[2];
 
-async function post(path, body) {
-    const reply = await fetch(server + path, { method: 'POST', body });
+// [status, answer] of the server
+async function post(path) {
+    const reply = await fetch(server + path, { method: 'POST' });
     const text = await reply.text();
-    return text ? JSON.parse(text) : null;
+    return [reply.status, text ? JSON.parse(text) : null];
 }
 
-async function handle(job) {
-    try {
-        console.log(`${job.key}: ${job.body}`);
-        await post(`/v1/jobs/${job.id}/ack?lease=${job.lease}`);
-    } catch (trouble) { // basic.nack with requeue; here it waits by the backoff, and is dead in the end
-        await post(`/v1/jobs/${job.id}/release?lease=${job.lease}`);
+async function finish(job, how) {
+    const [status, said] = await post(`/v1/jobs/${job.id}/${how}?lease=${job.lease}`);
+    if (status !== 200) { // say, it took longer than the ttr: the lease was lost, and the job comes again
+        console.error(`${job.key}: ${said.error.message}`);
     }
 }
 
-let said;
+async function handle(job) {
+    let how = 'ack';
+    try {
+        console.log(`${job.key}: ${job.body}`);
+    } catch { // basic.nack with requeue; here it waits by the backoff, and is dead in the end
+        how = 'release';
+    }
+    await finish(job, how);
+}
+
+let status, said;
 do {
-    said = await post(`/v1/topics/orders/reserve?count=10&wait=${patience ?? '30s'}`);
+    [status, said] = await post(`/v1/topics/orders/reserve?count=10&wait=${patience ?? '30s'}`);
+    if (status > 204) { // the server is draining, or not ready: it passes
+        console.error(said.error.message);
+        await sleep(1000);
+    }
     await Promise.all((said?.jobs ?? []).map(handle));
-} while (said || !patience);
+} while (status !== 204 || !patience);

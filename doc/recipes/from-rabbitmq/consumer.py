@@ -6,6 +6,8 @@ import concurrent.futures
 import json
 import os
 import sys
+import time
+import urllib.error
 import urllib.request
 
 SERVER = os.environ.get("TARRY_SERVER", "http://127.0.0.1:11301")
@@ -13,22 +15,35 @@ patience = sys.argv[1] if len(sys.argv) > 1 else ""
 
 
 def post(path):
-    with urllib.request.urlopen(urllib.request.Request(SERVER + path, method="POST")) as reply:
-        return json.loads(reply.read() or "null")
+    """(status, answer) of the server."""
+    try:
+        with urllib.request.urlopen(urllib.request.Request(SERVER + path, method="POST")) as reply:
+            return reply.status, json.loads(reply.read() or "null")
+    except urllib.error.HTTPError as refused:
+        return refused.code, json.loads(refused.read())
+
+
+def finish(job, how):
+    status, said = post(f"/v1/jobs/{job['id']}/{how}?lease={job['lease']}")
+    if status != 200:  # say, it took longer than the ttr: the lease was lost, and the job comes again
+        print(f"{job['key']}: {said['error']['message']}", file=sys.stderr)
 
 
 def handle(job):
-    end = "ack"
+    how = "ack"
     try:
         print(f"{job['key']}: {job['body']}")
     except Exception:  # basic_nack with requeue; here it waits by the backoff, and is dead in the end
-        end = "release"
-    post(f"/v1/jobs/{job['id']}/{end}?lease={job['lease']}")
+        how = "release"
+    finish(job, how)
 
 
 with concurrent.futures.ThreadPoolExecutor(10) as pool:
     while True:
-        said = post(f"/v1/topics/orders/reserve?count=10&wait={patience or '30s'}")
-        if said is None and patience:
+        status, said = post(f"/v1/topics/orders/reserve?count=10&wait={patience or '30s'}")
+        if status == 204 and patience:
             break
-        list(pool.map(handle, said["jobs"] if said else []))
+        if status not in (200, 204):  # the server is draining, or not ready: it passes
+            print(said["error"]["message"], file=sys.stderr)
+            time.sleep(1)
+        list(pool.map(handle, said["jobs"] if status == 200 else []))

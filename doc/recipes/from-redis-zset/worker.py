@@ -5,6 +5,8 @@
 import json
 import os
 import sys
+import time
+import urllib.error
 import urllib.request
 
 SERVER = os.environ.get("TARRY_SERVER", "http://127.0.0.1:11301")
@@ -12,14 +14,27 @@ patience = sys.argv[1] if len(sys.argv) > 1 else ""
 
 
 def post(path):
-    with urllib.request.urlopen(urllib.request.Request(SERVER + path, method="POST")) as reply:
-        return json.loads(reply.read() or "null")
+    """(status, answer) of the server."""
+    try:
+        with urllib.request.urlopen(urllib.request.Request(SERVER + path, method="POST")) as reply:
+            return reply.status, json.loads(reply.read() or "null")
+    except urllib.error.HTTPError as refused:
+        return refused.code, json.loads(refused.read())
+
+
+def ack(job):
+    status, said = post(f"/v1/jobs/{job['id']}/ack?lease={job['lease']}")
+    if status != 200:  # say, it took longer than the ttr: the lease was lost, and the job comes again
+        print(f"{job['key']}: {said['error']['message']}", file=sys.stderr)
 
 
 while True:
-    said = post(f"/v1/topics/orders/reserve?count=10&wait={patience or '30s'}")
-    if said is None and patience:
+    status, said = post(f"/v1/topics/orders/reserve?count=10&wait={patience or '30s'}")
+    if status == 204 and patience:
         break
-    for job in said["jobs"] if said else []:
+    if status not in (200, 204):  # the server is draining, or not ready: it passes
+        print(said["error"]["message"], file=sys.stderr)
+        time.sleep(1)
+    for job in said["jobs"] if status == 200 else []:
         print(f"{job['key']}: {job['body']}")
-        post(f"/v1/jobs/{job['id']}/ack?lease={job['lease']}")
+        ack(job)

@@ -13,7 +13,7 @@ function ask(string $method, string $path, string $body = ''): array
              'header' => 'Content-Type: application/octet-stream'];
     $said = file_get_contents($server . $path, false, stream_context_create(['http' => $http]));
     if ($said === false) {
-        exit("no server at $server\n");
+        throw new RuntimeException("no server at $server");
     }
     return [(int) explode(' ', $http_response_header[0])[1], json_decode($said, true)];
 }
@@ -23,27 +23,42 @@ function place(string $order): void
     // The same push sent twice, after a time-out of the network, makes one job: it has a key.
     [$status, $said] = ask('POST', "/v1/topics/unpaid/jobs?delay=30m&key=order-$order", $order);
     if ($status >= 300) {
-        exit($said['error']['message'] . "\n");
+        throw new RuntimeException($said['error']['message']);
     }
     echo "order $order: placed, closes at {$said['due']} unless it is paid\n";
 }
 
 function pay(string $order): void
 {
-    [$status] = ask('DELETE', "/v1/topics/unpaid/keys/order-$order");
-    // 200: cancelled is cancelled, no worker gets it any more. 409: being closed; 404: closed.
-    echo "order $order: ", $status === 200 ? 'paid' : 'too late, give the money back', "\n";
+    [$status, $said] = ask('DELETE', "/v1/topics/unpaid/keys/order-$order");
+    echo "order $order: ", match ($status) {
+        200 => 'paid', // cancelled is cancelled: no worker gets it any more
+        404, 409 => 'too late, give the money back', // closed; being closed
+        default => throw new RuntimeException("not known yet, ask again: {$said['error']['message']}"),
+    }, "\n";
+}
+
+function ack(array $job): void
+{
+    [$status, $said] = ask('POST', "/v1/jobs/{$job['id']}/ack?lease={$job['lease']}");
+    if ($status !== 200) { // say, it took longer than the ttr: the lease was lost, and the job comes again
+        fwrite(STDERR, "order {$job['body']}: {$said['error']['message']}\n");
+    }
 }
 
 function work(string $patience): void
 {
     do {
         [$status, $said] = ask('POST', '/v1/topics/unpaid/reserve?wait=' . ($patience ?: '30s'));
+        if ($status > 204) { // the server is draining, or not ready: it passes
+            fwrite(STDERR, $said['error']['message'] . "\n");
+            sleep(1);
+        }
         foreach ($said['jobs'] ?? [] as $job) {
             echo "order {$job['body']}: closed, {$job['late_ms']} ms late\n"; // here: your database
-            ask('POST', "/v1/jobs/{$job['id']}/ack?lease={$job['lease']}");
+            ack($job);
         }
-    } while ($status === 200 || $patience === '');
+    } while ($status !== 204 || $patience === '');
 }
 
 match ($argv[1]) {

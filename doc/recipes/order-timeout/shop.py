@@ -7,6 +7,7 @@
 import json
 import os
 import sys
+import time
 import urllib.error
 import urllib.request
 
@@ -31,23 +32,32 @@ def place(order):
 
 
 def pay(order):
-    status, _ = ask("DELETE", f"/v1/topics/unpaid/keys/order-{order}")
+    status, said = ask("DELETE", f"/v1/topics/unpaid/keys/order-{order}")
     if status == 200:
         print(f"order {order}: paid")  # cancelled is cancelled: no worker gets it any more
+    elif status in (404, 409):
+        print(f"order {order}: too late, give the money back")  # 404: closed; 409: being closed
     else:
-        print(f"order {order}: too late, give the money back")  # 409: being closed; 404: closed
+        raise RuntimeError(f"order {order}: not known yet, ask again: {said['error']['message']}")
+
+
+def ack(job):
+    status, said = ask("POST", f"/v1/jobs/{job['id']}/ack?lease={job['lease']}")
+    if status != 200:  # say, it took longer than the ttr: the lease was lost, and the job comes again
+        print(f"order {job['body']}: {said['error']['message']}", file=sys.stderr)
 
 
 def work(patience):
     while True:
         status, said = ask("POST", f"/v1/topics/unpaid/reserve?wait={patience or '30s'}")
-        if status == 204:
-            if patience:
-                return
-            continue
-        for job in said["jobs"]:
+        if status == 204 and patience:
+            return
+        if status not in (200, 204):  # the server is draining, or not ready: it passes
+            print(said["error"]["message"], file=sys.stderr)
+            time.sleep(1)
+        for job in said["jobs"] if status == 200 else []:
             print(f"order {job['body']}: closed, {job['late_ms']} ms late")  # here: your database
-            ask("POST", f"/v1/jobs/{job['id']}/ack?lease={job['lease']}")
+            ack(job)
 
 
 if __name__ == "__main__":

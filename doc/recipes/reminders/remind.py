@@ -9,6 +9,7 @@ import datetime
 import json
 import os
 import sys
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -39,8 +40,8 @@ def place(name):
 
 def add(name, local, zone, text):
     query = f"key={urllib.parse.quote(name, safe='')}&at={moment(local, zone)}"
-    _, said = ask("POST", f"/v1/topics/reminders/jobs?{query}", text.encode())
-    print(f"{name}: {said['due']}")
+    status, said = ask("POST", f"/v1/topics/reminders/jobs?{query}", text.encode())
+    print(f"{name}: {said['due'] if status in (200, 201) else said['error']['message']}")
 
 
 def move(name, local, zone):
@@ -53,17 +54,26 @@ def cancel(name):
     print(f"{name}: {'cancelled' if status == 200 else said['error']['message']}")
 
 
+def finish(job, how):
+    status, said = ask("POST", f"/v1/jobs/{job['id']}/{how}lease={job['lease']}")
+    if status != 200:  # say, it took longer than the ttr: the lease was lost, and the job comes again
+        print(f"{job['key']}: {said['error']['message']}", file=sys.stderr)
+
+
 def work(patience=""):
     while True:
         status, said = ask("POST", f"/v1/topics/reminders/reserve?wait={patience or '30s'}")
         if status == 204 and patience:
             return
-        for job in said["jobs"] if said else []:
+        if status not in (200, 204):  # the server is draining, or not ready: it passes
+            print(said["error"]["message"], file=sys.stderr)
+            time.sleep(1)
+        for job in said["jobs"] if status == 200 else []:
             print(f"{job['key']}: {job['body']}")
             if job["attempts"] < 2:  # nobody has looked: once more in ten minutes, under the same id
-                ask("POST", f"/v1/jobs/{job['id']}/release?lease={job['lease']}&delay=10m")
+                finish(job, "release?delay=10m&")
             else:
-                ask("POST", f"/v1/jobs/{job['id']}/ack?lease={job['lease']}")
+                finish(job, "ack?")
 
 
 if __name__ == "__main__":
