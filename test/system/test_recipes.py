@@ -80,7 +80,7 @@ RUNS = {".py": "python3", ".mjs": "node", ".php": "php"}
 WORKERS = ["cron/worker.py", "cron/worker.mjs", "debounce/save.py work", "debounce/save.mjs work",
            "from-rabbitmq/consumer.py", "from-rabbitmq/consumer.mjs", "from-redis-zset/worker.py",
            "from-redis-zset/worker.mjs", "order-timeout/shop.py work", "order-timeout/shop.php work",
-           "reminders/remind.py work"]
+           "reminders/remind.py work", "reminders/remind.php work"]
 
 
 @pytest.mark.parametrize("worker", WORKERS)
@@ -98,6 +98,11 @@ def test_no_money_goes_back_for_an_answer_that_is_none(shop):
     ended, _ = beside_refusals(RUNS["." + shop.partition(".")[2]], f"order-timeout/{shop}", "pay", "42")
     assert ended.returncode != 0 and ended.stdout.count("money") == 0, ended
     assert "not known yet" in ended.stdout + ended.stderr and "refused 503" in ended.stdout + ended.stderr, ended
+
+
+def test_an_unknown_word_is_told():
+    ended, asked = beside_refusals("php", "reminders/remind.php", "wrok")
+    assert (ended.returncode, asked) == (2, []) and "usage" in ended.stderr
 
 
 @pytest.mark.parametrize("receiver", ["receiver.py", "receiver.mjs"])

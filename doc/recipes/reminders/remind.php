@@ -4,6 +4,7 @@
 //     php remind.php add NAME 2027-03-01T09:00 Europe/Berlin TEXT
 //     php remind.php move NAME 2027-03-02T09:00 Europe/Berlin
 //     php remind.php cancel NAME
+//     php remind.php work [30s]      ends when nothing came for so long
 
 // [status, answer] of the server
 function ask(string $method, string $path, string $body = ''): array
@@ -13,7 +14,7 @@ function ask(string $method, string $path, string $body = ''): array
              'header' => 'Content-Type: application/octet-stream'];
     $said = file_get_contents($server . $path, false, stream_context_create(['http' => $http]));
     if ($said === false) {
-        exit("no server at $server\n");
+        throw new RuntimeException("no server at $server");
     }
     return [(int) explode(' ', $http_response_header[0])[1], json_decode($said, true)];
 }
@@ -28,7 +29,32 @@ function tell(string $name, int $status, array $said): void
     echo "$name: ", $status >= 300 ? $said['error']['message'] : ($said['due'] ?? 'cancelled'), "\n";
 }
 
-[, $word, $name] = $argv;
+function finish(array $job, string $how): void
+{
+    [$status, $said] = ask('POST', "/v1/jobs/{$job['id']}/{$how}lease={$job['lease']}");
+    if ($status !== 200) { // say, it took longer than the ttr: the lease was lost, and the job comes again
+        fwrite(STDERR, "{$job['key']}: {$said['error']['message']}\n");
+    }
+}
+
+function work(string $patience): void
+{
+    do {
+        [$status, $said] = ask('POST', '/v1/topics/reminders/reserve?wait=' . ($patience ?: '30s'));
+        if ($status > 204) { // the server is draining, or not ready: it passes
+            fwrite(STDERR, $said['error']['message'] . "\n");
+            sleep(1);
+        }
+        foreach ($said['jobs'] ?? [] as $job) {
+            echo "{$job['key']}: {$job['body']}\n";
+            // If nobody has looked: once more in ten minutes, under the same id.
+            finish($job, $job['attempts'] < 2 ? 'release?delay=10m&' : 'ack?');
+        }
+    } while ($status !== 204 || $patience === '');
+}
+
+$word = $argv[1] ?? '';
+$name = $argv[2] ?? '';
 $place = '/v1/topics/reminders/keys/' . rawurlencode($name);
 if ($word === 'add') {
     $query = http_build_query(['key' => $name, 'at' => moment($argv[3], $argv[4])]);
@@ -37,4 +63,9 @@ if ($word === 'add') {
     tell($name, ...ask('PATCH', "$place?" . http_build_query(['at' => moment($argv[3], $argv[4])])));
 } elseif ($word === 'cancel') {
     tell($name, ...ask('DELETE', $place));
+} elseif ($word === 'work') {
+    work($name);
+} else {
+    fwrite(STDERR, "usage: php remind.php add|move|cancel|work …\n");
+    exit(2);
 }
