@@ -8,13 +8,14 @@ import subprocess
 
 import pytest
 
-from harness import TARRY, Server, sanitized, tarry
-from web import Web, web_port
+from harness import PATIENCE_S, TARRY, Server, sanitized, tarry
+from web import Web, web_port, web_server
 
 TOP = pathlib.Path(__file__).parents[2]
 CONF = TOP / "contrib" / "tarry.conf"
 UNIT = TOP / "contrib" / "systemd" / "tarry.service"
 DOCKERFILE = TOP / "packaging" / "Dockerfile"
+TLS = ["--set", "tls.cert=@/cert", "--set", "tls.key=@/key"]
 
 
 def keys_of_help():
@@ -316,3 +317,21 @@ def test_dockerfile_has_what_is_needed(deb):
                            check=True).stdout
     libraries = {part.split()[0] for part in shown.split(",")} - {"libc6", "passwd"}
     assert packages(last) >= libraries
+
+
+@pytest.mark.parametrize("flags", [[], TLS], ids=["plain", "tls"])
+def test_dockerfile_asks_for_health(tmp_path, flags):
+    """The command of the health check sees a server that answers, with and without TLS, and one that does not."""
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                    "-keyout", tmp_path / "key", "-out", tmp_path / "cert", "-subj", "/CN=tarry"],
+                   check=True, capture_output=True)
+    check = json.loads(dict(stages()[1])["HEALTHCHECK"].partition("CMD ")[2])
+
+    def healthy(port):
+        command = [word.replace("11301", str(port)) for word in check]
+        return subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=False).returncode == 0
+
+    with web_server(tmp_path / "store", "--sync", "never", *(flag.replace("@", str(tmp_path)) for flag in flags)) as server:
+        port = web_port(server)
+        assert healthy(port)
+    assert not healthy(port)
