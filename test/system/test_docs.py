@@ -181,11 +181,6 @@ def test_figures_are_those_that_were_measured():
         for texts, row in zip(cells, rows, strict=True):
             for text, column in zip(texts, columns, strict=True):
                 check_figure(text, section, row, column, unit)
-    for page, words in ((TOP / "README.md", rf"({NUMBER}) pushes per second on a Redis [^;]*?, ({NUMBER}) on Redis and SQL"),
-                        (TOP / "README.zh-CN.md", rf"的 Redis 每秒写入 ({NUMBER}) 个任务[^；]*?落盘时每秒 ({NUMBER}) 个")):
-        on_redis, on_sql = re.search(words, page.read_text()).groups()
-        check_figure(on_redis, "On Redis: put, 64×16", "tarry on Redis", "ops/s")
-        check_figure(on_sql, "On SQL: put into one topic, 64×16", "tarry on Redis and SQL", "ops/s")
 
 
 def links(page):
