@@ -58,6 +58,12 @@ static uint64_t next_event(const struct tr_engine *e)
     return min(at_us, tr_wheel_next(&e->warns));
 }
 
+/* The same, or when schedules that are held are tried, which is no reason to try them again. */
+static uint64_t next_stop(const struct tr_engine *e)
+{
+    return min(next_event(e), tr_occur_retries(e));
+}
+
 /* A body is being read for somebody who waits: he gets the job at this T. */
 static bool is_handing(const struct tr_engine *e)
 {
@@ -74,7 +80,7 @@ static bool is_handing(const struct tr_engine *e)
 /* Has all happened that is to happen at T? */
 static bool is_settled(const struct tr_engine *e)
 {
-    return !e->blocked && tr_list_empty(&e->dirty) && next_event(e) > e->clock.t_us &&
+    return !e->blocked && tr_list_empty(&e->dirty) && next_stop(e) > e->clock.t_us &&
            (tr_load_settled(e) || TR_MUTANT(ADVANCE_UNLOADED)) && !is_handing(e);
 }
 
@@ -141,6 +147,7 @@ enum tr_verdict tr_advance_execute(struct tr_engine *e, struct tr_req *r)
         return err == TARRY_EFULL ? TR_STALL : tr_engine_finish(e, r, err);
     }
     *a = (struct tr_advance){.on = true, .req = r, .to_us = to_us};
+    (void)tr_occur_retry(e);
     if (to_us > e->clock.t_us) { /* else it only waits until all has happened */
         log_clock(e, to_us);
         a->batch = e->log.open.no;
@@ -150,10 +157,15 @@ enum tr_verdict tr_advance_execute(struct tr_engine *e, struct tr_req *r)
 
 static void move(struct tr_engine *e, uint64_t t_us)
 {
+    bool hope = t_us == e->advance.to_us || t_us == next_event(e);
+
     if (e->config.moved != NULL) {
         e->config.moved(e->config.ctx, t_us);
     }
     tr_clock_move(&e->clock, t_us);
+    if (hope) {
+        tr_occur_hope(e);
+    }
     e->count.until_us = 0; /* of parked jobs others are due now */
     e->moved = true;
 }
@@ -177,13 +189,16 @@ void tr_advance_step(struct tr_engine *e)
 
     while (a->on && !e->failed && is_free(e) && is_settled(e)) {
         if (e->clock.t_us == a->to_us) {
-            arrive(e);
+            if (a->tried || !tr_occur_retry(e)) {
+                arrive(e);
+            }
+            a->tried = a->on;
             return;
         }
         if (!tr_engine_spend(e)) {
             return;
         }
-        move(e, min(next_event(e), a->to_us));
+        move(e, min(next_stop(e), a->to_us));
         tr_change_fire_due(e);
         tr_occur_step(e);
         tr_handout_expire(e);

@@ -246,7 +246,12 @@ void tr_occur_step(struct tr_engine *e);
 uint64_t tr_occur_next(const struct tr_engine *e); /* boot: when it wants a turn */
 /* T: when something is to happen; not after T: it has not happened yet. */
 uint64_t tr_occur_event(const struct tr_engine *e);
-void tr_occur_clock(struct tr_engine *e); /* T has jumped ahead */
+/* With a test clock: T when held ones are tried, which is no reason to try them once more. */
+uint64_t tr_occur_retries(const struct tr_engine *e);
+void tr_occur_hope(struct tr_engine *e);    /* something happens that may free some of them */
+bool tr_occur_retry(struct tr_engine *e);   /* they are tried now; false: there are none */
+void tr_occur_changed(struct tr_engine *e); /* a topic's policy has */
+void tr_occur_clock(struct tr_engine *e);   /* T has jumped ahead */
 /* This job is dead or about to be gone; there is room in the log for TR_SCHED_STEP_MAX more. */
 void tr_occur_ended(struct tr_engine *e, uint64_t id);
 void tr_occur_purged(struct tr_engine *e);                       /* a topic was */

@@ -22,6 +22,14 @@
  * choice: one job for all of them, as the last one would have been; each; none. Ticks that are only
  * late are not missed. `after` has one tick at a time, which is never skipped.
  *
+ * Held, with a test clock. A second is one of T then, and T does not stop each second for one that
+ * is held: an advance of 30 days would take millions of stops in which nothing happens. What could
+ * free it happens at a stop of T (jobs end, a pause is over), or between two advances (jobs are
+ * acked). So held ones are tried at a stop and once more within a second, for what happens there
+ * after that; then only after the next stop that has another reason (hope_us). And they are tried
+ * when a policy changes, when an advance begins, before T moves, so that a schedule that was freed
+ * has all ticks of the advance, and before it is answered.
+ *
  * Due is the moment of the tick and its jitter, also when it was missed, so lateness tells the
  * truth. An occurrence that waited for another one (queue) is due when that ended.
  *
@@ -216,15 +224,23 @@ static void hold(struct tr_engine *e, struct tr_sched *s, int why)
     s->held = true;
     tr_list_append(&e->occur.held, &s->in_held);
     if (e->occur.retry_at == TR_NEVER) {
-        e->occur.retry_at = e->now.boot_us + HELD_US;
+        e->occur.retry_at = tr_clock_span(&e->clock) + HELD_US;
     }
+}
+
+/* When the held ones are tried again. */
+static uint64_t retry(const struct tr_engine *e)
+{
+    const struct tr_occur *o = &e->occur;
+
+    return tr_list_empty(&o->held) || o->retry_at > o->hope_us ? TR_NEVER : o->retry_at;
 }
 
 static void try_held(struct tr_engine *e)
 {
     struct tr_occur *o = &e->occur;
 
-    if (o->retry_at > e->now.boot_us) {
+    if (retry(e) > tr_clock_span(&e->clock)) {
         return;
     }
     while (!tr_list_empty(&o->held) && tr_engine_spend(e)) {
@@ -233,7 +249,38 @@ static void try_held(struct tr_engine *e)
         tr_list_remove(&s->in_held);
         arm(e, s);
     }
-    o->retry_at = tr_list_empty(&o->held) ? TR_NEVER : e->now.boot_us;
+    o->retry_at = tr_list_empty(&o->held) ? TR_NEVER : tr_clock_span(&e->clock);
+}
+
+void tr_occur_hope(struct tr_engine *e)
+{
+    if (e->clock.test) {
+        e->occur.hope_us = tr_clock_span(&e->clock) + HELD_US;
+    }
+}
+
+bool tr_occur_retry(struct tr_engine *e)
+{
+    uint64_t span_us = tr_clock_span(&e->clock);
+    bool any = !tr_list_empty(&e->occur.held);
+
+    tr_occur_hope(e);
+    if (any && e->occur.retry_at > span_us) {
+        e->occur.retry_at = span_us;
+    }
+    return any;
+}
+
+void tr_occur_changed(struct tr_engine *e)
+{
+    if (e->clock.test) {
+        (void)tr_occur_retry(e);
+    }
+}
+
+uint64_t tr_occur_retries(const struct tr_engine *e)
+{
+    return retry(e);
 }
 
 /* ---- ends ---- */
@@ -325,6 +372,7 @@ uint64_t tr_occur_next(const struct tr_engine *e)
 {
     const struct tr_occur *o = &e->occur;
     uint64_t tick = tr_clock_boot_at(&e->clock, tr_wheel_next(&o->ticks));
+    uint64_t again;
 
     if (o->blocked || e->config.read_only) {
         return TR_NEVER;
@@ -332,7 +380,8 @@ uint64_t tr_occur_next(const struct tr_engine *e)
     if (o->checking) {
         return e->now.boot_us;
     }
-    return tick < o->retry_at ? tick : o->retry_at;
+    again = tr_clock_span_boot(&e->clock, retry(e));
+    return tick < again ? tick : again;
 }
 
 uint64_t tr_occur_event(const struct tr_engine *e)
@@ -351,6 +400,7 @@ void tr_occur_init(struct tr_engine *e)
     tr_atlas_init(&e->occur.atlas, e->mem, e->config.zone, e->config.zone_ctx);
     tr_list_init(&e->occur.held);
     e->occur.retry_at = TR_NEVER;
+    e->occur.hope_us = TR_NEVER;
 }
 
 int tr_occur_begin(struct tr_engine *e)
@@ -358,6 +408,7 @@ int tr_occur_begin(struct tr_engine *e)
     const struct tr_list *all = &e->state.scheds.all;
 
     e->occur.since_us = e->clock.t_us;
+    tr_occur_hope(e);
     for (struct tr_list *n = all->next; n != all; n = n->next) {
         struct tr_sched *s = TR_CONTAINER_OF(n, struct tr_sched, link);
         int err = tr_atlas_get(&e->occur.atlas, s->is.tz.at, s->is.tz.len, &s->zone);

@@ -385,6 +385,7 @@ enum tr_bulk_step { TR_BULK_SLOTS, TR_BULK_RUNS, TR_BULK_LOADING, TR_BULK_MEMORY
 /* Many jobs are changed; see bulk.c. */
 struct tr_bulk {
     bool on;
+    bool tried;         /* the schedules that are held, at its end */
     struct tr_req *req; /* NULL: its maker has left */
     uint32_t actor;     /* who that is */
     enum tr_bulk_what what;
@@ -575,7 +576,8 @@ struct tr_occur {
     struct tr_wheel ticks; /* by T */
     struct tr_atlas atlas;
     struct tr_list held;            /* those whose tick could not make a job, */
-    uint64_t retry_at;              /* boot: until then; or TR_NEVER */
+    uint64_t retry_at;              /* span: until then; or TR_NEVER */
+    uint64_t hope_us;               /* span: later they are not tried for that; or TR_NEVER */
     uint64_t since_us;              /* T: ticks before it were missed */
     bool blocked;                   /* a tick could not be logged in this turn */
     bool checking;                  /* whether occurrences live, */
@@ -588,6 +590,7 @@ struct tr_occur {
 /* The test clock is on its way; see advance.c. */
 struct tr_advance {
     bool on;
+    bool tried;         /* the schedules that are held, at its end */
     struct tr_req *req; /* NULL: its maker has left */
     uint64_t to_us;     /* where to, */
     uint64_t batch;     /* which this one says */

@@ -11,7 +11,8 @@
  * Pauses. `in` is asked for at each push; `out` is a flag of the topic, beside the pause of the
  * beanstalk port (which is not logged, and by the boot clock): either of them holds hand-outs back.
  * One that ends does so by a timer on T; if the clock is set back after that, it stays over until
- * the next start.
+ * the next start. Nothing follows from the end of one for `in`, but it is a stop of a test clock:
+ * schedules that it held are tried then.
  *
  * Quotas. A push that makes a new job is counted against max_jobs, dead jobs included: they take
  * as much room as others, and a consumer that buries everything would get around the limit. Bytes
@@ -52,7 +53,7 @@ static void enforce(struct tr_engine *e, struct tr_topic *t)
 
     tr_wheel_disarm(&e->resumes, &t->resume);
     t->stopped = (p->paused & TR_PAUSED_OUT) != 0 && lasts(e, p);
-    if (t->stopped && p->paused_until_us != 0) {
+    if (p->paused != 0 && lasts(e, p) && p->paused_until_us != 0) {
         tr_wheel_arm(&e->resumes, &t->resume, p->paused_until_us);
     }
     if (was && !t->stopped) {
@@ -174,6 +175,7 @@ static int change(struct tr_engine *e, struct tr_topic *t, const struct tr_req *
     if (err == TARRY_OK) {
         log_it(e, t, &rec);
         enforce(e, t);
+        tr_occur_changed(e);
         tr_limit_changed(e, t);
         tr_expiry_changed(e, t);
         tr_drop_changed(e, t);

@@ -186,6 +186,26 @@ def test_paused_in_topic_holds_the_tick(tmp_path):
         assert dues(web) == [begin + 30000, begin + 40000]
 
 
+def test_held_tick_goes_by_the_test_clock(tmp_path):
+    with server_at(tmp_path, "2027-01-01T00:00:00Z") as server:
+        web = Web(web_port(server))
+        begin = ms("2027-01-01T00:00:00+00:00")
+        assert web.ask("PUT", "/v1/topics/t", json.dumps({"max_jobs": 1})).status in (200, 201)
+        put(web, "s", every="10s", overlap="allow")
+        advance(web, by="35s")
+        assert dues(web) == [begin + 10000]
+        assert "trouble" in web.get("/v1/schedules/s").json
+        job = web.reserve("t")[0]
+        assert web.post(f"/v1/jobs/{job['id']}/ack", lease=job["lease"]).status == 200
+        advance(web, by="1ms")
+        assert dues(web) == [begin + 30000]
+        # An advance of 30 days does not stop each second for it.
+        start = time.monotonic()
+        advance(web, by="30d")
+        assert time.monotonic() - start < 30
+        assert dues(web) == [begin + 30000]
+
+
 def test_set_again_pause_run_list(tmp_path):
     with server_at(tmp_path, "2027-01-01T00:00:00Z") as server:
         web = Web(web_port(server))

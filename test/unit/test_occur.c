@@ -260,6 +260,93 @@ static void test_occur_refuses(void **state)
     rig_fini(&rig);
 }
 
+/* ---- held, with a test clock ---- */
+
+static unsigned stop_count; /* of the test clock */
+
+static void on_moved(void *ctx, uint64_t t_us)
+{
+    (void)ctx;
+    (void)t_us;
+    stop_count++;
+}
+
+static void advance(struct rig *rig, uint64_t by_us)
+{
+    struct ask a = rig_ask(TR_OP_ADVANCE);
+
+    a.req.delay_us = by_us;
+    assert_int_equal(rig_do(rig, &a), TARRY_OK);
+}
+
+static uint32_t start_held(struct rig *rig, const struct tr_policy *p, unsigned fields)
+{
+    struct tr_schedule is = every;
+    uint32_t t;
+
+    is.overlap = TR_OVERLAP_ALLOW;
+    rig_init(rig);
+    rig->config.test_clock = true;
+    rig->config.moved = on_moved;
+    rig_open(rig);
+    t = rig_hold(rig, "t");
+    rig_policy(rig, t, p, fields);
+    assert_int_equal(ask(rig, TR_OP_SCHEDULE, "s", &is), TARRY_OK);
+    return t;
+}
+
+/* It is freed between two advances: by the next one at the latest, with all of its ticks. */
+static void test_occur_held_on_test_clock(void **state)
+{
+    struct tr_policy p = {.paused = TR_PAUSED_IN};
+    struct rig rig;
+    uint32_t t = start_held(&rig, &p, TR_POLICY_BIT(PAUSED));
+
+    (void)state;
+    advance(&rig, 35 * RIG_SECOND);
+    assert_true(look(&rig).held);
+    rig_pass(&rig, 10 * RIG_SECOND); /* real ones do not count */
+    assert_int_equal(look(&rig).at.fired, 0);
+    rig_policy(&rig, t, &(struct tr_policy){.paused = 0}, TR_POLICY_BIT(PAUSED));
+    advance(&rig, 15 * RIG_SECOND);
+    assert_false(look(&rig).held);
+    assert_int_equal(look(&rig).at.fired, 3); /* the missed ones at once, 40, 50 */
+    assert_true(look(&rig).at.last_us == RIG_WALL_US + 50 * RIG_SECOND);
+    rig_fini(&rig);
+}
+
+/* What frees it happens in an advance, which does not stop each second for it. */
+static void test_occur_freed_while_clock_moves(void **state)
+{
+    struct tr_policy p = {.paused = TR_PAUSED_IN,
+                          .paused_until_us = RIG_WALL_US + 24 * 3600 * RIG_SECOND + 5 * RIG_SECOND};
+    struct rig rig;
+
+    (void)state;
+    (void)start_held(&rig, &p, TR_POLICY_BIT(PAUSED));
+    stop_count = 0;
+    advance(&rig, 24 * 3600 * RIG_SECOND);
+    assert_true(stop_count < 20);
+    assert_true(look(&rig).held);
+    advance(&rig, 30 * RIG_SECOND);
+    assert_false(look(&rig).held);
+    assert_int_equal(look(&rig).at.fired,
+                     4); /* the missed ones when the pause is over, 10, 20, 30 */
+    rig_fini(&rig);
+
+    p = (struct tr_policy){.max_jobs = 1};
+    uint32_t t = start_held(&rig, &p, TR_POLICY_BIT(MAX_JOBS));
+    uint64_t id;
+
+    advance(&rig, 25 * RIG_SECOND);
+    assert_int_equal(look(&rig).at.fired, 1);
+    id = rig_reserve(&rig, t, 7);
+    assert_int_equal(rig_with(&rig, TR_OP_DELETE, id, 7), TARRY_OK);
+    advance(&rig, 0);
+    assert_int_equal(look(&rig).at.fired, 2);
+    rig_fini(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -270,6 +357,8 @@ int main(void)
         cmocka_unit_test(test_occur_purge_ends),
         cmocka_unit_test(test_occur_foretold_before_it_is_made),
         cmocka_unit_test(test_occur_refuses),
+        cmocka_unit_test(test_occur_held_on_test_clock),
+        cmocka_unit_test(test_occur_freed_while_clock_moves),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
