@@ -29,10 +29,23 @@ static const char half_moved[] = "the schedule was taken from its old topic, and
 
 /* ---- as it is told ---- */
 
-static void view(const struct tr_plan *p, struct tr_schedule_view *v)
+/* From where on its ticks will be. Of one that is held some will not be: its choice. */
+static struct tr_schedule_state ahead(const struct tr_cluster *c, const struct tr_item *item)
 {
+    const struct tr_plan *p = item->plan;
     struct tr_schedule_plan plan = tr_plan_of(p);
-    uint64_t next = tr_plan_known(p) ? tr_schedule_next(&plan, &p->at) : TR_SCHEDULE_NEVER;
+
+    return p->held && tr_plan_known(p)
+               ? tr_schedule_after_miss(&plan, &p->at, tr_cluster_slot_now(c, item->slot))
+               : p->at;
+}
+
+static void view(const struct tr_cluster *c, const struct tr_item *item, struct tr_schedule_view *v)
+{
+    const struct tr_plan *p = item->plan;
+    struct tr_schedule_plan plan = tr_plan_of(p);
+    struct tr_schedule_state at = ahead(c, item);
+    uint64_t next = tr_plan_known(p) ? tr_schedule_next(&plan, &at) : TR_SCHEDULE_NEVER;
 
     *v = (struct tr_schedule_view){
         .number = p->number,
@@ -51,7 +64,7 @@ static void view(const struct tr_plan *p, struct tr_schedule_view *v)
 static void tell(struct tr_cluster *c, struct tr_item *item)
 {
     if (item->req != NULL) {
-        view(item->plan, &item->req->out.schedule);
+        view(c, item, &item->req->out.schedule);
     }
     tr_item_finish(c, item, TARRY_OK);
 }
@@ -388,7 +401,7 @@ void tr_schedules_turn(struct tr_cluster *c)
         if (r == NULL || r->out.number == r->count || p->foretold) {
             if (r != NULL) {
                 r->out.times = p->times;
-                view(p, &r->out.schedule);
+                view(c, item, &r->out.schedule);
             }
             tr_item_finish(c, item, TARRY_OK);
         }
@@ -413,7 +426,7 @@ static void foretell(struct tr_cluster *c, struct tr_item *item)
         tr_item_finish(c, item, TARRY_ENOMEM);
         return;
     }
-    p->ahead = p->at;
+    p->ahead = ahead(c, item);
     p->foretold = !tr_plan_known(p);
     item->flying = false;
     tr_list_remove(&item->link);

@@ -433,9 +433,19 @@ void tr_occur_fini(struct tr_engine *e)
 
 /* ---- requests ---- */
 
-static void view(const struct tr_sched *s, struct tr_schedule_view *v)
+/* From where on its ticks will be. Of one that is held some will not be: its choice. */
+static struct tr_schedule_state ahead(const struct tr_engine *e, const struct tr_sched *s)
 {
-    uint64_t next = next_tick(s);
+    struct tr_schedule_plan p = plan(s);
+
+    return s->held && known(s) ? tr_schedule_after_miss(&p, &s->at, e->clock.t_us) : s->at;
+}
+
+static void view(const struct tr_engine *e, const struct tr_sched *s, struct tr_schedule_view *v)
+{
+    struct tr_schedule_plan p = plan(s);
+    struct tr_schedule_state at = ahead(e, s);
+    uint64_t next = known(s) ? tr_schedule_next(&p, &at) : TR_SCHEDULE_NEVER;
 
     *v = (struct tr_schedule_view){
         .number = s->number,
@@ -456,7 +466,7 @@ void tr_engine_schedules(const struct tr_engine *e, tr_schedule_fn *fn, void *ct
     for (const struct tr_list *n = all->next; n != all; n = n->next) {
         struct tr_schedule_view v;
 
-        view(TR_CONTAINER_OF(n, struct tr_sched, link), &v);
+        view(e, TR_CONTAINER_OF(n, struct tr_sched, link), &v);
         fn(ctx, &v);
     }
 }
@@ -568,7 +578,7 @@ static enum tr_verdict put(struct tr_engine *e, struct tr_req *r)
     err = bytes != NULL ? define(e, r, bytes) : TARRY_ENOMEM;
     tr_mem_free(e->mem, bytes, size);
     if (err == TARRY_OK) {
-        view(tr_scheds_find(&e->state.scheds, r->name, r->name_len), &r->out.schedule);
+        view(e, tr_scheds_find(&e->state.scheds, r->name, r->name_len), &r->out.schedule);
     }
     return end(e, r, err);
 }
@@ -604,7 +614,7 @@ static enum tr_verdict set_paused(struct tr_engine *e, struct tr_req *r, struct 
     if (err == TARRY_OK) {
         disarm(e, s);
         arm(e, s);
-        view(s, &r->out.schedule);
+        view(e, s, &r->out.schedule);
     }
     return end(e, r, err);
 }
@@ -614,7 +624,7 @@ static enum tr_verdict run(struct tr_engine *e, struct tr_req *r, struct tr_sche
     int err = push(e, &s->is, e->clock.t_us, 0, &r->out.job);
 
     if (err == TARRY_OK) {
-        view(s, &r->out.schedule);
+        view(e, s, &r->out.schedule);
     }
     return end(e, r, err);
 }
@@ -667,9 +677,10 @@ static enum tr_verdict foretell(struct tr_engine *e, struct tr_req *r, const str
 
 static enum tr_verdict foretell_this(struct tr_engine *e, struct tr_req *r, struct tr_sched *s)
 {
-    struct sight sight = {.plan = plan(s), .at = s->at, .number = s->number, .known = known(s)};
+    struct sight sight = {
+        .plan = plan(s), .at = ahead(e, s), .number = s->number, .known = known(s)};
 
-    view(s, &r->out.schedule);
+    view(e, s, &r->out.schedule);
     return foretell(e, r, &sight);
 }
 
@@ -733,7 +744,7 @@ enum tr_verdict tr_occur_execute(struct tr_engine *e, struct tr_req *r)
     case TR_OP_SCHEDULE_TIMES:
         return foretell_this(e, r, s);
     default: /* GET, AFTER */
-        view(s, &r->out.schedule);
+        view(e, s, &r->out.schedule);
         return tr_engine_finish(e, r, TARRY_OK);
     }
 }

@@ -522,6 +522,23 @@ void tr_schedule_resume(const struct tr_schedule *s, struct tr_schedule_state *a
     }
 }
 
+struct tr_schedule_state tr_schedule_after_miss(const struct tr_schedule_plan *p,
+                                                const struct tr_schedule_state *at, uint64_t now_us)
+{
+    const struct tr_schedule *s = p->is;
+    struct tr_schedule_state then = *at;
+
+    if (s->kind == TR_SCHEDULE_AFTER || s->missed == TR_MISSED_ALL ||
+        tr_schedule_next(p, at) >= now_us) {
+        return then;
+    }
+    then.tick_us = tr_schedule_last(p, at, now_us + 1);
+    if (s->missed == TR_MISSED_ONCE) { /* so that this is the next */
+        then.tick_us -= s->kind == TR_SCHEDULE_CRON ? 1 : s->period_us;
+    }
+    return then;
+}
+
 uint64_t tr_schedule_due(const struct tr_schedule *s, uint64_t tick_us, uint64_t seed)
 {
     struct tr_rng r = {seed ^ tick_us * UINT64_C(0x9e3779b97f4a7c15)};

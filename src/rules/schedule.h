@@ -152,6 +152,12 @@ void tr_schedule_ended(const struct tr_schedule *s, struct tr_schedule_state *at
 /* It goes on after a pause: no tick up to now_us counts, but AFTER is due at once then. */
 void tr_schedule_resume(const struct tr_schedule *s, struct tr_schedule_state *at, uint64_t now_us);
 
+/* As if nothing were done before now_us: of the ticks until then only those come that `missed`
+ * makes a job of. tr_schedule_next says which from there on. */
+struct tr_schedule_state tr_schedule_after_miss(const struct tr_schedule_plan *p,
+                                                const struct tr_schedule_state *at,
+                                                uint64_t now_us);
+
 /* When the occurrence of a tick is due: always the same for the same seed. */
 uint64_t tr_schedule_due(const struct tr_schedule *s, uint64_t tick_us, uint64_t seed);
 

@@ -206,6 +206,24 @@ def test_held_tick_goes_by_the_test_clock(tmp_path):
         assert dues(web) == [begin + 30000]
 
 
+@pytest.mark.parametrize("missed,first", [("once", 30), ("skip", 40), ("all", 10)])
+@pytest.mark.parametrize("when", [{"every": "10s"}, {"cron": "*/10 * * * * *"}])
+def test_next_of_a_held_one_is_what_missed_makes(tmp_path, missed, first, when):
+    with server_at(tmp_path, "2027-01-01T00:00:00Z") as server:
+        web = Web(web_port(server))
+        begin = ms("2027-01-01T00:00:00+00:00")
+        put(web, "s", overlap="allow", missed=missed, **when)
+        assert web.post("/v1/topics/t/pause", what="in").status == 200
+        advance(web, by="35s")
+        told = foretold(web, "s", 5)
+        assert told == [begin + 1000 * n for n in range(first, first + 50, 10)]
+        assert web.get("/v1/schedules/s").json["next_ms"] == told[0]
+        assert web.post("/v1/topics/t/resume").status == 200
+        advance(web, by="20s")
+        happened = dues(web)
+        assert happened == told[:(55 - first) // 10 + 1]
+
+
 def test_set_again_pause_run_list(tmp_path):
     with server_at(tmp_path, "2027-01-01T00:00:00Z") as server:
         web = Web(web_port(server))

@@ -127,6 +127,9 @@ def test_a_topic_that_takes_none_holds_the_tick(web):
     until(lambda: "trouble" in one(web, "s"))
     assert dues(web) == []
     time.sleep(0.7)
+    before = time.time() * 1000
+    next_ms = foretold(web, "s", 3)
+    assert next_ms[0] > before - 310 and next_ms[2] - next_ms[0] == 600  # missed: once
     assert web.post("/v1/topics/t/resume").status == 200
     until(lambda: one(web, "s")["fired"] >= 3)
     jobs = dues(web)

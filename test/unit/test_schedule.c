@@ -271,6 +271,45 @@ static void test_schedule_last_is_the_last(void **state)
     }
 }
 
+/* What is foretold after ticks were missed is what ticks do then. */
+static void test_schedule_after_miss(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 2 * TR_MISSED_COUNT; i++) {
+        struct tr_schedule s;
+        struct tr_cron c = cron(&s, "*/15 * * * *");
+        struct tr_schedule_plan p = {.is = &s, .cron = &c, .zone = &utc};
+        uint64_t begin = at("2026-11-15T00:00:00Z");
+        uint64_t late = at("2026-11-15T02:15:00Z") + (i % 2) * S;
+        uint64_t due_us;
+        struct tr_schedule_state now;
+        struct tr_schedule_state then;
+
+        if (i % 2 == 0) {
+            s = every(900 * S);
+        }
+        s.overlap = TR_OVERLAP_ALLOW;
+        s.missed = (enum tr_missed)(i / 2);
+        now = tr_schedule_begin(&s, begin);
+        then = tr_schedule_after_miss(&p, &now, begin + 900 * S);
+        assert_true(then.tick_us == now.tick_us); /* the one of now was not missed */
+        then = tr_schedule_after_miss(&p, &now, late);
+        for (unsigned n = 0; n < 12; n++) {
+            uint64_t told = tr_schedule_next(&p, &then);
+            uint64_t at_us = n > 0 && told > late ? told : late; /* tried at once */
+            struct tr_schedule_when when = {.now_us = at_us, .since_us = late};
+
+            while (tr_schedule_tick(&p, &now, when, &due_us) == TR_SCHEDULE_STEPS) {
+                assert_true(s.missed == TR_MISSED_SKIP);
+                when.now_us = told;
+            }
+            tr_schedule_fired(&s, &now, due_us, n + 1, 1);
+            assert_true(due_us == told);
+            then.tick_us = told;
+        }
+    }
+}
+
 static void test_schedule_jitter(void **state)
 {
     struct tr_schedule s = every(10 * S);
@@ -355,11 +394,17 @@ static void test_schedule_replaced(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_schedule_bytes),    cmocka_unit_test(test_schedule_any_bytes),
-        cmocka_unit_test(test_schedule_limits),   cmocka_unit_test(test_schedule_every),
-        cmocka_unit_test(test_schedule_after),    cmocka_unit_test(test_schedule_end_and_limit),
-        cmocka_unit_test(test_schedule_cron),     cmocka_unit_test(test_schedule_last_is_the_last),
-        cmocka_unit_test(test_schedule_jitter),   cmocka_unit_test(test_schedule_tick),
+        cmocka_unit_test(test_schedule_bytes),
+        cmocka_unit_test(test_schedule_any_bytes),
+        cmocka_unit_test(test_schedule_limits),
+        cmocka_unit_test(test_schedule_every),
+        cmocka_unit_test(test_schedule_after),
+        cmocka_unit_test(test_schedule_end_and_limit),
+        cmocka_unit_test(test_schedule_cron),
+        cmocka_unit_test(test_schedule_last_is_the_last),
+        cmocka_unit_test(test_schedule_after_miss),
+        cmocka_unit_test(test_schedule_jitter),
+        cmocka_unit_test(test_schedule_tick),
         cmocka_unit_test(test_schedule_replaced),
     };
 
