@@ -51,6 +51,7 @@ enum {
     LINES = 10,
     LINES_TEXT = 2048,
     RETRY_AFTER_MAX_S = 1000000000, /* of what is told: more than anybody waits */
+    AT_ONCE_MAX = 20,               /* attempts after which 0 is not honoured any more */
 };
 
 /* What all webhooks share. */
@@ -307,26 +308,35 @@ static bool read_seconds(const char *text, uint64_t *us)
         s = s < RETRY_AFTER_MAX_S ? s * 10 + (uint64_t)(text[i] - '0') : s;
     }
     *us = s * 1000000;
-    return s > 0;
+    return true;
 }
 
-/* Seconds are read here, as libcurl takes too many for none and 1e3 for one; it reads dates. */
+/* Until then; a date that is past means at once. False: that is none. */
+static bool read_date(const char *text, uint64_t *us)
+{
+    time_t at = curl_getdate(text, NULL);
+    time_t now = time(NULL);
+    uint64_t s = at > now ? (uint64_t)(at - now) : 0;
+
+    *us = (s < RETRY_AFTER_MAX_S ? s : RETRY_AFTER_MAX_S) * 1000000;
+    return at != -1;
+}
+
+/* Read here, as libcurl takes 0, too many seconds and dates that are past for none, and 1e3 for
+ * one. At once is for so many attempts only: there are jobs without an end of theirs. */
 static void read_retry_after(struct call *c)
 {
     struct curl_header *h;
     struct tr_send *s = c->send;
-    curl_off_t after_s = 0;
 
     if (curl_easy_header(c->easy, "Retry-After", 0, CURLH_HEADER, -1, &h) != CURLHE_OK) {
         return;
     }
-    if (h->value[0] >= '0' && h->value[0] <= '9') {
-        s->has_retry_after = read_seconds(h->value, &s->retry_after_us);
-    } else if (curl_easy_getinfo(c->easy, CURLINFO_RETRY_AFTER, &after_s) == CURLE_OK &&
-               after_s > 0) {
-        s->has_retry_after = true;
-        s->retry_after_us =
-            (uint64_t)(after_s < RETRY_AFTER_MAX_S ? after_s : RETRY_AFTER_MAX_S) * 1000000;
+    s->has_retry_after = h->value[0] >= '0' && h->value[0] <= '9'
+                             ? read_seconds(h->value, &s->retry_after_us)
+                             : read_date(h->value, &s->retry_after_us);
+    if (s->retry_after_us == 0 && s->attempt > AT_ONCE_MAX) {
+        s->has_retry_after = false;
     }
 }
 

@@ -339,19 +339,35 @@ def test_retry_after_is_honoured(tmp_path):
 
 
 @pytest.mark.parametrize("value,wait_ms", [
-    ("99999999999999999999", 86400_000), ("86401", 86400_000), ("7", 7_000), ("0", 1_000), ("-5", 1_000),
+    ("99999999999999999999", 86400_000), ("86401", 86400_000), ("7", 7_000), ("0", 0), ("000", 0), ("-5", 1_000),
     ("1e3", 1_000), ("soon", 1_000), ("Fri, 31 Dec 2100 23:59:59 GMT", 86400_000),
-    ("Fri, 31 Dec 1999 23:59:59 GMT", 1_000)])
+    ("Fri, 31 Dec 1999 23:59:59 GMT", 0), ("Fri, 31 Dec", 1_000), ("Mon, soon", 1_000)])
 def test_retry_after_of_all_kinds(tmp_path, value, wait_ms):
-    with Receiver(lambda post: (503, {"Retry-After": value}, b"")) as hook, \
-            web_server(tmp_path / "data", "--test-clock", *PRIVATE) as server:
+    with Receiver() as hook, web_server(tmp_path / "data", "--test-clock", *PRIVATE) as server:
+        hook.script = lambda post: (503, {"Retry-After": value}, b"") if post["Tarry-Attempt"] == "1" else (200, {}, b"")
         web = Web(web_port(server))
         deliver(web, "t", url=hook.url(), policy={"backoff": "1s"})
         web.push("t")
-        advance(web, f"{wait_ms - 1}ms")
-        assert len(hook.posts) == 1
-        advance(web, "1ms")
+        if wait_ms > 0:
+            advance(web, f"{wait_ms - 1}ms")
+            assert len(hook.posts) == 1
+            advance(web, "1ms")
+        else:
+            advance(web, "0s")
         assert len(hook.posts) == 2
+
+
+def test_retry_after_nothing_is_an_attempt(tmp_path):
+    with Receiver(lambda post: (503, {"Retry-After": "0"}, b"")) as hook, \
+            web_server(tmp_path / "data", "--test-clock", *PRIVATE) as server:
+        web = Web(web_port(server))
+        deliver(web, "t", url=hook.url(), policy={"backoff": "1h", "retries": 3})
+        job = web.push("t")
+        advance(web, "0s")
+        assert len(hook.posts) == 4 and web.get(f"/v1/jobs/{job['id']}").json["state"] == "dead"
+        web.push("t", retries="-1")  # not for ever, if nothing else ends it
+        advance(web, "0s")
+        assert len(hook.posts) == 4 + 21
 
 
 def test_timeout_counts_as_failure(tmp_path):
