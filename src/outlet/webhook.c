@@ -47,6 +47,7 @@ enum {
     LOOKS = 8,        /* transfers of one webhook without an address */
     CONNECTIONS = 64, /* kept alive at least */
     ANSWER_MAX = 1 << 20,
+    HEAD_MAX = 300 << 10, /* libcurl's: it reads no more */
     BUFFER = 16384,
     LINES = 10,
     LINES_TEXT = 2048,
@@ -386,6 +387,24 @@ static const char *code_of(CURLcode result)
     }
 }
 
+/* What libcurl says of an answer's head with a line, or lines, beyond what it takes: it has no
+ * memory, if a line is too long, or could not receive. */
+static bool head_too_large(const struct call *c, CURLcode result)
+{
+    curl_off_t first_us = 0; /* until there was a byte of the answer */
+    long head = 0;
+
+    (void)curl_easy_getinfo(c->easy, CURLINFO_STARTTRANSFER_TIME_T, &first_us);
+    (void)curl_easy_getinfo(c->easy, CURLINFO_HEADER_SIZE, &head);
+#if LIBCURL_VERSION_NUM >= 0x080600
+    if (result == CURLE_TOO_LARGE) {
+        return true;
+    }
+#endif
+    return (result == CURLE_OUT_OF_MEMORY && first_us > 0) ||
+           (result == CURLE_RECV_ERROR && head >= HEAD_MAX);
+}
+
 static void finish(struct call *c, CURLcode result)
 {
     long status = 0;
@@ -396,6 +415,9 @@ static void finish(struct call *c, CURLcode result)
     } else if (c->guarded && result == CURLE_COULDNT_CONNECT) {
         end(c, TR_SEND_UNREACHABLE, "private",
             "its address is private, loopback or link-local: outlet.allow_private is off");
+    } else if (head_too_large(c, result)) {
+        end(c, TR_SEND_UNREACHABLE, "error",
+            "the head of its answer is too large: a line may have 100 kB, all of it 300 kB");
     } else {
         end(c, TR_SEND_UNREACHABLE, code_of(result), curl_easy_strerror(result));
     }

@@ -1,4 +1,5 @@
 """Outlets: due jobs of a topic are delivered to a webhook. Against a receiver whose answers are scripted."""
+import contextlib
 import hashlib
 import hmac
 import http.server
@@ -368,6 +369,29 @@ def test_retry_after_nothing_is_an_attempt(tmp_path):
         web.push("t", retries="-1")  # not for ever, if nothing else ends it
         advance(web, "0s")
         assert len(hook.posts) == 4 + 21
+
+
+@pytest.mark.parametrize("what", ["line", "lines", "status"])
+def test_head_of_an_answer_that_is_too_large(tmp_path, what):
+    head = {"line": b"HTTP/1.1 200 OK\r\nX-A: " + b"a" * 400_000 + b"\r\n",
+            "lines": b"HTTP/1.1 200 OK\r\n" + (b"X-A: " + b"a" * 100 + b"\r\n") * 4000,
+            "status": b"HTTP/1.1 200 " + b"O" * 400_000 + b"\r\n"}[what]
+
+    def answer(wire):
+        with wire.accept()[0] as one:
+            one.recv(65536)
+            with contextlib.suppress(OSError):
+                one.sendall(head)
+                one.recv(1)
+
+    with socket.create_server(("127.0.0.1", 0)) as wire, web_server(tmp_path / "data", *PRIVATE) as server:
+        threading.Thread(target=answer, args=(wire,), daemon=True).start()
+        web = Web(web_port(server))
+        deliver(web, "t", url=f"http://127.0.0.1:{wire.getsockname()[1]}/", policy={"backoff": "1h"})
+        web.push("t")
+        why = wait_until(lambda: topic_of(web, "t")["outlet"].get("last_error"))
+        assert "the head of its answer is too large" in why
+        assert attempts(web, "t") == {"error": 1}
 
 
 def test_timeout_counts_as_failure(tmp_path):
