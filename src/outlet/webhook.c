@@ -814,6 +814,7 @@ static const char *webhook_fault(const struct tr_deliver *d)
 {
     char *url = copy(d->texts[TR_DELIVER_URL]);
     CURLU *read = curl_url();
+    char *port = NULL;
     const char *why = NULL;
 
     if (url == NULL || read == NULL) {
@@ -821,7 +822,11 @@ static const char *webhook_fault(const struct tr_deliver *d)
     } else if (curl_url_set(read, CURLUPART_URL, url, 0) != CURLUE_OK) {
         why = "has to be scheme://user:password@host:port/path?query, with %XX for special "
               "characters";
+    } else if (curl_url_get(read, CURLUPART_PORT, &port, 0) == CURLUE_OK &&
+               strcmp(port, "0") == 0) {
+        why = "has port 0, where nobody can listen";
     }
+    curl_free(port);
     curl_url_cleanup(read);
     free(url);
     return why;

@@ -785,6 +785,13 @@ def test_private_addresses_are_refused_when_they_are_set(tmp_path, url):
         assert hook.posts == []
 
 
+@pytest.mark.parametrize("url", ["http://1.1.1.1:0/", "https://example.com:00/x"])
+def test_port_0_is_refused_when_it_is_set(tmp_path, url):
+    with web_server(tmp_path / "data") as server:
+        error = deliver(Web(web_port(server)), "t", status=400, url=url)["error"]
+        assert error["field"] == "deliver" and "port 0" in error["message"]
+
+
 @pytest.mark.parametrize("host", ["localhost", "127.1", "2130706433", "0x7f000001", "0177.0.0.1"])
 def test_private_addresses_are_refused_when_they_are_used(tmp_path, host):
     """A name, or an address in disguise, is judged by what it means when the socket is made."""
