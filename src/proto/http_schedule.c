@@ -322,6 +322,19 @@ static uint64_t moment_of(const struct tr_hs *s, enum tr_arg arg)
     return !tr_hs_given(s, arg) ? 0 : at > 0 ? (uint64_t)at : 1;
 }
 
+/* The tz database has these beside UTC, for the same. */
+static bool means_utc(struct tr_schedule_text tz)
+{
+    static const char *const names[] = {"Etc/UTC", "Etc/UCT", "Etc/Universal", "Etc/Zulu",
+                                        "UCT",     "UTC",     "Universal",     "Zulu"};
+    bool found = false;
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        found |= strlen(names[i]) == tz.len && memcmp(names[i], tz.at, tz.len) == 0;
+    }
+    return found;
+}
+
 static void fill_when(struct tr_hs *s, struct tr_schedule *is)
 {
     is->kind = tr_hs_given(s, TR_ARG_CRON)    ? TR_SCHEDULE_CRON
@@ -329,8 +342,9 @@ static void fill_when(struct tr_hs *s, struct tr_schedule *is)
                                               : TR_SCHEDULE_AFTER;
     is->cron = text_of(s, TR_ARG_CRON);
     is->tz = text_of(s, TR_ARG_TZ);
-    if (is->tz.len != 0 && tr_zone_is_utc(is->tz.at, is->tz.len)) {
-        is->tz.len = 0;
+    if (is->tz.len != 0 && (is->kind == TR_SCHEDULE_CRON ? tr_zone_is_utc(is->tz.at, is->tz.len)
+                                                         : means_utc(is->tz))) {
+        is->tz.len = 0; /* as if it were not given: every and after go by UTC, too */
     }
     is->period_us = tr_hs_number(s, TR_ARG_EVERY, tr_hs_number(s, TR_ARG_AFTER, 0));
     is->start_us = moment_of(s, TR_ARG_START);
@@ -383,8 +397,8 @@ static bool check(struct tr_hs *s)
         tr_hs_bad(s, TR_ARG_CRON, why);
         return false;
     }
-    if (is->kind != TR_SCHEDULE_CRON && tr_hs_given(s, TR_ARG_TZ)) {
-        tr_hs_bad(s, TR_ARG_TZ, "goes with cron: every and after know no local time");
+    if (is->kind != TR_SCHEDULE_CRON && is->tz.len != 0) {
+        tr_hs_bad(s, TR_ARG_TZ, "goes with cron: every and after know no local time, only UTC");
         return false;
     }
     if (is->end_us != 0 && is->end_us <= is->start_us) {

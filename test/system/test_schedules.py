@@ -257,10 +257,19 @@ BAD = [({"cron": "61 * * * *"}, "cron", "minute (field 1 of 5"), ({"cron": "0 0 
        ({"cron": "* * *"}, "cron", "has 3 fields"), ({"cron": "@daily", "tz": "No/Where"}, "tz", "no time zone"),
        ({"cron": "@daily", "tz": "../etc/passwd"}, "tz", "no time zone"), ({"every": "0s"}, "every", ""),
        ({"every": "1s", "after": "1s"}, "every", "together"), ({}, "cron", "missing"),
-       ({"every": "1s", "tz": "UTC"}, "tz", "goes with cron"), ({"every": "1s", "overlap": "x"}, "overlap", ""),
+       ({"every": "1s", "tz": "Asia/Shanghai"}, "tz", "goes with cron"), ({"every": "1s", "overlap": "x"}, "overlap", ""),
        ({"every": "1s", "start": "2027-01-01T00:00:00Z", "end": "2027-01-01T00:00:00Z"}, "end", "not after start"),
        ({"every": "1s", "limit": 0}, "limit", ""), ({"every": "1s", "colour": 1}, "colour", ""),
        ({"every": "1s", "topic": "-"}, "topic", "")]
+
+
+def test_every_takes_its_own_default_for_a_zone(tmp_path):
+    with server_at(tmp_path, "2027-01-01T00:00:00Z") as server:
+        web = Web(web_port(server))
+        for kind in ("every", "after"):
+            for n, tz in enumerate(("UTC", "Etc/UTC", "Zulu")):
+                assert "tz" not in put(web, f"{kind}{n}", **{kind: "1h", "tz": tz})
+        assert put(web, "cron", cron="@daily", tz="Etc/UTC")["tz"] == "Etc/UTC"
 
 
 def test_bad_ones_say_what_to_do(tmp_path):
