@@ -4,7 +4,7 @@
  *     push                     nothing: the record of a live job says when it was made
  *                              (PUSHED, if it is known who asks)
  *     handed out               READY, when that was unless it was made so, and HANDED
- *     revised (change.c)       RELEASED, TIMED_OUT, DEAD with why, KICKED, else CHANGED
+ *     revised (change.c)       DEAD with why, else RELEASED, TIMED_OUT, KICKED, else CHANGED
  *     its connection closes    RELEASED
  *     touched                  TOUCHED, if the policy says full
  *     killed                   PUSHED, when that was, of a far job to a tenth of a second, and GONE
@@ -129,13 +129,11 @@ void tr_past_revised(struct tr_engine *e, const struct tr_job *job, const struct
     if (wanted(job->topic) == TR_HISTORY_OFF) {
         return;
     }
-    if (event.what != 0 &&
-        (!dies || event.what == TR_EVENT_TIMED_OUT || event.what == TR_EVENT_RELEASED)) {
-        note(e, job->id, event);
-    }
-    if (dies) {
+    if (dies) { /* whatever it died of: by the last release, or the last lease that ran out */
         event.what = TR_EVENT_DEAD;
         event.why = rec->dead.reason;
+    }
+    if (event.what != 0) {
         note(e, job->id, event);
     }
 }

@@ -228,6 +228,31 @@ static void test_history_of_a_life(void **state)
     rig_fini(&rig);
 }
 
+/* What ends its last attempt is one event: dead, and why. */
+static void test_history_of_a_death(void **state)
+{
+    const struct tr_policy p = {.retries = 0};
+    struct rig rig;
+    uint32_t t = start(&rig);
+    uint64_t id = rig_push(&rig, t, 0);
+    struct ask a = rig_ask(TR_OP_RELEASE);
+
+    (void)state;
+    rig_policy(&rig, t, &p, TR_POLICY_BIT(RETRIES));
+    assert_int_equal(rig_reserve(&rig, t, ME), id);
+    a.req.id = id;
+    a.req.holder = ME;
+    assert_int_equal(rig_do(&rig, &a), TARRY_OK);
+    assert_string_equal(history(&rig, id), "pushed@0 handed@0 dead@0(5)");
+    assert_int_equal(rig_with(&rig, TR_OP_KICK_JOB, id, ME), TARRY_OK);
+    rig_pass(&rig, RIG_SECOND);
+    assert_int_equal(rig_reserve(&rig, t, ME), id);
+    rig_pass(&rig, RIG_TTR_US);
+    assert_string_equal(history(&rig, id),
+                        "pushed@0 handed@0 dead@0(5) kicked@0 handed@1 dead@11(5)");
+    rig_fini(&rig);
+}
+
 static void on_many(struct tr_req *r)
 {
     assert_int_equal(r->out.status, TARRY_OK);
@@ -687,6 +712,7 @@ int main(void)
         cmocka_unit_test(test_history_when_made),
         cmocka_unit_test(test_history_of_an_old_job),
         cmocka_unit_test(test_history_of_a_life),
+        cmocka_unit_test(test_history_of_a_death),
         cmocka_unit_test(test_history_of_a_busy_job),
         cmocka_unit_test(test_history_of_a_job_that_goes),
         cmocka_unit_test(test_history_of_a_key_that_moves),
