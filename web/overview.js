@@ -96,7 +96,7 @@ export function flags(t) {
     const paused = t.policy?.paused;
     const what = typeof paused === 'object' ? paused.what : paused;
     const breaker = t.outlet?.breaker;
-    const words = [what && what !== 'no' ? `paused (${what})` : null, t.policy?.deliver?.type,
+    const words = [what && what !== 'no' ? `paused (${what})` : t.tube_paused_ms ? 'paused (tube)' : null, t.policy?.deliver?.type,
                    breaker && breaker !== 'closed' ? `outlet ${breaker}` : null];
 
     return words.filter(Boolean).join(', ');

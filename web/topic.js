@@ -156,8 +156,9 @@ export function show(place, {one: name, signal}) {
         late.set(duration(t.late_p99_ms), `p50 ${duration(t.late_p50_ms)}`);
         flow.set(rate(t.pushed_per_s), `in; ${rate(t.handed_per_s)} out`);
         next.set(t.next_due_ms ? duration(Math.max(0, t.next_due_ms - now())) : 'none', t.next_due_ms ? fullMoment(t.next_due_ms) : '');
-        paused.hidden = pause === 'no';
-        paused.textContent = pause === 'no' ? '' : `Paused: ${{in: 'no pushes', out: 'no hand-outs', both: 'no pushes, no hand-outs'}[pause.what ?? pause]}`
+        paused.hidden = pause === 'no' && !t.tube_paused_ms;
+        paused.textContent = pause === 'no' && t.tube_paused_ms ? `Paused by pause-tube: no hand-outs for ${duration(t.tube_paused_ms)}` :
+            pause === 'no' ? '' : `Paused: ${{in: 'no pushes', out: 'no hand-outs', both: 'no pushes, no hand-outs'}[pause.what ?? pause]}`
             + (pause.until_ms ? ` until ${fullMoment(pause.until_ms)}` : '');
         if (JSON.stringify(t.policy) !== latest && !form.contains(document.activeElement)) {
             latest = JSON.stringify(t.policy);

@@ -150,6 +150,9 @@ static int print_topic(struct tr_cli *c, const struct tr_cli_answer *a)
     if (tr_cli_number(&v, "oldest_ready_ms", &ms)) {
         tr_human_fact("oldest ready", "waits for %s", tr_human_span(ms, text));
     }
+    if (tr_cli_number(&v, "tube_paused_ms", &ms)) {
+        tr_human_fact("pause-tube", "no hand-outs for %s", tr_human_span(ms, text));
+    }
     tr_human_fact("pushed", "%s a second", tr_cli_string(&v, "pushed_per_s", text, sizeof text));
     tr_human_fact("handed out", "%s a second",
                   tr_cli_string(&v, "handed_per_s", text, sizeof text));
@@ -324,7 +327,7 @@ const struct tr_cli_command tr_cli_command_resume = {
     .group = TR_CLI_TOPICS,
     .about = "end a pause",
     .usage = "TOPIC [FLAGS]",
-    .text = "Ends the pause of a topic.\n",
+    .text = "Ends the pause of a topic, and that of pause-tube.\n",
     .examples = "tarry resume orders\n"
                 "tarry resume orders --json",
     .args_min = 1,

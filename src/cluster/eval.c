@@ -545,9 +545,10 @@ void tr_eval_kick(struct tr_eval *c, unsigned most, bool beanstalk, char only)
     add_copy(c, &only, only != '\0' ? 1 : 0);
 }
 
-void tr_eval_pause(struct tr_eval *c, uint64_t us)
+void tr_eval_pause(struct tr_eval *c, uint64_t us, bool counted)
 {
     add_number(c, us);
+    add_number(c, counted ? 1 : 0);
 }
 
 void tr_eval_look(struct tr_eval *c, bool bodies)

@@ -123,8 +123,8 @@ void tr_eval_edit(struct tr_eval *c, unsigned topic, const struct tr_req *r, uin
 void tr_eval_tend(struct tr_eval *c, unsigned most, uint64_t forget_us, uint64_t epoch);
 /* only: d, s, or 0: delayed ones if there is no dead one. */
 void tr_eval_kick(struct tr_eval *c, unsigned most, bool beanstalk, char only);
-/* PAUSE of the beanstalk port; 0: it goes on. */
-void tr_eval_pause(struct tr_eval *c, uint64_t us);
+/* PAUSE of the beanstalk port; 0: it goes on. counted: as a pause. */
+void tr_eval_pause(struct tr_eval *c, uint64_t us, bool counted);
 void tr_eval_look(struct tr_eval *c, bool bodies);
 void tr_eval_look_at(struct tr_eval *c, unsigned topic, uint64_t id);
 

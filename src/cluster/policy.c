@@ -300,7 +300,9 @@ static void pause_slot(struct tr_cluster *c, struct tr_item *item)
         item->slot = item->topic->spots[item->at].slot;
         item->then = pause_slot;
         if (item->at > 0) {
-            item->partly = "it is paused in a part of its slots only: pause it once more";
+            item->partly = item->number == 0
+                               ? "it goes on in a part of its slots only: resume it once more"
+                               : "it is paused in a part of its slots only: pause it once more";
         }
         tr_lane_put(c, TR_CL_PAUSE, item);
     } else {
@@ -309,7 +311,7 @@ static void pause_slot(struct tr_cluster *c, struct tr_item *item)
 
             n->hold_us = item->number;
             n->hold_until_us = tr_cluster_server_now(c) + item->number;
-            n->holds++;
+            n->holds += !item->implied;
         }
         tr_item_finish(c, item, TARRY_OK);
     }
@@ -319,7 +321,7 @@ static void build_pause(struct tr_cluster *c, struct tr_clane *lane)
 {
     const struct tr_item *item = TR_CONTAINER_OF(lane->flying.next, struct tr_item, link);
 
-    tr_eval_pause(&lane->call.eval, item->number);
+    tr_eval_pause(&lane->call.eval, item->number, !item->implied);
     add_time(c, lane);
 }
 
@@ -335,7 +337,8 @@ void tr_policy_pause(struct tr_cluster *c, struct tr_item *item)
         return;
     }
     item->number = item->req->wait_us < TR_DELAY_MAX_US ? item->req->wait_us : TR_DELAY_MAX_US;
-    c->totals.pauses++;
+    item->implied = item->req->force;
+    c->totals.pauses += !item->implied;
     tr_item_pin(item, t);
     tr_ctopic_load(c, item, pause_slot);
 }

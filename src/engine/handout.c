@@ -893,8 +893,8 @@ static enum tr_verdict pause_topic(struct tr_engine *e, struct tr_req *r)
         return tr_engine_finish(e, r, TARRY_ENOTFOUND);
     }
     tr_wheel_disarm(&e->pauses, &t->pause);
-    t->pauses++;
-    t->totals->pauses++;
+    t->pauses += !r->force;
+    t->totals->pauses += !r->force;
     t->pause_us = r->wait_us;
     if (r->wait_us == 0) {
         tr_handout_mark(e, t);

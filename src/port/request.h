@@ -40,7 +40,8 @@ enum tr_op {
     TR_OP_KICK_JOB, /* id: dead or delayed */
     TR_OP_FIRE,     /* id: delayed, due now */
     TR_OP_EDIT,     /* id, edit mask: delay_us/at_us, priority, ttr_us, body -> job */
-    TR_OP_PAUSE,    /* topic, wait_us: no hand-outs for so long; 0 resumes */
+    TR_OP_PAUSE,    /* topic, wait_us: no hand-outs for so long; 0 resumes; force: that is not
+                       counted as a pause */
     TR_OP_PEEK,     /* id -> job with body */
     TR_OP_PEEK_FIRST, /* topic, state (ready, delayed or dead), order -> job with body */
     TR_OP_STAT_JOB,   /* id -> job without body, name of its topic */

@@ -47,6 +47,10 @@ void tr_hs_tell_topic(struct tr_hs *s, struct tr_json *j)
     rate(j, "handed_per_s", stat->handed_milli);
     number(j, "late_p50_ms", stat->late_p50_us / 1000);
     number(j, "late_p99_ms", stat->late_p99_us / 1000);
+    if (stat->pause_left_us !=
+        0) { /* beside the policy's: the beanstalk port's, which does not last */
+        number(j, "tube_paused_ms", stat->pause_left_us / 1000);
+    }
     if (stat->policy != NULL) {
         tr_json_name(j, "policy");
         tr_json_open(j, '{');
@@ -268,9 +272,40 @@ void tr_hs_pause(struct tr_hs *s)
     }
 }
 
+/* Whoever resumes a topic wants jobs, whichever port it was paused on. */
+static void lift(struct tr_hs *s)
+{
+    s->req.wait_us = 0;
+    s->req.force = true;
+    tr_hs_ask(s, TR_OP_PAUSE, changed);
+}
+
+static void resumed(struct tr_hs *s)
+{
+    if (s->req.out.status == TARRY_OK) {
+        s->next = lift;
+    } else {
+        told(s);
+    }
+}
+
+static void resume(struct tr_hs *s)
+{
+    s->req.topic = s->topic;
+    s->req.policy = &s->policy;
+    s->req.keep_topic = true;
+    tr_hs_ask(s, TR_OP_POLICY, resumed);
+}
+
+static void held_again(struct tr_hs *s)
+{
+    held(s);
+    s->next = s->holding ? resume : s->next;
+}
+
 static void hold_found(struct tr_hs *s)
 {
-    tr_hs_hold_topic(s, s->match.topic, held);
+    tr_hs_hold_topic(s, s->match.topic, held_again);
 }
 
 /* It makes no topic. */

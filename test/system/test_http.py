@@ -357,6 +357,37 @@ def test_push_and_ack_many_thousands(web):
 # ---- both ports ----
 
 
+def test_pause_of_a_tube_is_told_and_lifted(server, web):
+    web.push("t", b"x")
+    with Client(server.port()) as beanstalk:
+        beanstalk.say("watch t")
+        assert "tube_paused_ms" not in web.get("/v1/topics/t").json
+        assert beanstalk.say("pause-tube t 30") == "PAUSED"
+        told = web.get("/v1/topics/t").json
+        assert 20_000 < told["tube_paused_ms"] <= 30_000 and told["policy"]["paused"] == "no"
+        [listed] = [one for one in web.get("/v1/topics").json["topics"] if one["name"] == "t"]
+        assert listed["tube_paused_ms"] <= 30_000
+        assert web.reserve("t") == []
+        web.post("/v1/topics/t/pause")
+        assert beanstalk.say("pause-tube t 0") == "PAUSED"  # its own only
+        assert "tube_paused_ms" not in web.get("/v1/topics/t").json
+        assert beanstalk.reserve() is None
+        assert beanstalk.say("pause-tube t 30") == "PAUSED"
+        told = web.post("/v1/topics/t/resume").json  # both
+        assert told["policy"]["paused"] == "no" and "tube_paused_ms" not in told
+        stats = beanstalk.table("stats-tube t")
+        assert (stats["pause"], stats["pause-time-left"], stats["cmd-pause-tube"]) == ("0", "0", "3")
+        assert beanstalk.table("stats")["cmd-pause-tube"] == "3"
+        assert beanstalk.reserve()[1] == b"x"
+        # Who waits gets it at once.
+        web.push("u", b"y")
+        beanstalk.say("watch u")
+        assert beanstalk.say("pause-tube u 30") == "PAUSED"
+        beanstalk.send(b"reserve-with-timeout 20\r\n")
+        assert web.post("/v1/topics/u/resume").status == 200
+        assert beanstalk.reply().word == "RESERVED"
+
+
 def test_a_job_is_one_job_on_both_ports(server, web):
     with Client(server.port()) as beanstalk:
         job = web.push("default", b"from http", delay="1h")

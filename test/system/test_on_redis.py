@@ -43,6 +43,7 @@ from test_http import (  # noqa: F401 (run here)
     test_no_backup_without_a_root,
     test_no_test_clock,
     test_pause_is_told,
+    test_pause_of_a_tube_is_told_and_lifted,
     test_percent_encoding,
     test_pipelining,
     test_purge_one_state,

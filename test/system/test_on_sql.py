@@ -30,6 +30,7 @@ from test_http import (  # noqa: F401 (run here)
     test_long_poll,
     test_long_poll_of_a_client_that_left_gets_nothing,
     test_pause_is_told,
+    test_pause_of_a_tube_is_told_and_lifted,
     test_push_and_look_up,
     test_push_many,
     test_push_with_all_fields,

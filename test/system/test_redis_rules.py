@@ -270,8 +270,8 @@ def test_the_owner_is_told_of_a_topic(slot):
     assert agenda("t") == b"%d" % (T0 + 86400 * SECOND) and agenda("u") == b"%d" % (T0 + SECOND)
     slot.now += 2 * SECOND
     assert slot.tend()[4] == b"" and agenda("t") == b"%d" % (slot.now + 86400 * SECOND), "it stays"
-    assert slot.call("pause", SECOND, topics=("v",))[3] == OWNER and agenda("v") is not None, "one that is only held, too"
-    assert slot.call("pause", 0, topics=("v",))[3] == b""
+    assert slot.call("pause", SECOND, 1, topics=("v",))[3] == OWNER and agenda("v") is not None, "one that is only held, too"
+    assert slot.call("pause", 0, 1, topics=("v",))[3] == b""
 
 
 def test_who_died_is_not_woken(slot):
@@ -387,8 +387,8 @@ def test_counts(slot):
     slot.do("B", slot.got(1, lease=2)[0][0], "k", lease=2)
     assert counts()[4] == 1 and counts()[15] == int(soon, 16)
     slot.conf(1, out=T0 + 99 * SECOND)
-    slot.call("pause", 5 * SECOND)
-    slot.call("pause", 7 * SECOND)
+    slot.call("pause", 5 * SECOND, 1)
+    slot.call("pause", 7 * SECOND, 1)
     assert counts()[7:11] == [T0 + 99 * SECOND, slot.now + 7 * SECOND, 7 * SECOND, 2]
     assert far in slot.sets()["store"]
 
@@ -397,12 +397,14 @@ def test_pause_of_the_beanstalk_port(slot):
     job = slot.put()
     assert slot.got(wait=T0 + 60 * SECOND, lease=9)[0][0] == job
     assert slot.do("G", job, lease=9)[:1] == b"O"
-    slot.call("pause", 5 * SECOND)
-    said = slot.call("pause", 5 * SECOND, op=slot.op)
+    slot.call("pause", 5 * SECOND, 1)
+    said = slot.call("pause", 5 * SECOND, 1, op=slot.op)
     assert said[0] == b"OK" and slot.redis("HGET", slot.key("t:c"), "holds") == b"1"
     said = slot.take(wait=T0 + 60 * SECOND)
     assert jobs_of(said) == [] and int(said[4], 16) == T0 + 5 * SECOND
-    assert slot.call("pause", 0)[3] == b"01" + NODE.encode()
+    assert slot.call("pause", 0, 0)[3] == b"01" + NODE.encode()
+    assert slot.redis("HGET", slot.key("t:c"), "holds") == b"1", "to resume is not to pause"
+    assert slot.call("pause", 0, 1)[0] == b"OK" and slot.redis("HGET", slot.key("t:c"), "holds") == b"2"
     assert slot.got()[0][0] == job
 
 
@@ -410,7 +412,7 @@ def test_with_a_database_its_clock_counts(slot):
     """Who pauses, and who waits, does so by the time that claims are told."""
     slot.put()
     later = T0 + 600 * SECOND
-    assert int(slot.call("pause", 5 * SECOND, later)[1], 16) == later
+    assert int(slot.call("pause", 5 * SECOND, 1, later)[1], 16) == later
     assert int(slot.redis("HGET", slot.key("t:c"), "hold")) == later + 5 * SECOND
     slot.redis("ZADD", slot.key("t:w"), later + 60 * SECOND, NODE)
     assert slot.call("conf", 1, "ttr", 7, later)[1:4:2] == [b"%014x" % later, b"01" + NODE.encode()]
