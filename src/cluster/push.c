@@ -98,7 +98,7 @@ static void view_new(struct tr_cluster *c, struct tr_item *item, const struct tr
                           .created_us = now_us,
                           .delay_us = r->delay_us,
                           .ttr_us = r->ttr_us,
-                          .ttl_us = r->ttl_us,
+                          .ttl_us = r->ttl_us != 0 ? r->ttl_us : item->topic->policy.ttl_us,
                           .retries = !r->has_retries  ? TR_RETRIES_TOPIC
                                      : r->retries < 0 ? TR_RETRIES_NO_END
                                                       : (uint32_t)r->retries,

@@ -144,7 +144,7 @@ static void ran(struct tr_cluster *c, struct tr_item *item)
                           .due_us = p->made_us,
                           .created_us = p->now_us,
                           .ttr_us = p->is.ttr_us,
-                          .ttl_us = p->is.ttl_us,
+                          .ttl_us = p->is.ttl_us != 0 ? p->is.ttl_us : item->topic->policy.ttl_us,
                           .retries = !p->is.has_retries  ? TR_RETRIES_TOPIC
                                      : p->is.retries < 0 ? TR_RETRIES_NO_END
                                                          : (uint32_t)p->is.retries,

@@ -30,11 +30,8 @@ enum { DIE_UNITS = 3 };
 /* T from which on it is not handed out any more, or TR_NEVER. */
 static uint64_t end_of(const struct tr_job *job)
 {
-    uint64_t ttl_us = job->extra != NULL ? job->extra->ttl_us : 0;
+    uint64_t ttl_us = tr_topic_ttl(job->topic, job->extra != NULL ? job->extra->ttl_us : 0);
 
-    if (ttl_us == 0) {
-        ttl_us = tr_topic_policy(job->topic)->ttl_us;
-    }
     if (ttl_us == 0 || job->counters.reserves != 0) {
         return TR_NEVER;
     }

@@ -634,6 +634,7 @@ static bool show(const struct tr_engine *e, const struct tr_listed *found, struc
     *v = found->view;
     v->topic = topic->handle;
     v->ttr_us = tr_topic_ttr(topic, v->ttr_us);
+    v->lives_us = tr_topic_ttl(topic, v->ttl_us);
     v->allowed = v->has_retries ? v->retries : tr_topic_retries(topic, v->beanstalk);
     v->id = found->key.id;
     if (found->key.dead) {

@@ -88,6 +88,11 @@ uint64_t tr_topic_ttr(const struct tr_topic *t, uint64_t own_us)
     return own_us != 0 ? own_us : tr_topic_policy(t)->ttr_us;
 }
 
+uint64_t tr_topic_ttl(const struct tr_topic *t, uint64_t own_us)
+{
+    return own_us != 0 ? own_us : tr_topic_policy(t)->ttl_us;
+}
+
 struct tr_policy *tr_topics_copy_policy(struct tr_topics *ts, const struct tr_policy *p)
 {
     struct tr_policy *copy = tr_mem_alloc(ts->mem, sizeof *copy + p->deliver_len);

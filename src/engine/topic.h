@@ -212,6 +212,8 @@ bool tr_topic_paused(const struct tr_topic *t);
 
 /* How long a hand-out of the job is for: its own time, or the topic's. */
 uint64_t tr_topic_ttr(const struct tr_topic *t, uint64_t own_us);
+/* How long after its due time a job may be handed out for the first time; 0: for ever. */
+uint64_t tr_topic_ttl(const struct tr_topic *t, uint64_t own_us);
 /* Of jobs that say nothing else; -1: no end. */
 int64_t tr_topic_retries(const struct tr_topic *t, bool beanstalk);
 

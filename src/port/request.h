@@ -171,6 +171,7 @@ struct tr_job_view {
     const char *tag; /* the same, 1 to 64 bytes */
     size_t tag_len;
     uint64_t ttl_us;                  /* its own; 0: the topic's */
+    uint64_t lives_us;                /* the same, or the topic's; 0: for ever */
     bool has_retries;                 /* its own, */
     int64_t retries;                  /* namely; -1: no end */
     int64_t allowed;                  /* the same, or the topic's */

@@ -69,13 +69,14 @@ static void lease(struct tr_json *j, const struct tr_job_view *job, const uint8_
     number(j, "lease_ms", job->left_us / 1000);
 }
 
-/* What is the job's own, and not its topic's; retries are told in any case. */
-static void own_policy(struct tr_json *j, const struct tr_job_view *job)
+/* Its own, or its topic's; but of the backoff its own only. */
+static void policy(struct tr_json *j, const struct tr_job_view *job)
 {
     char text[TR_BACKOFF_TEXT];
 
-    if (job->ttl_us != 0) {
-        number(j, "ttl_ms", job->ttl_us / 1000);
+    number(j, "ttr_ms", job->ttr_us / 1000);
+    if (job->lives_us != 0) {
+        number(j, "ttl_ms", job->lives_us / 1000);
     }
     tr_json_name(j, "retries");
     tr_json_signed(j, job->allowed);
@@ -123,8 +124,7 @@ void tr_shape_job(struct tr_json *j, const struct tr_job_view *job, struct tr_sh
     number(j, "due_ms", job->due_us / 1000);
     number(j, "created_ms", job->created_us / 1000);
     number(j, "attempts", job->reserves);
-    number(j, "ttr_ms", job->ttr_us / 1000);
-    own_policy(j, job);
+    policy(j, job);
     if (job->state == TR_READY || job->state == TR_RESERVED) {
         number(j, "late_ms", job->late_us / 1000);
     }

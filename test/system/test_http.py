@@ -106,6 +106,26 @@ def test_push_with_all_fields(web):
     is_error(web.post("/v1/topics/%20/jobs", b"x"), 400, field="topic")
 
 
+def test_what_a_job_has_of_its_topic_is_shown(web):
+    """Wherever it is shown, be it pushed, far away, replaced, looked up, listed or handed out."""
+    mine = {"ttr_ms": 9000, "retries": 2, "ttl_ms": 60_000}
+    web.ask("PUT", "/v1/topics/fx", '{"ttr":"9s","retries":2,"ttl":"1m"}')
+    shown = [web.push("fx", b"x"), web.push("fx", b"x", key="k", delay="400d")]
+    shown += [web.get(f"/v1/jobs/{job['id']}").json for job in list(shown)]
+    shown += web.get("/v1/jobs", topic="fx").json["jobs"]
+    shown += [web.post("/v1/topics/fx/jobs", b"y", key="k", delay="1h").json]
+    shown += [entry for entry in web.post("/v1/jobs", '[{"topic":"fx","body":1},{"topic":"fx"}]').json["results"]]
+    shown += [web.post("/v1/topics/fx/keys/k/fire").json]
+    shown += web.reserve("fx", count=9)
+    assert [{name: job.get(name) for name in mine} for job in shown] == [mine] * 14
+    assert web.push("fx", b"x", ttl="1h", key="own", delay="1h")["ttl_ms"] == 3600_000
+    assert web.ask("PATCH", "/v1/topics/fx/keys/own", '{"ttl":null}').json["ttl_ms"] == 60_000
+    assert web.get("/v1/topics/fx/keys/own").json["ttl_ms"] == 60_000
+    web.ask("PUT", "/v1/schedules/s", '{"topic":"fx","every":"1h"}')
+    assert web.post("/v1/schedules/s/run").json["ttl_ms"] == 60_000
+    assert "ttl_ms" not in web.push("other", b"x")
+
+
 def test_key_conflicts(web):
     first = web.push("t", b"one", key="k", delay="1h")
     again = web.post("/v1/topics/t/jobs", b"two", key="k", delay="2h", priority=5)

@@ -57,6 +57,7 @@ from test_http import (  # noqa: F401 (run here)
     test_smuggled_requests_are_not_executed,
     test_topics,
     test_unknown_paths,
+    test_what_a_job_has_of_its_topic_is_shown,
     test_wrong_paths_and_methods,
 )
 from test_metrics import counts, page_of

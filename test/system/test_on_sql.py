@@ -38,6 +38,7 @@ from test_http import (  # noqa: F401 (run here)
     test_release_touch_and_lost_leases,
     test_reserve_and_ack,
     test_topics,
+    test_what_a_job_has_of_its_topic_is_shown,
 )
 from web import Web, ready_web, web_port, web_server
 

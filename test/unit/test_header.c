@@ -195,7 +195,8 @@ static void test_header_view(void **state)
     assert_int_equal(v.left_us, 1);
     assert_int_equal(v.lease, 0);
     assert_false(v.has_retries);
-    assert_int_equal(v.ttl_us, 0); /* the topic's */
+    assert_int_equal(v.ttl_us, 0); /* the topic's, */
+    assert_int_equal(v.lives_us, 77);
     assert_null(v.backoff);
     tr_header_view(&h, 17, 1000, &room, &v);
     assert_int_equal(v.state, TR_READY); /* though nothing was written */

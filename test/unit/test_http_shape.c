@@ -88,6 +88,7 @@ static void test_shape_all_there_is(void **state)
                               .tag = "blue",
                               .tag_len = 4,
                               .ttl_us = 7000999,
+                              .lives_us = 7000999,
                               .has_retries = true,
                               .retries = -1,
                               .allowed = -1,
