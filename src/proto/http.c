@@ -187,6 +187,56 @@ static int judge_args(struct tr_hs *s)
     return err;
 }
 
+struct tr_http_text tr_hs_media_type(const struct tr_hs *s)
+{
+    struct tr_http_text type = s->parse.request.headers[TR_HTTP_CONTENT_TYPE];
+    size_t len = 0;
+
+    while (len < type.len && type.at[len] != ';' && type.at[len] != ' ' && type.at[len] != '\t') {
+        len++;
+    }
+    return (struct tr_http_text){type.at, len};
+}
+
+/* What names JSON, or what clients send that do not care: for curl all is a form. */
+static bool may_be_json(struct tr_http_text type)
+{
+    static const char *const types[] = {
+        "application/json",
+        "text/json",
+        "application/x-ndjson",
+        "application/ndjson",
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "*/*",
+        "",
+        "application/octet-stream",
+    };
+    static const struct tr_http_text suffix = {"+json", 5};
+
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        if (tr_http_same(type, types[i])) {
+            return true;
+        }
+    }
+    return type.len > suffix.len &&
+           tr_http_same((struct tr_http_text){type.at + type.len - suffix.len, suffix.len},
+                        suffix.at);
+}
+
+static int judge_type(struct tr_hs *s)
+{
+    struct tr_http_text type = tr_hs_media_type(s);
+
+    if (tr_route_table[s->match.route].body <= TR_BODY_RAW || s->parse.request.length == 0 ||
+        type.at == NULL || may_be_json(type)) {
+        return TARRY_OK;
+    }
+    return refuse(s, 415, "content_type",
+                  "the body has to be JSON: send it with Content-Type: application/json, or many "
+                  "items, one on each line, with application/x-ndjson");
+}
+
 /* Without a good token nothing is told, not even what there is; but for what everybody may ask. */
 static int judge_who(struct tr_hs *s)
 {
@@ -268,6 +318,9 @@ static void judge(struct tr_hs *s)
     }
     if (err == TARRY_OK) {
         err = judge_args(s);
+    }
+    if (err == TARRY_OK) {
+        err = judge_type(s);
     }
     if (err == TARRY_OK) {
         err = judge_store(s);

@@ -228,6 +228,7 @@ static void describe_answers(struct tr_json *j, unsigned statuses)
         [TR_STATUS_404] = {404, "there is no such job, topic or file"},
         [TR_STATUS_409] = {409, "it is in another state, or the lease was lost: error.state"},
         [TR_STATUS_413] = {413, "the body is larger than limits.body allows"},
+        [TR_STATUS_415] = {415, "the body is not sent as JSON, or is compressed"},
         [TR_STATUS_501] = {501, "not in this mode or version: error.message says why"},
         [TR_STATUS_503] = {503, "no new jobs are taken: error.message says why"},
     };

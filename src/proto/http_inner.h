@@ -22,6 +22,9 @@ void tr_hs_ask(struct tr_hs *s, enum tr_op op, tr_hs_step_fn *then);
 bool tr_hs_given(const struct tr_hs *s, enum tr_arg arg);
 uint64_t tr_hs_number(const struct tr_hs *s, enum tr_arg arg, uint64_t otherwise);
 
+/* What the header Content-Type names, without its parameters; absent: .at is NULL. */
+struct tr_http_text tr_hs_media_type(const struct tr_hs *s);
+
 /* The next piece of the body into s->many.in, of which at most so much is looked at as is no long
  * work. */
 enum tr_json_event tr_hs_read_json(struct tr_hs *s);

@@ -21,15 +21,10 @@ enum { ITEMS_MAX = 100000 }; /* of one request; their results are kept until the
 
 static void begin(struct tr_hs *s, tr_hs_step_fn *next)
 {
-    struct tr_http_text type = s->parse.request.headers[TR_HTTP_CONTENT_TYPE];
-    size_t len = 0;
-    bool lines;
+    struct tr_http_text type = tr_hs_media_type(s);
+    bool lines =
+        tr_http_same(type, "application/x-ndjson") || tr_http_same(type, "application/ndjson");
 
-    while (len < type.len && type.at[len] != ';' && type.at[len] != ' ') {
-        len++;
-    }
-    type.len = type.at != NULL ? len : 0;
-    lines = tr_http_same(type, "application/x-ndjson") || tr_http_same(type, "application/ndjson");
     tr_json_in_init(&s->many.in, lines ? TR_JSON_LINES : TR_JSON_ARRAY);
     s->many.at = 0;
     s->next = next;

@@ -25,8 +25,14 @@
 const struct tr_route_about tr_route_table[TR_ROUTE_COUNT] = {
 #define S(status) (1U << TR_STATUS_##status)
 #define X(name, method, path, args, needed, role, body, statuses, about)                           \
-    [TR_ROUTE_##name] = {TR_HTTP_##method,    path, args, needed, TR_ROLE_##role, TR_BODY_##body,  \
-                         (statuses) | S(400), about},
+    [TR_ROUTE_##name] = {TR_HTTP_##method,                                                         \
+                         path,                                                                     \
+                         args,                                                                     \
+                         needed,                                                                   \
+                         TR_ROLE_##role,                                                           \
+                         TR_BODY_##body,                                                           \
+                         (statuses) | S(400) | (TR_BODY_##body > TR_BODY_RAW ? S(415) : 0),        \
+                         about},
     TR_HTTP_ROUTES(X)
 #undef X
 #undef S

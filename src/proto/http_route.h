@@ -18,7 +18,7 @@ enum { TR_ROUTE_SEGMENTS_MAX = 6 };
 
 enum tr_route_body {
     TR_BODY_NONE,   /* a body is an error */
-    TR_BODY_RAW,    /* the bytes of a job */
+    TR_BODY_RAW,    /* the bytes of a job; all that follow are JSON */
     TR_BODY_OBJECT, /* a JSON object with arguments */
     TR_BODY_EITHER, /* the same, or arguments in the query and no body */
     TR_BODY_MANY,   /* a JSON array or NDJSON of objects */
@@ -34,6 +34,7 @@ enum tr_route_status {
     TR_STATUS_404,
     TR_STATUS_409,
     TR_STATUS_413,
+    TR_STATUS_415,
     TR_STATUS_501,
     TR_STATUS_503,
     TR_STATUS_COUNT
@@ -208,7 +209,8 @@ struct tr_route_about {
     uint64_t needed;   /* of these */
     enum tr_role role; /* that a token must have */
     enum tr_route_body body;
-    unsigned statuses; /* bits 1 << enum tr_route_status; 400 always is one */
+    unsigned statuses; /* bits 1 << enum tr_route_status; 400 always is one, and 415 of each that
+                          reads JSON */
     const char *about;
 };
 

@@ -802,6 +802,32 @@ def test_topics(web):
         assert one[name] >= 0
     everyone = web.get("/v1/topics").json["topics"]
     assert {"t", "u"} <= {topic["name"] for topic in everyone}
+def test_a_body_that_is_no_json_by_its_type(web):
+    """Told by its type, where JSON is read; what clients send who do not care is read as JSON."""
+    job = web.push("t", b"x", delay="1h", key="k")["id"]
+    asked = [("POST", "/v1/jobs", "[]"), ("POST", "/v1/ack", "[]"), ("PUT", "/v1/topics/t", "{}"),
+             ("PATCH", "/v1/topics/t", '{"retries":3}'), ("PATCH", f"/v1/jobs/{job}", '{"priority":1}'),
+             ("PATCH", "/v1/topics/t/keys/k", '{"priority":1}'), ("PUT", "/v1/schedules/s", '{"topic":"t","every":"1h"}')]
+    for method, path, body in asked:
+        for kind in ("application/xml", "text/xml; charset=utf-8", "text/html", "multipart/form-data; boundary=x",
+                     "image/png", "json", "application/jsonx", "+json"):
+            error = is_error(web.ask(method, path, body, headers={"Content-Type": kind}), 415, "content_type")
+            assert "application/json" in error["message"]
+        for kind in ("application/json", "Application/JSON ;charset=utf-8", "text/json", "application/vnd.api+json",
+                     "text/plain;charset=UTF-8", "application/x-www-form-urlencoded", "application/octet-stream",
+                     "*/*", "", None):
+            answer = web.ask(method, path, body, headers={"Content-Type": kind} if kind is not None else {})
+            assert answer.status in (200, 201), (method, path, kind, answer)
+    row = '{"topic":"t","body":1}\n'
+    many = web.ask("POST", "/v1/jobs", row * 2, headers={"Content-Type": "application/x-ndjson"})
+    assert len(many.json["results"]) == 2
+    for kind in ("application/xml", "image/png", "what is this"):  # the bytes of a job are of any type
+        assert web.ask("POST", "/v1/topics/t/jobs", "<a/>", headers={"Content-Type": kind}).status == 201
+    xml = {"Content-Type": "text/xml"}  # of nothing
+    assert web.ask("PATCH", f"/v1/jobs/{job}?priority=2", headers=xml).json["priority"] == 2
+    assert web.ask("POST", f"/v1/jobs/{job}/fire", headers=xml).status == 200
+
+
     assert next(topic for topic in everyone if topic["name"] == "t")["ready"] == 1
     assert is_error(web.ask("DELETE", "/v1/topics/t"), 409, "not_empty")
     assert web.ask("DELETE", "/v1/topics/t", force="true").json == {"deleted": True, "purged": 2}

@@ -218,6 +218,7 @@ def classic(web):
     push = json.dumps({"topic": "c", "bizKey": "b", "delay": 3600_000, "body": "x"})
     number = web.ask("POST", "/push", push).body.decode()
     web.ask("POST", "/push", json.dumps({"topic": "c", "body": "x" * ((1 << 20) + 1)}))
+    web.ask("POST", "/push", "<a/>", headers={"Content-Type": "text/xml"})
     web.get(f"/reStore/{number}")
     web.post(f"/v1/jobs/{number}/fire")
     lease = web.reserve("c")[0]["lease"]
@@ -282,6 +283,8 @@ def test_every_status_is_real_and_none_is_missing(server, described, tmp_path):
         scenario(web)
     for operation in described:
         web.ask(operation.method, operation.sample(), nonsense=1)
+        if operation.members is not None:
+            web.ask(operation.method, operation.sample(), "<a/>", headers={"Content-Type": "text/xml"})
     server.process.send_signal(signal.SIGUSR1)
     server.wait_for("draining")
     web.get("/readyz")
