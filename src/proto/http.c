@@ -166,7 +166,7 @@ static int judge_route(struct tr_hs *s)
     const struct tr_http_request *r = &s->parse.request;
     int err = tr_route_find(&s->match, r, &s->error);
 
-    if (err == TARRY_OK && tr_route_is_classic(s->match.route) && !s->port->classic) {
+    if (s->match.classic && !s->port->classic) {
         return refuse(s, 404, "no_route", "the classic routes are off: set http.classic = on");
     }
     return err;

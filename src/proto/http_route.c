@@ -202,6 +202,7 @@ int tr_route_find(struct tr_route_match *m, const struct tr_http_request *reques
         }
         best = exact;
         methods |= methods_of((enum tr_route)i);
+        m->classic = tr_route_is_classic((enum tr_route)i);
         if ((methods_of((enum tr_route)i) >> request->method & 1) != 0) {
             m->route = (enum tr_route)i;
             return take_parts(m, request, e);

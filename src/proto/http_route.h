@@ -223,6 +223,7 @@ struct tr_route_match {
     struct tr_http_text key;
     struct tr_http_text name;
     uint64_t id;    /* 0: there is no such job */
+    bool classic;   /* the path is one of the queues of old, by whatever method */
     char allow[64]; /* of an error 405 */
 };
 

@@ -1067,7 +1067,8 @@ def test_classic(tmp_path):
 
 def test_classic_is_off(web):
     for method, path in [("POST", "/push"), ("GET", "/get/t"), ("GET", "/delete?id=1"),
-                         ("GET", "/reStore"), ("GET", "/reStore/1")]:
+                         ("GET", "/reStore"), ("GET", "/reStore/1"), ("GET", "/push"),
+                         ("POST", "/get/t"), ("GET", "/reStore/x")]:
         is_error(web.ask(method, path), 404, "no_route")
 
 

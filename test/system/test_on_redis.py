@@ -65,7 +65,6 @@ from test_truth import (  # noqa: F401
     test_a_body_all_of_escapes,
     test_a_policy_that_says_nothing_makes_a_topic,
     test_edit_with_arguments_in_the_query,
-    test_head_of_a_classic_route_takes_nothing,
     test_pipelined_requests_before_the_end_of_input,
     test_resume_of_a_topic_with_nothing_but_its_pause,
 )
