@@ -123,7 +123,15 @@ def test_what_a_job_has_of_its_topic_is_shown(web):
     assert web.get("/v1/topics/fx/keys/own").json["ttl_ms"] == 60_000
     web.ask("PUT", "/v1/schedules/s", '{"topic":"fx","every":"1h"}')
     assert web.post("/v1/schedules/s/run").json["ttl_ms"] == 60_000
-    assert "ttl_ms" not in web.push("other", b"x")
+    plain = {"Accept": "application/octet-stream"}
+    for answer in (web.ask("GET", "/v1/topics/fx/keys/own", headers=plain),
+                   web.ask("POST", "/v1/topics/fx/reserve", headers=plain)):
+        told = answer.headers
+        assert (told["Tarry-Ttr-Ms"], told["Tarry-Retries"], told["Tarry-Ttl-Ms"]) == ("9000", "2", "60000")
+    other = web.push("other", b"x", retries=-1)
+    assert "ttl_ms" not in other
+    told = web.ask("GET", f"/v1/jobs/{other['id']}", headers=plain).headers
+    assert told["Tarry-Retries"] == "-1" and "Tarry-Ttl-Ms" not in told
 
 
 def test_key_conflicts(web):
