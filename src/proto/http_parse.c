@@ -494,6 +494,14 @@ static int on_body(llhttp_t *m, const char *at, size_t len)
     return 0;
 }
 
+/* A chunk that will not fit need not be sent in vain. */
+static int on_chunk_header(llhttp_t *m)
+{
+    struct tr_http *h = parser(m);
+
+    return m->content_length > h->body_max - h->body_sum ? too_large(h) : 0;
+}
+
 static int on_message_complete(llhttp_t *m)
 {
     struct tr_http *h = parser(m);
@@ -514,6 +522,7 @@ static const llhttp_settings_t settings = {
     .on_header_field_complete = on_field_complete,
     .on_header_value = on_value,
     .on_headers_complete = on_headers_complete,
+    .on_chunk_header = on_chunk_header,
     .on_body = on_body,
     .on_message_complete = on_message_complete,
 };

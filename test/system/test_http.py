@@ -488,6 +488,15 @@ def test_chunked_and_expect(server):
         assert read_answer(wire.makefile("rb")).status == 413
 
 
+@pytest.mark.parametrize("sizes", ["fffffff", "200000", "ffffffffffffffff", "100001", "1\r\nx\r\n100000"],
+                         ids=lambda sizes: sizes.split()[-1])
+def test_a_chunk_that_is_too_large_is_refused_before_it_is_sent(server, sizes):
+    with raw(server.web) as wire:
+        wire.sendall(b"POST /v1/topics/t/jobs HTTP/1.1\r\n" + HEAD + b"Transfer-Encoding: chunked\r\n\r\n" +
+                     sizes.encode() + b"\r\n")
+        is_error(read_answer(wire.makefile("rb")), 413, "body_too_large")
+
+
 def test_keep_alive(server):
     with raw(server.web) as wire:
         stream = wire.makefile("rb")

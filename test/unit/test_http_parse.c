@@ -321,6 +321,19 @@ static void test_http_limits(void **state)
     long_one("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n",
              BODY_MAX + 1, "\r\n0\r\n\r\n");
     assert_int_equal(h.fault.status, 413);
+    long_one("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n", 0, "");
+    assert_int_equal(h.fault.status, 413); /* before it is sent */
+    long_one("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3e7\r\n",
+             BODY_MAX - 1, "\r\n2\r\n");
+    assert_int_equal(h.fault.status, 413);
+    long_one("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3e7\r\n",
+             BODY_MAX - 1, "\r\n1\r\nx\r\n0\r\n\r\n");
+    assert_int_equal(h.state, TR_HTTP_REQUEST);
+    assert_int_equal(h.request.body_len, BODY_MAX);
+    long_one("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"
+             "ffffffffffffffff\r\n",
+             0, "");
+    assert_int_equal(h.fault.status, 413);
     long_one("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nTrailer: ", 4000,
              "\r\n\r\n");
     assert_int_equal(h.fault.status, 400);
