@@ -783,7 +783,6 @@ def test_list_and_bulk(web):
         is_error(web.post("/v1/jobs/shift", topic="later", by="1h", cursor=bad), 400, field="cursor")
     is_error(web.post("/v1/jobs/cancel", topic="later", cursor="j1.1"), 400, field="cursor")
     assert web.post("/v1/jobs/cancel", topic="later").json["done"] == 5
-    assert len(web.get("/v1/jobs", topic="t", state="ready").json["jobs"]) >= 0
     web.push("t", b"x", delay="1h", tag="red")
     tagged = web.get("/v1/jobs", topic="t", tag="red").json["jobs"]
     assert [job["tag"] for job in tagged] == ["red"]
@@ -803,22 +802,6 @@ def test_list_and_bulk(web):
     is_error(web.post("/v1/topics/nobody/purge"), 404)
 
 
-# ---- topics ----
-
-
-def test_topics(web):
-    is_error(web.get("/v1/topics/t"), 404, "not_found")
-    web.push("t", b"x", delay="1h")
-    web.push("t", b"x")
-    web.push("u", b"x")
-    one = web.get("/v1/topics/t").json
-    assert (one["name"], one["delayed"], one["ready"], one["reserved"], one["dead"]) == ("t", 1, 1, 0, 0)
-    assert one["policy"]["ttr_ms"] == 60_000 and one["policy"]["retries"] == 16
-    assert one["policy"]["backoff"] == "exp(1s,2,1h,0.1)" and one["policy"]["paused"] == "no"
-    for name in ("pushed_per_s", "handed_per_s", "late_p50_ms", "late_p99_ms"):
-        assert one[name] >= 0
-    everyone = web.get("/v1/topics").json["topics"]
-    assert {"t", "u"} <= {topic["name"] for topic in everyone}
 def test_a_body_that_is_no_json_by_its_type(web):
     """Told by its type, where JSON is read; what clients send who do not care is read as JSON."""
     job = web.push("t", b"x", delay="1h", key="k")["id"]
@@ -845,6 +828,22 @@ def test_a_body_that_is_no_json_by_its_type(web):
     assert web.ask("POST", f"/v1/jobs/{job}/fire", headers=xml).status == 200
 
 
+# ---- topics ----
+
+
+def test_topics(web):
+    is_error(web.get("/v1/topics/t"), 404, "not_found")
+    web.push("t", b"x", delay="1h")
+    web.push("t", b"x")
+    web.push("u", b"x")
+    one = web.get("/v1/topics/t").json
+    assert (one["name"], one["delayed"], one["ready"], one["reserved"], one["dead"]) == ("t", 1, 1, 0, 0)
+    assert one["policy"]["ttr_ms"] == 60_000 and one["policy"]["retries"] == 16
+    assert one["policy"]["backoff"] == "exp(1s,2,1h,0.1)" and one["policy"]["paused"] == "no"
+    assert 0 <= one["pushed_per_s"] <= 2 and one["handed_per_s"] == 0
+    assert 0 <= one["late_p50_ms"] <= one["late_p99_ms"] < PATIENCE_S * 1000
+    everyone = web.get("/v1/topics").json["topics"]
+    assert {"t", "u"} <= {topic["name"] for topic in everyone}
     assert next(topic for topic in everyone if topic["name"] == "t")["ready"] == 1
     assert is_error(web.ask("DELETE", "/v1/topics/t"), 409, "not_empty")
     assert web.ask("DELETE", "/v1/topics/t", force="true").json == {"deleted": True, "purged": 2}
