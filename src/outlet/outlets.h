@@ -5,8 +5,8 @@
  * Outlets: topics whose due jobs are sent somewhere instead of waiting for a consumer. See
  * outlets.c.
  *
- * Threads: one, the loop's; but senders may have their own (sender.h), and tr_outlets_wake may be
- * called by any.
+ * Threads: one, the loop's; but senders may have their own (sender.h), and any may call the `wake`
+ * of the config.
  */
 
 #include "base/check.h"

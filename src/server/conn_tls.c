@@ -4,7 +4,7 @@
  *     first bytes --> is that TLS? --no--> said in plain text, if there are words; closed
  *                          |
  *                          v                            worker (another thread)
- *     bytes ----------> tr_tls_give --> tr_tls_shake <------> what that takes: up to 10 ms of CPU
+ *     bytes ----------> tr_tls_give --> tr_tls_task <-------> what that takes: up to 10 ms of CPU
  *                                            |
  *             failed: alert, closed <--------+--> more is needed: read again
  *                                            +--> done: from now on as any other connection
