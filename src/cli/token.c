@@ -16,6 +16,7 @@
 #include "os/digest_linux.h"
 #include "os/random_linux.h"
 #include "os/replace_linux.h"
+#include "proto/auth.h"
 #include "rules/decimal.h"
 #include "rules/token_file.h"
 
@@ -301,26 +302,17 @@ static void tell_row(struct tr_json *j, const struct tr_token *t, bool json)
     char role[TR_TOKEN_ROLES_TEXT];
     char rate[TR_DECIMAL_TEXT] = "";
 
-    tr_token_print_roles(role, t->roles);
-    if (!json) {
-        if (t->rate_milli > 0) {
-            tr_decimal_print(rate, t->rate_milli, 3);
-        }
-        printf("%-24s %-22s %8s  %s\n", t->name, role, rate, t->topics);
+    if (json) {
+        tr_json_open(j, '{');
+        tr_auth_tell(j, t);
+        tr_json_close(j, '}');
         return;
     }
-    tr_json_open(j, '{');
-    tr_json_name(j, "name");
-    tr_json_text(j, t->name);
-    tr_json_name(j, "role");
-    tr_json_text(j, role);
-    tr_json_name(j, "topics");
-    tr_json_text(j, t->topics);
+    tr_token_print_roles(role, t->roles);
     if (t->rate_milli > 0) {
-        tr_json_name(j, "rate");
-        tr_json_thousandths(j, t->rate_milli);
+        tr_decimal_print(rate, t->rate_milli, 3);
     }
-    tr_json_close(j, '}');
+    printf("%-24s %-22s %8s  %s\n", t->name, role, rate, t->topics);
 }
 
 static int list(const struct options *o)

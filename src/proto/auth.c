@@ -16,6 +16,7 @@
 #include "proto/auth.h"
 
 #include "base/err.h"
+#include "proto/json_out.h"
 
 #include <string.h>
 
@@ -230,4 +231,23 @@ bool tr_auth_topic(const struct tr_auth_token *who, const char *name, size_t len
 bool tr_auth_narrow(const struct tr_auth_token *who)
 {
     return who != NULL && !who->is.all;
+}
+
+/* ---- what there is ---- */
+
+void tr_auth_tell(struct tr_json *j, const struct tr_token *t)
+{
+    char role[TR_TOKEN_ROLES_TEXT];
+
+    tr_token_print_roles(role, t->roles);
+    tr_json_name(j, "name");
+    tr_json_text(j, t->name);
+    tr_json_name(j, "role");
+    tr_json_text(j, role);
+    tr_json_name(j, "topics");
+    tr_json_text(j, t->topics);
+    if (t->rate_milli > 0) {
+        tr_json_name(j, "rate");
+        tr_json_thousandths(j, t->rate_milli);
+    }
 }

@@ -53,6 +53,8 @@ struct tr_auth_pass {
     uint8_t digest[TR_TOKEN_DIGEST]; /* of who's */
 };
 
+struct tr_json;
+
 struct tr_auth {
     struct tr_mem *mem;
     struct tr_digest digest;
@@ -116,5 +118,8 @@ void tr_auth_audit(struct tr_auth *a, const struct tr_auth_pass *pass, const cha
 bool tr_auth_role(const struct tr_auth_token *who, unsigned roles); /* one of them */
 bool tr_auth_topic(const struct tr_auth_token *who, const char *name, size_t len);
 bool tr_auth_narrow(const struct tr_auth_token *who); /* not all topics */
+
+/* What is known of a token, but for its digest: members of the object that is open. */
+void tr_auth_tell(struct tr_json *j, const struct tr_token *t);
 
 #endif

@@ -5,6 +5,7 @@
 #include "server/tell.h"
 
 #include "os/process_linux.h"
+#include "proto/auth.h"
 
 static void truth(struct tr_json *j, const char *name, bool yes)
 {
@@ -30,21 +31,8 @@ static void tell_tokens(struct tr_json *j, const struct tr_config *c)
     tr_json_name(j, "tokens");
     tr_json_open(j, '[');
     for (unsigned i = 0; i < c->token_count; i++) {
-        const struct tr_token *t = &c->tokens[i];
-        char role[TR_TOKEN_ROLES_TEXT];
-
-        tr_token_print_roles(role, t->roles);
         tr_json_open(j, '{');
-        tr_json_name(j, "name");
-        tr_json_text(j, t->name);
-        tr_json_name(j, "role");
-        tr_json_text(j, role);
-        tr_json_name(j, "topics");
-        tr_json_text(j, t->topics);
-        if (t->rate_milli > 0) {
-            tr_json_name(j, "rate");
-            tr_json_thousandths(j, t->rate_milli);
-        }
+        tr_auth_tell(j, &c->tokens[i]);
         tell_place(j, c, c->token_places[i].from, c->token_places[i].line);
         tr_json_close(j, '}');
     }
