@@ -574,11 +574,6 @@ uint64_t tr_cluster_turn(struct tr_cluster *c, struct tr_now now)
     return anything_to_send(c) ? c->now.boot_us : next_us;
 }
 
-bool tr_cluster_busy(const struct tr_cluster *c)
-{
-    return c->calls_under_way > 0 || c->items_queued > 0;
-}
-
 bool tr_cluster_owes(const struct tr_cluster *c)
 {
     bool redis = tr_link_any_up(c);

@@ -101,9 +101,6 @@ bool tr_cluster_waited(const struct tr_cluster *c, uint32_t topic);
  * wants to be called again; UINT64_MAX: when something happens. */
 uint64_t tr_cluster_turn(struct tr_cluster *c, struct tr_now now);
 
-/* Something that somebody asked for is under way. */
-bool tr_cluster_busy(const struct tr_cluster *c);
-
 /* Jobs are on their way back, or may have been handed out for nobody: they would wait for the end
  * of their leases. And whoever keeps them can be reached. */
 bool tr_cluster_owes(const struct tr_cluster *c);

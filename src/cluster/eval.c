@@ -622,13 +622,6 @@ void tr_eval_index_gone(struct tr_eval *c, unsigned topic, uint64_t id, uint32_t
     add_copy(c, l.text, l.len);
 }
 
-void tr_eval_index_back(struct tr_eval *c, unsigned topic, uint64_t id)
-{
-    struct line l = image('U', topic, id);
-
-    add_copy(c, l.text, l.len);
-}
-
 void tr_eval_raise(struct tr_eval *c, uint64_t now_us, uint64_t upto_us, uint64_t epoch)
 {
     add_number(c, now_us);

@@ -163,8 +163,6 @@ void tr_eval_index(struct tr_eval *c, unsigned topic, enum tr_index_how how,
                    const struct tr_sql_job *row, uint64_t now_us);
 /* It was deleted, as it was at this version. */
 void tr_eval_index_gone(struct tr_eval *c, unsigned topic, uint64_t id, uint32_t ver);
-/* It was claimed in vain: the database will not be asked. */
-void tr_eval_index_back(struct tr_eval *c, unsigned topic, uint64_t id);
 
 /* epoch: under which this node is the slot's owner. */
 #define TR_RAISE_NEW UINT64_MAX /* or the topic is about to be made */

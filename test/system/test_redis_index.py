@@ -241,16 +241,6 @@ def test_an_image_that_mends(slot):
     assert slot.entries()[3] == ("s", 2, T0 + SECOND)
 
 
-def test_a_claim_that_is_given_up(slot):
-    slot.put_in(image("I", 1), image("I", 2, ver=2, at=T0 + 9 * SECOND))
-    slot.claims(1)
-    slot.claim(1, wait=T0 + SECOND)
-    back = [b"U\1" + jid(n).encode() for n in (1, 2, 3)]
-    said = slot.index(*back)
-    assert said[5] == b"ONN" and said[3] == b"01" + NODE.encode(), "who waits is woken"
-    assert slot.claims(2) == [("C", 1)]
-
-
 def test_leases_that_end_and_jobs_that_expire(slot):
     end = T0 + 5 * SECOND
     slot.put_in(image("I", 1, ver=2, at=end), image("I", 2, ttl=SECOND, due=T0 + SECOND), image("I", 3, prio=9999))
@@ -600,7 +590,6 @@ MUTATIONS = {  # script; what it says, and what it says then; the test that is t
     "nobody is woken": ("index", [("local nodes, told = waiters(list)", "local nodes, told = '', {}")],
                         test_waiting_and_waking),
     "room that comes free wakes nobody": ("index", [("t.freed = t.freed or t.in_flight", "")], test_limits_hold),
-    "any claim is given up": ("index", [("or e.is.lease ~= NO_LEASE", "")], test_a_claim_that_is_given_up),
     "no claim end": ("claim", [("now + 3000000", "now + 3000000000")], test_a_claim_ends),
     "a claim is a version": ("claim", [("j.set, j.lease, j.at = 'p', NO_LEASE, now + 3000000",
                                         "j.set, j.lease, j.at, j.ver = 'p', NO_LEASE, now + 3000000, j.ver + 1")],

@@ -527,7 +527,6 @@ static void test_eval_index(void **state)
     row.state = TR_SQL_DEAD;
     tr_eval_index(&f.call, 0, TR_INDEX_IS, &row, 9);
     tr_eval_index(&f.call, 0, TR_INDEX_FORCE, &row, 9);
-    tr_eval_index_back(&f.call, 0, 0x12);
     assert_int_equal(tr_eval_end(&f.call), TARRY_OK);
     assert_true(is(&f.call, OWN, "8"));
     assert_true(is(&f.call, OWN + 1, "500"));
@@ -544,9 +543,6 @@ static void test_eval_index(void **state)
     assert_true(holds(&f.call, OWN + 5,
                       BYTES("G\1"
                             "00000000000011\377\377\377\377")));
-    assert_true(holds(&f.call, OWN + 6,
-                      BYTES("U\1"
-                            "00000000000012")));
     end(&f);
 }
 

@@ -6,7 +6,6 @@
 --   M header   the same; but an entry that is of this version already only gets its place in its set
 --   F header   whatever the version of the entry is
 --   G ver (4)  the row is gone, or dead: an entry that is not newer goes
---   U          it was claimed, and is not wanted: its claim ends now
 --
 -- Waiting jobs are here if they are due before `loaded` of the topic, which is 0 where there is none; later
 -- ones are taken out, or not made. If there are too many, the last ones go, and `loaded` with them.
@@ -14,8 +13,8 @@
 -- Adds memory. Where there is none shed.lua is called instead, with a negative number of jobs.
 --
 -- OK, now, versions, waiters; for each topic loaded and how many wait; a letter for each image: O it is
--- there, T it is due later than what is here, G gone, V there is a newer one, N it was not claimed, F there
--- is no room for it. It can be repeated without harm, so it keeps no reply.
+-- there, T it is due later than what is here, G gone, V there is a newer one, F there is no room for it. It
+-- can be repeated without harm, so it keeps no reply.
 
 local KIND = 'i'
 local now, agrees = tonumber(ARGV[REST]), false
@@ -91,15 +90,6 @@ function act.G(e, _, what)
     end
     e.is, e.touched = nil, true
     return 'G'
-end
-
-function act.U(e, id, _, at)
-    if not e.is or e.is.set ~= 'p' or e.is.lease ~= NO_LEASE then
-        return 'N'
-    end
-    local j = load(e.t, id, e.is.h)
-    wait_until(j, j.due)
-    return set(e, j, at)
 end
 
 local said = {}
