@@ -242,7 +242,6 @@ static void ask(const struct tr_sidecar *s, enum tr_side_section section, uint32
         }
         must(tr_sidecar_find(s, section, &row.job) < s->sections[section].pages);
         must(tr_side_lower(&v, &row.job) <= v.count);
-        (void)tr_side_floor(&v, &row.job);
         if (section == TR_SIDE_R || section == TR_SIDE_TOPICS) {
             (void)!tr_sidecar_view(s, TR_SIDE_T, row.t.page, bytes, &t);
         }

@@ -781,19 +781,6 @@ size_t tr_cells_put(uint8_t *out, uint32_t when, uint32_t count, uint64_t *befor
     return len + tr_put_varint(out + len, count);
 }
 
-size_t tr_cells_encode(const struct tr_cells *c, struct tr_cells_walk *w, uint8_t *out, size_t room)
-{
-    uint64_t before = 0;
-    struct tr_cell cell;
-    size_t len = 0;
-
-    TR_CHECK(room >= TR_CELL_BYTES_MAX);
-    while (room - len >= TR_CELL_BYTES_MAX && tr_cells_next(c, w, &cell)) {
-        len += tr_cells_put(out + len, cell.when, cell.count, &before);
-    }
-    return len;
-}
-
 int tr_cells_decode(struct tr_cells *c, uint32_t row, const uint8_t *p, size_t len)
 {
     struct tr_reader r = tr_reader_of(p, len);

@@ -23,7 +23,7 @@
 enum {
     TR_CELLS_ALL = 0, /* the row of all topics */
     TR_CELLS_MAX_DEFAULT = 4 << 20,
-    TR_CELL_BYTES_MAX = 10, /* of one cell in tr_cells_encode */
+    TR_CELL_BYTES_MAX = 10, /* of one cell that tr_cells_put writes */
 };
 
 #define TR_CELL_HOUR_US UINT64_C(3600000000)
@@ -111,15 +111,11 @@ TR_MUST_USE bool tr_cells_drop(struct tr_cells *c, uint32_t row, unsigned *work)
 struct tr_cells_walk tr_cells_from(const struct tr_cells *c, uint32_t row, uint32_t hour);
 bool tr_cells_next(const struct tr_cells *c, struct tr_cells_walk *w, struct tr_cell *cell);
 
-/* Writes one cell of a row; *before is 0 at first, and goes on with it. Gives the bytes. */
+/* Writes one cell of a row; *before is 0 at first, and goes on with it. Gives the bytes, at most
+ * TR_CELL_BYTES_MAX. */
 size_t tr_cells_put(uint8_t *out, uint32_t when, uint32_t count, uint64_t *before);
 
-/* Writes as many cells of a walk as fit; gives the bytes, 0 at its end. room is at least
- * TR_CELL_BYTES_MAX. */
-size_t tr_cells_encode(const struct tr_cells *c, struct tr_cells_walk *w, uint8_t *out,
-                       size_t room);
-
-/* Adds to a row, and to row 0, what was written by one call of encode. TARRY_EDAMAGED: the bytes
+/* Adds to a row, and to row 0, what was written from one *before of 0 on. TARRY_EDAMAGED: the bytes
  * make no sense, or have a cell that is there. Those, or TARRY_ENOMEM: a part may be added. */
 TR_MUST_USE int tr_cells_decode(struct tr_cells *c, uint32_t row, const uint8_t *p, size_t len);
 

@@ -402,5 +402,6 @@ bool tr_jobs_ok(const struct tr_jobs *js)
     }
     return count == js->count &&
            count + js->far.count - js->far.located + js->runs == js->alive.members &&
-           altered == js->altered && count == tr_index_count(&js->by_rid) && tr_far_ok(&js->far);
+           altered == js->altered && count == tr_index_count(&js->by_rid) &&
+           tr_index_ok(&js->by_rid) && tr_bitmap_ok(&js->alive) && tr_far_ok(&js->far);
 }

@@ -497,36 +497,23 @@ int tr_sidecar_view(const struct tr_sidecar *s, enum tr_side_section section, ui
     return TARRY_OK;
 }
 
-/* How many entries are before the key or, with `equal`, not behind it. */
-static uint32_t search(const struct tr_side_view *v, const struct tr_side_job *job, bool equal)
+uint32_t tr_side_lower(const struct tr_side_view *v, const struct tr_side_job *key)
 {
-    uint64_t key[TR_SIDE_KEYS_MAX];
+    uint64_t columns[TR_SIDE_KEYS_MAX];
     uint32_t low = 0;
     uint32_t high = v->count;
 
-    tr_side_key(v->section, job, key);
+    tr_side_key(v->section, key, columns);
     while (low < high) {
         uint32_t mid = low + (high - low) / 2;
 
-        if (compare_row(v, mid, key) < (equal ? 1 : 0)) {
+        if (compare_row(v, mid, columns) < 0) {
             low = mid + 1;
         } else {
             high = mid;
         }
     }
     return low;
-}
-
-uint32_t tr_side_lower(const struct tr_side_view *v, const struct tr_side_job *key)
-{
-    return search(v, key, false);
-}
-
-uint32_t tr_side_floor(const struct tr_side_view *v, const struct tr_side_job *key)
-{
-    uint32_t n = search(v, key, true);
-
-    return n > 0 ? n - 1 : TR_SIDE_NONE;
 }
 
 /* From columns to fields. */

@@ -228,11 +228,6 @@ TR_MUST_USE int tr_sidecar_view(const struct tr_sidecar *s, enum tr_side_section
 /* The first entry that is not before the key; v->count when all are. */
 uint32_t tr_side_lower(const struct tr_side_view *v, const struct tr_side_job *key);
 
-/* The last entry that is not behind the key; TR_SIDE_NONE when all are. In FRAMES it is the frame
- * in which the record at a place is; in K and I, with TR_SIDE_RID_MAX as rid, the newest version of
- * a job: both are always in the page that tr_sidecar_find names. */
-uint32_t tr_side_floor(const struct tr_side_view *v, const struct tr_side_job *key);
-
 /* What an entry has; fields that its section does not have are 0. */
 struct tr_side_row {
     struct tr_side_job job;

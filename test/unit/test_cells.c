@@ -147,7 +147,6 @@ static void test_cells_go_by_day_at_the_limit(void **state)
 /* A cell counts to 2^32 - 1: then the day does, then nobody. */
 static void test_cells_end_with_an_error(void **state)
 {
-    struct tr_cells_walk walk;
     struct tr_mem mem;
     struct tr_cells c;
     uint8_t bytes[2 * TR_CELL_BYTES_MAX];
@@ -172,8 +171,6 @@ static void test_cells_end_with_an_error(void **state)
     assert_int_equal(tr_cells_decode(&c, tr_cells_new_row(&c), bytes, len), TARRY_EDAMAGED);
     assert_true(tr_cells_sub(&c, row, due_at(6), TR_RF_CELL_DAY));
     assert_int_equal(add(&c, row, due_at(5)), TR_RF_CELL_DAY);
-    walk = tr_cells_from(&c, row, FIRST_HOUR + 5);
-    assert_true(tr_cells_encode(&c, &walk, bytes, sizeof bytes) > 0);
     assert_true(tr_cells_ok(&c));
     tr_cells_fini(&c);
     assert_true(mem.used_bytes == 0);
@@ -251,6 +248,20 @@ static void test_cells_follow_the_time(void **state)
     assert_true(mem.used_bytes == 0);
 }
 
+/* As many cells of a walk as fit, as the checkpoint writes them; 0 at its end. */
+static size_t write_some(const struct tr_cells *c, struct tr_cells_walk *w, uint8_t *out,
+                         size_t room)
+{
+    uint64_t before = 0;
+    struct tr_cell cell;
+    size_t len = 0;
+
+    while (room - len >= TR_CELL_BYTES_MAX && tr_cells_next(c, w, &cell)) {
+        len += tr_cells_put(out + len, cell.when, cell.count, &before);
+    }
+    return len;
+}
+
 /* Writes all rows in pieces of `room` bytes and reads them into others. */
 static void copy_cells(const struct tr_cells *from, const uint32_t *rows, struct tr_cells *to,
                        size_t room)
@@ -262,7 +273,7 @@ static void copy_cells(const struct tr_cells *from, const uint32_t *rows, struct
         uint32_t row = tr_cells_new_row(to);
         size_t len;
 
-        while ((len = tr_cells_encode(from, &walk, bytes, room)) > 0) {
+        while ((len = write_some(from, &walk, bytes, room)) > 0) {
             assert_true(len <= room);
             assert_int_equal(tr_cells_decode(to, row, bytes, len), TARRY_OK);
         }
