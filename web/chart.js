@@ -61,6 +61,59 @@ function patterns(id) {
 
 let charts = 0;
 
+const sum = step => step.values.reduce((a, b) => a + b, 0);
+
+/* What a step is, in words; only some of the series have jobs in it. */
+function describe(step, series) {
+    const each = series.map((name, k) => [name, step.values[k] ?? 0]).filter(([, n]) => n > 0);
+
+    return `${fullMoment(step.from)} to ${moment(step.to, step.from)}: ${jobs(sum(step))}`
+        + (series.length > 1 && each.length > 0
+            ? ' (' + each.map(([name, n]) => `${name} ${count(n)}`).join(', ') + ')' : '');
+}
+
+/* One on the other, from the ground up: as high as they count. */
+function stack(step, {x, width, height, scale, fill}) {
+    let y = height - BOTTOM;
+
+    return step.values.map((n, k) => {
+        const tall = n > 0 ? Math.max(1, n * scale) : 0;
+
+        y -= tall;
+        return tall > 0 ? svg('rect', {x: x + 0.5, y, width: Math.max(1, width - 1), height: tall, fill: fill(k)}) : null;
+    });
+}
+
+/* When steps are, below as many of them as there is room for. */
+function momentsBelow(data, width, height) {
+    const wide = (width - LEFT) / Math.max(1, data.steps.length);
+    const every = Math.max(1, Math.ceil(70 / wide));
+
+    return data.steps.map((step, i) => i % every === 0 && LEFT + i * wide + 34 <= width
+        ? svg('text', {class: 'scale', x: LEFT + i * wide, y: height - 5}, axisMoment(step.from, data.step)) : '').filter(Boolean);
+}
+
+function keyOf(name, fill) {
+    return el('li', {}, svg('svg', {width: 14, height: 14, 'aria-hidden': 'true'},
+                            svg('rect', {width: 14, height: 14, fill})), name);
+}
+
+/* From bar to bar: at() is the one that is chosen, -1 none. */
+function onKeys(picture, {at, last, choose, open}) {
+    picture.addEventListener('keydown', event => {
+        const move = {ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity}[event.key];
+
+        if (move !== undefined) {
+            choose(Math.min(last(), Math.max(0, at() + move)));
+            event.preventDefault();
+        } else if (event.key === 'Enter') {
+            open(at());
+        } else if (event.key === 'Escape') {
+            choose(-1);
+        }
+    });
+}
+
 /*
  * {node, fill({steps: [{from, to, values}], series: [names], step})}; pick(step) is called for one
  * that was opened.
@@ -72,23 +125,9 @@ export function bars({label, height = 220, pick}) {
     const said = el('p', {class: 'said', id: id + '-said', 'aria-live': 'polite'});
     const legend = el('ul', {class: 'legend'});
     const node = el('figure', {}, picture, said, legend);
+    const fill = k => `url(#${id}-${data.fills?.[k] ?? k})`;
     let data = {steps: [], series: [], step: 60000};
     let at = -1;
-
-    const sum = step => step.values.reduce((a, b) => a + b, 0);
-
-    function tellAbout(i) {
-        const step = data.steps[i];
-        const each = data.series.map((name, k) => [name, step?.values[k] ?? 0]).filter(([, n]) => n > 0);
-
-        at = i;
-        picture.querySelectorAll('.bar').forEach((bar, k) => bar.classList.toggle('chosen', k === i));
-        say(said, step
-            ? `${fullMoment(step.from)} to ${moment(step.to, step.from)}: ${jobs(sum(step))}`
-              + (data.series.length > 1 && each.length > 0
-                  ? ' (' + each.map(([name, n]) => `${name} ${count(n)}`).join(', ') + ')' : '')
-            : summary());
-    }
 
     function summary() {
         const total = data.steps.reduce((a, step) => a + sum(step), 0);
@@ -96,20 +135,19 @@ export function bars({label, height = 220, pick}) {
         return `${jobs(total)} in all` + (pick && total > 0 ? '; choose a bar to see its jobs' : '');
     }
 
+    function tellAbout(i) {
+        at = i;
+        picture.querySelectorAll('.bar').forEach((bar, k) => bar.classList.toggle('chosen', k === i));
+        say(said, data.steps[i] ? describe(data.steps[i], data.series) : summary());
+    }
+
     function bar(step, i, scale, width) {
         const x = LEFT + i * width;
-        let y = height - BOTTOM;
-        const parts = step.values.map((n, k) => {
-            const tall = n > 0 ? Math.max(1, n * scale) : 0;
-
-            y -= tall;
-            return tall > 0 ? svg('rect', {x: x + 0.5, y, width: Math.max(1, width - 1), height: tall,
-                                           fill: `url(#${id}-${data.fills?.[k] ?? k})`}) : null;
-        });
 
         return svg('g', {class: 'bar', onmouseenter: () => tellAbout(i), onmouseleave: () => tellAbout(-1),
                          onclick: () => pick?.(step)},
-                   svg('rect', {class: 'touch', x, y: TOP, width, height: height - TOP - BOTTOM}), parts);
+                   svg('rect', {class: 'touch', x, y: TOP, width, height: height - TOP - BOTTOM}),
+                   stack(step, {x, width, height, scale, fill}));
     }
 
     function draw() {
@@ -118,35 +156,18 @@ export function bars({label, height = 220, pick}) {
         const most = roundUp(Math.max(1, ...steps.map(sum)));
         const wide = (width - LEFT) / Math.max(1, steps.length);
         const scale = (height - TOP - BOTTOM) / most;
-        const every = Math.max(1, Math.ceil(70 / wide));
 
         if (width === 0) {
             return;
         }
         picture.replaceChildren(patterns(id), ...axis(most, width, height, short).flat(),
-            ...steps.map((step, i) => bar(step, i, scale, wide)),
-            ...steps.map((step, i) => i % every === 0 && LEFT + i * wide + 34 <= width
-                ? svg('text', {class: 'scale', x: LEFT + i * wide, y: height - 5},
-                      axisMoment(step.from, data.step)) : '').filter(Boolean));
-        legend.replaceChildren(...(data.series.length > 1 ? data.series : []).map((name, k) =>
-            el('li', {}, svg('svg', {width: 14, height: 14, 'aria-hidden': 'true'},
-                             svg('rect', {width: 14, height: 14,
-                                          fill: `url(#${id}-${data.fills?.[k] ?? k})`})), name)));
+            ...steps.map((step, i) => bar(step, i, scale, wide)), ...momentsBelow(data, width, height));
+        legend.replaceChildren(...(data.series.length > 1 ? data.series : []).map((name, k) => keyOf(name, fill(k))));
         tellAbout(at < steps.length ? at : -1);
     }
 
-    picture.addEventListener('keydown', event => {
-        const move = {ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity}[event.key];
-
-        if (move !== undefined) {
-            tellAbout(Math.min(data.steps.length - 1, Math.max(0, at + move)));
-            event.preventDefault();
-        } else if (event.key === 'Enter' && data.steps[at]) {
-            pick?.(data.steps[at]);
-        } else if (event.key === 'Escape') {
-            tellAbout(-1);
-        }
-    });
+    onKeys(picture, {at: () => at, last: () => data.steps.length - 1, choose: tellAbout,
+                     open: i => data.steps[i] && pick?.(data.steps[i])});
     picture.classList.toggle('picks', Boolean(pick));
     drawn(picture, draw);
     return {

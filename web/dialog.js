@@ -84,6 +84,34 @@ export function explain(error, list, place) {
     }
 }
 
+/* Whether something is under way, and what Back and Escape do then: stop it, if it can be. */
+function guard(node, {go, back, wrong, stops}) {
+    const self = {busy: false, stop: new AbortController(), set, leave};
+
+    function set(on) {
+        self.busy = on;
+        go.disabled = on;
+        back.disabled = on && !stops;
+        say(back, on && stops ? 'Stop' : 'Back');
+        node.classList.toggle('busy', on);
+    }
+
+    function leave() {
+        if (!self.busy) {
+            node.close();
+        } else if (stops) {
+            self.stop.abort();
+            back.disabled = true;
+            say(wrong, 'Stops after what is under way …');
+        }
+    }
+    node.addEventListener('cancel', event => {
+        event.preventDefault();
+        leave();
+    });
+    return self;
+}
+
 /*
  * question({title, says, fields, action, danger, type, stops, run}): opens a dialog; run(values)
  * does it and may give a text that is told when it is done. type: what has to be typed first.
@@ -97,35 +125,13 @@ export function question({title, says = [], fields: wanted = [], action, danger,
     const typed = type ? field({name: 'typed', label: `Type ${type} to go on`}) : null;
     const wrong = el('p', {class: 'wrong', role: 'alert'});
     const go = el('button', {type: 'submit', class: danger ? 'danger' : 'main', disabled: Boolean(type)}, action);
-    const back = button('Back', () => leave());
-    let stop = new AbortController();
+    const back = button('Back', () => guarded.leave());
     const node = el('dialog', {'aria-label': title}, el('form', {},
         el('h2', {}, title), says.map(line => line instanceof Node ? line : el('p', {}, line)),
         el('div', {class: 'fields'}, list.map(one => one.node), typed?.node), wrong,
         el('div', {class: 'buttons'}, back, go)));
-    let busy = false;
+    const guarded = guard(node, {go, back, wrong, stops});
 
-    function setBusy(on) {
-        busy = on;
-        go.disabled = on;
-        back.disabled = on && !stops;
-        say(back, on && stops ? 'Stop' : 'Back');
-        node.classList.toggle('busy', on);
-    }
-
-    function leave() {
-        if (!busy) {
-            node.close();
-        } else if (stops) {
-            stop.abort();
-            back.disabled = true;
-            say(wrong, 'Stops after what is under way …');
-        }
-    }
-    node.addEventListener('cancel', event => {
-        event.preventDefault();
-        leave();
-    });
     typed?.input.addEventListener('input', () => {
         go.disabled = typed.read() !== type;
     });
@@ -139,24 +145,25 @@ export function question({title, says = [], fields: wanted = [], action, danger,
 
         node.addEventListener('close', () => {
             node.remove();
-            if (busy) { /* a browser closes it by force at the second Escape */
-                stop.abort();
+            if (guarded.busy) { /* a browser closes it by force at the second Escape */
+                guarded.stop.abort();
             } else {
                 done(result);
             }
         });
         node.querySelector('form').addEventListener('submit', async event => {
+            const {signal} = guarded.stop = new AbortController();
+
             event.preventDefault();
-            stop = new AbortController();
-            setBusy(true);
+            guarded.set(true);
             say(wrong, '');
             try {
-                const text = await run(values(list), text => !stop.signal.aborted && say(wrong, text), stop.signal);
+                const text = await run(values(list), text => !signal.aborted && say(wrong, text), signal);
 
                 result = true;
                 toast(text || 'Done');
             } catch (error) {
-                setBusy(false);
+                guarded.set(false);
                 if (!node.isConnected) {
                     toast(error.message, true);
                     done(false);
@@ -164,7 +171,7 @@ export function question({title, says = [], fields: wanted = [], action, danger,
                 explain(error, list, wrong);
                 return;
             }
-            setBusy(false);
+            guarded.set(false);
             node.close();
             done(true);
         });
