@@ -287,7 +287,7 @@ export async function kickAll(filter) {
     }
     return question({
         title: `Bring ${text} back`,
-        says: [`Redrives ${text}: ${describe(query)}. They are due now again, with their attempts at 0.`],
+        says: [`Brings ${text} back: ${describe(query)}. They are due now again, with their attempts at 0.`],
         action: `Bring ${text} back`, stops: true,
         run: (_, progress, signal) => through('kick', 'Brought back', query, progress, signal),
     });
@@ -297,7 +297,7 @@ export async function kickAll(filter) {
 export function kickThese(list, what, where) {
     return question({
         title: `Bring ${jobs(list.length)} back`,
-        says: [`Redrives the ${jobs(list.length)} ${where} that ${what}. They are due now again, with their attempts at 0.`],
+        says: [`Brings back the ${jobs(list.length)} ${where} that ${what}. They are due now again, with their attempts at 0.`],
         action: `Bring ${jobs(list.length)} back`, stops: true,
         async run(_, progress, signal) {
             let done = 0;

@@ -159,7 +159,7 @@ export function show(place, {query, signal}) {
 
     place.append(el('h1', {}, 'Dead jobs'), topicForm(query.topic),
         query.topic ? actionBar([
-            ['admin', `Redrive all dead of ${query.topic} …`, () => kickAll({topic: query.topic})],
+            ['admin', `Bring all dead of ${query.topic} back …`, () => kickAll({topic: query.topic})],
             ['produce', `Cancel all dead of ${query.topic} …`, () => cancelAll(filter), true],
         ], again) : el('p', {class: 'note'}, 'Choose a topic to bring all its dead jobs back, or to drop them.'),
         wrong, groups, el('div', {class: 'buttons'}, counted.node), section(null, list.node, note), el('div', {class: 'buttons'}, first, forward));

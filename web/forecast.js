@@ -114,7 +114,7 @@ export function show(place, {query, signal}) {
     let range = Object.hasOwn(RANGES, query.range ?? '') ? query.range : 'hour';
     const topic = field({name: 'topic', label: 'Topic', value: query.topic ?? '', hint: who.all ? 'empty: all of them' : 'one of yours'});
     const choose = field({name: 'range', label: 'Range', kind: 'select', value: range, options: Object.entries(RANGES).map(([key, [text]]) => [key, text])});
-    const pace = field({name: 'drain', label: 'Jobs a second that go out', kind: 'number', value: query.drain ?? '', hint: 'empty: as it is now'});
+    const pace = field({name: 'drain', label: 'Jobs handed out per second', kind: 'number', value: query.drain ?? '', hint: 'empty: as it is now'});
     const chart = bars({label: 'Jobs due, by time and topic', height: 300, pick: step =>
         go(['jobs'], {state: 'delayed', topic: topic.read(), due_from: step.from, due_to: step.to})});
     const through = el('p', {class: 'drain'});

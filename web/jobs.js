@@ -75,7 +75,7 @@ export function show(place, {query, signal}) {
         narrow ? actionBar([
             filter.state !== 'reserved' && ['produce', 'Cancel all that match …', () => cancelAll(filter), true],
             (filter.state === '' || filter.state === 'delayed' || filter.state === 'ready') && ['produce', 'Shift all that match …', () => shiftAll(filter)],
-            (filter.state === '' || filter.state === 'dead') && ['admin', 'Redrive the dead that match …', () => kickAll(filter)],
+            (filter.state === '' || filter.state === 'dead') && ['admin', 'Bring the dead that match back …', () => kickAll(filter)],
         ], () => load().catch(() => {})) : el('p', {class: 'note'}, 'Choose a topic, a tag or a time to do something to all jobs that match.'),
         wrong, list.node, note, el('div', {class: 'buttons'}, first, forward));
     every(5000, signal, load, error => {

@@ -135,7 +135,7 @@ export function show(place, {one: name, signal}) {
         ['consume', 'Take a job …', () => takeJob(name)],
         ['admin', 'Pause …', () => pauseTopic(name)],
         ['admin', 'Resume …', () => resumeTopic(name)],
-        ['admin', 'Redrive the dead …', () => kickAll({topic: name})],
+        ['admin', 'Bring the dead back …', () => kickAll({topic: name})],
         ['admin', 'Purge …', () => purgeTopic(name), true],
         ['admin', 'Delete …', () => deleteTopic(name), true],
     ], left);

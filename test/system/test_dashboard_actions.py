@@ -194,7 +194,7 @@ def test_actions_on_many(page, server, web):
     for job in web.reserve("pay", count=12):
         web.post(f"/v1/jobs/{job['id']}/bury", lease=job["lease"])
     page.go("#/dead?topic=pay")
-    page.click("Redrive all dead of pay …")
+    page.click("Bring all dead of pay back …")
     page.click("Bring 12 jobs back")
     page.answered("Brought back 12 jobs")
     assert page.errors() == []
