@@ -37,7 +37,7 @@
  *     rest.c      what is done when there is nothing to do
  *     gauges.c    how it goes: what is told to those who watch
  *     space.c     the ring: growing, freeing, writing live records again
- *     recover.c   opening and closing; regroup.c the groups, replay.c the log
+ *     recover.c   opening; regroup.c the groups, replay.c the log; close.c closing
  *
  * Everything below them (job, far, group, topic, state, log, wheel, clock, codecs) does not know
  * this header.
@@ -161,6 +161,9 @@ void tr_engine_touch_log(struct tr_engine *e); /* something was appended: arm th
 bool tr_engine_spend(struct tr_engine *e);     /* one unit of work; false: none is left */
 bool tr_engine_charge(struct tr_engine *e, unsigned units); /* something longer; the same */
 void tr_engine_place(struct tr_engine *e);                  /* a slice of it */
+
+/* close.c */
+void tr_engine_close_files(struct tr_engine *e); /* all that are open; the lock goes last */
 
 /* change.c */
 enum tr_verdict tr_change_execute(struct tr_engine *e, struct tr_req *r);
