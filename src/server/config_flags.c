@@ -99,7 +99,10 @@ static int read_set(struct args *a, const char *value)
     }
     equals = strchr(value, '=');
     if (equals == NULL) {
-        return tr_reading_refuse(a->r, "--set takes section.key=value, not \"%s\".", value);
+        size_t name = strspn(value, "abcdefghijklmnopqrstuvwxyz_.");
+
+        return tr_reading_refuse(a->r, "--set takes section.key=value, not \"%.*s%s\".", (int)name,
+                                 value, value[name] != '\0' ? "..." : "");
     }
     if (strncmp(value, "tokens.", 7) == 0) {
         return gather_token(a, value + 7);
@@ -130,7 +133,7 @@ static int read_key_flag(struct args *a, const char *arg)
         return value != NULL ? gather(a, (enum tr_key)i, row->flag, value) : TARRY_EINVAL;
     }
     if (arg[0] == '-') {
-        return tr_reading_refuse(a->r, "serve has no flag \"%s\".", arg);
+        return tr_reading_refuse(a->r, "serve has no flag \"%.*s\".", (int)strcspn(arg, "="), arg);
     }
     return tr_reading_refuse(a->r,
                              "serve does not know what to do with \"%s\"; the data directory is "

@@ -59,6 +59,7 @@ enum {
     SQL_BATCH_MAX = 1024,
     HOT_MAX_LEAST = 100,
     ROOT_MAX = 200,
+    SHOWN_MAX = 512,
     MEMORY_AUTO = 75 /* percent */
 };
 
@@ -153,7 +154,8 @@ static int apply_engine(struct tr_config *c, const char *value, const char **why
     return c->on_redis || strcmp(value, "local") == 0 ? TARRY_OK : TARRY_EINVAL;
 }
 
-/* HOST:PORT; the host may be an IPv6 address, best in brackets. */
+/* HOST:PORT; the host may be an IPv6 address, best in brackets. A password has a key of its own:
+ * addresses are shown. */
 static bool is_server(const char *at, size_t len)
 {
     size_t digits = 0;
@@ -169,7 +171,7 @@ static bool is_server(const char *at, size_t len)
         port = port * 10 + (unsigned)(at[i] - '0');
     }
     for (size_t i = 0; i < len; i++) {
-        if (at[i] <= ' ' || at[i] > '~') {
+        if (at[i] <= ' ' || at[i] > '~' || at[i] == '@' || at[i] == '/') {
             return false;
         }
     }
@@ -788,10 +790,27 @@ int tr_config_note(struct tr_reading *r, enum tr_key key, const char *text,
     return TARRY_OK;
 }
 
+/*
+ * A value that is refused, for people and logs: what stands before an @, and behind a ? of a URL,
+ * may be a password. It was not understood, so more is hidden rather than less.
+ */
+static void show_refused(char out[SHOWN_MAX], const char *value)
+{
+    const char *scheme = strstr(value, "://");
+    const char *from = scheme != NULL ? scheme + 3 : value;
+    const char *at = strrchr(from, '@');
+    const char *rest = at != NULL ? at : from;
+    const char *query = scheme != NULL ? strchr(rest, '?') : NULL;
+
+    tr_text(out, SHOWN_MAX, "%.*s%s%.*s%s", (int)(from - value), value, at != NULL ? "***" : "",
+            query != NULL ? (int)(query + 1 - rest) : SHOWN_MAX, rest, query != NULL ? "***" : "");
+}
+
 int tr_config_set(struct tr_reading *r, enum tr_key key, const char *value,
                   const struct tr_place *place)
 {
     const struct tr_key_row *row = &tr_key_rows[key];
+    char shown[SHOWN_MAX] = "***";
     char canonical[TR_ADDRESS_TEXT];
     const char *why = NULL;
 
@@ -803,10 +822,13 @@ int tr_config_set(struct tr_reading *r, enum tr_key key, const char *value,
         return tr_reading_refuse(r, "%s needs a value: %s.", place->name, row->allowed);
     }
     if (row->apply(r->config, value, &why) != TARRY_OK) {
-        if (why != NULL) {
-            return tr_reading_refuse(r, "%s: \"%s\" %s.", place->name, value, why);
+        if (!row->secret) {
+            show_refused(shown, value);
         }
-        return tr_reading_refuse(r, "%s takes %s, not \"%s\".", place->name, row->allowed, value);
+        if (why != NULL) {
+            return tr_reading_refuse(r, "%s: \"%s\" %s.", place->name, shown, why);
+        }
+        return tr_reading_refuse(r, "%s takes %s, not \"%s\".", place->name, row->allowed, shown);
     }
     if (key == TR_KEY_LISTEN_BEANSTALK || key == TR_KEY_LISTEN_HTTP) {
         tr_address_text(key == TR_KEY_LISTEN_HTTP ? &r->config->http_addr

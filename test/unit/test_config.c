@@ -393,6 +393,66 @@ static void test_config_insecure_allows_all(void **state)
     end(&b);
 }
 
+/* Wherever it stands, what may be a password is not repeated. */
+static void test_config_refusals_hide_passwords(void **state)
+{
+    static const struct {
+        const char *pair;
+        const char *shown; /* "": nothing of the value */
+    } cases[] = {
+        {"sql.url=mariadb://u:SECRET@127.0.0.1/t",
+         "\"mariadb://***@127.0.0.1/t\" has a user in it"},
+        {"sql.url=mariadb://u:SEC@RET@127.0.0.1/t", "\"mariadb://***@127.0.0.1/t\""},
+        {"sql.url=mariadb://u:SEC/RET@h/t", "\"mariadb://***@h/t\""},
+        {"sql.url=u:SECRET@h/t", "\"***@h/t\""},
+        {"sql.url=mariadb://h/t?password=SECRET", "\"mariadb://h/t?***\""},
+        {"redis.servers=redis://:SECRET@127.0.0.1:6379", "not \"redis://***@127.0.0.1:6379\""},
+        {"redis.servers=:SECRET@127.0.0.1:6379", "not \"***@127.0.0.1:6379\""},
+        {"tokens.shop=SECRET", "the token"},
+        {"tokens.shop=consume SECRET", "no"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        size_t section = strcspn(cases[i].pair, ".");
+        struct bench b = {0};
+        char text[256];
+
+        tr_text(text, sizeof text, "tarry serve --set %s", cases[i].pair);
+        for (char *at = text + 18; *at != '\0'; at++) {
+            *at = (char)(*at == ' ' ? '\t' : *at); /* one word */
+        }
+        assert_int_equal(read_both(&b, text, ""), TARRY_EINVAL);
+        assert_says(b.r.why, section < 6 ? cases[i].shown : "shop");
+        assert_null(strstr(b.r.why, "SEC"));
+        end(&b);
+
+        tr_text(text, sizeof text, "[%.*s]\n%s\n", (int)section, cases[i].pair,
+                cases[i].pair + section + 1);
+        assert_int_equal(read_file(&b, text, "", ""), TARRY_EINVAL);
+        assert_null(strstr(b.r.why, "SEC"));
+        end(&b);
+
+        tr_text(text, sizeof text, "TARRY_%s", cases[i].pair);
+        for (char *at = text; *at != '='; at++) {
+            *at = *at == '.' ? '_' : (char)toupper((unsigned char)*at);
+        }
+        assert_int_equal(read_both(&b, "tarry serve", text), TARRY_EINVAL);
+        assert_null(strstr(b.r.why, "SEC"));
+        end(&b);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        static const char *const lines[] = {"tarry serve --set redis.password:SECRET",
+                                            "tarry serve --redis.password=SECRET"};
+        struct bench b = {0};
+
+        assert_int_equal(read_both(&b, lines[i], ""), TARRY_EINVAL);
+        assert_says(b.r.why, "redis.password");
+        assert_null(strstr(b.r.why, "SEC"));
+        end(&b);
+    }
+}
+
 static void test_config_environment_names(void **state)
 {
     static const char *const fine[] = {"TARRY_SERVER=x",
@@ -813,6 +873,7 @@ int main(void)
         cmocka_unit_test(test_config_wrong_command_lines),
         cmocka_unit_test(test_config_of_redis),
         cmocka_unit_test(test_config_insecure_allows_all),
+        cmocka_unit_test(test_config_refusals_hide_passwords),
         cmocka_unit_test(test_config_environment_names),
         cmocka_unit_test(test_config_file_is_refused_with_its_line),
         cmocka_unit_test(test_config_file_oddities),
