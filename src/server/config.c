@@ -117,25 +117,51 @@ static int read_env_token(struct tr_reading *r, const char *variable, const char
     return tr_config_set_token(r, small, equals + 1, &place);
 }
 
+/* TR_KEY_COUNT: none. */
+static enum tr_key find_env_key(const char *name, size_t len)
+{
+    unsigned i = 0;
+
+    while (i < TR_KEY_COUNT && !is_env_key(&tr_key_rows[i], name, len)) {
+        i++;
+    }
+    return (enum tr_key)i;
+}
+
+/* Does it begin as a key does, with a section? Then somebody meant one. */
+static bool is_of_section(const char *name, size_t len)
+{
+    const char *end = memchr(name, '_', len);
+    size_t first = end != NULL ? (size_t)(end - name) : len;
+    char small[16] = "";
+
+    if (first >= sizeof small) {
+        return false;
+    }
+    for (size_t i = 0; i < first; i++) {
+        small[i] = (char)tolower((unsigned char)name[i]);
+    }
+    return strcmp(small, "tokens") == 0 || tr_config_has_section(small, first);
+}
+
 static int read_variable(struct tr_reading *r, const char *variable, const char *equals)
 {
     struct tr_place place = {.from = TR_FROM_ENVIRONMENT};
     const char *name = variable + strlen("TARRY_");
     size_t len = (size_t)(equals - name);
+    enum tr_key key = find_env_key(name, len);
     char whole[64];
 
     if (is_env_token(name, len, equals + 1)) {
         return read_env_token(r, variable, equals);
     }
-    for (unsigned i = 0; i < TR_KEY_COUNT; i++) {
-        if (is_env_key(&tr_key_rows[i], name, len)) {
-            tr_text(whole, sizeof whole, "%.*s", (int)(equals - variable), variable);
-            place.name = whole;
-            return tr_config_set(r, (enum tr_key)i, equals + 1, &place);
-        }
+    if (key != TR_KEY_COUNT) {
+        tr_text(whole, sizeof whole, "%.*s", (int)(equals - variable), variable);
+        place.name = whole;
+        return tr_config_set(r, key, equals + 1, &place);
     }
-    if (is_foreign(name, len) || is_kubernetes(name, len)) {
-        return TARRY_OK;
+    if (is_foreign(name, len) || is_kubernetes(name, len) || !is_of_section(name, len)) {
+        return TARRY_OK; /* of the last kind warn_env tells */
     }
     return tr_reading_refuse(r,
                              "there is no key for the environment variable %.*s; the names are "
@@ -412,8 +438,27 @@ static void warn_open(const struct tr_config *c, const struct tr_address *a, con
     }
 }
 
+/* Variables that may be meant for the config, but cannot be: other programs have theirs, too. */
+static void warn_env(const struct tr_config *c, struct tr_logger *log)
+{
+    for (char **env = c->env; !c->drop_in && *env != NULL; env++) {
+        const char *name = *env + strlen("TARRY_");
+        const char *equals = strchr(*env, '=');
+        size_t len = equals != NULL && equals > name ? (size_t)(equals - name) : 0;
+
+        if (strncmp(*env, "TARRY_", 6) == 0 && len > 0 && find_env_key(name, len) == TR_KEY_COUNT &&
+            !is_foreign(name, len) && !is_kubernetes(name, len) && !is_of_section(name, len)) {
+            tr_logger_say(log, TR_LEVEL_WARNING,
+                          "the environment variable %.*s is ignored: it is no key (the names are "
+                          "TARRY_SECTION_KEY, such as TARRY_STORE_PATH)",
+                          (int)(equals - *env), *env);
+        }
+    }
+}
+
 void tr_config_warn(const struct tr_config *c, struct tr_logger *log)
 {
+    warn_env(c, log);
     if (c->settings[TR_KEY_CLOCK_START].from != TR_FROM_DEFAULT && !c->test_clock) {
         tr_logger_say(log, TR_LEVEL_WARNING, "clock.start means nothing without clock.test");
     }

@@ -113,6 +113,15 @@ def test_mistakes_in_the_environment():
     assert tarry("version", env=env(TARRY_STORE_PTH="x")).returncode == 0
 
 
+def test_variables_that_are_no_keys_are_told_and_ignored(tmp_path):
+    names = {"TARRY_FOO": "1", "TARRY_DATA": "/x", "TARRY_TEST_DIR": "1"}
+    with Program(TARRY, "serve", *LOCAL, env=names, cwd=tmp_path) as server:
+        server.ready()
+        assert server.stop() == 0
+        for name in names:
+            assert f"warning: the environment variable {name} is ignored" in server.said
+
+
 def test_redis_has_to_be_named():
     assert "redis.servers" in refused("serve", "--engine", "redis")
 

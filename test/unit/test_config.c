@@ -467,11 +467,18 @@ static void test_config_environment_names(void **state)
                                        "TARRY_HTTP_PORT=x",
                                        "TARRY=x",
                                        "XTARRY_FOO=1",
+                                       "TARRY_FOO=1",
+                                       "TARRY_DATA=/x",
+                                       "TARRY_TEST_DIR=1",
+                                       "TARRY_=1",
+                                       "TARRY_REPORT=x",
+                                       "TARRY_PORTS=1",
+                                       "TARRY_PORT_X=1",
                                        "tarry_store_path=x"};
     static const char *const wrong[] = {
-        "TARRY_STORE_PTH=x", "TARRY_FOO=1",         "TARRY_=1",
-        "TARRY_STORE=x",     "TARRY_STORE_PATHS=x", "TARRY_log_level=x",
-        "TARRY_REPORT=x",    "TARRY_PORTS=1",       "TARRY_PORT_X=1"};
+        "TARRY_STORE_PTH=x", "TARRY_STORE=x",  "TARRY_STORE_PATHS=x",
+        "TARRY_log_level=x", "TARRY_TOKENS=x",
+    };
     struct bench b = {0};
 
     (void)state;
@@ -855,7 +862,20 @@ static void test_config_warnings(void **state)
         deafen(&e);
     }
     listen(&e, TR_LEVEL_WARNING, false);
-    assert_int_equal(read_both(&b, "beanstalkd -l 0.0.0.0", ""), TARRY_OK);
+    assert_int_equal(read_both(&b, "tarry serve",
+                               "TARRY_FOO=1 TARRY_TEST_DIR=2 TARRY_BIN=x TARRY_LOG_JSON=off "
+                               "TARRY_SERVICE_HOST=x TARRY_=3 X=y"),
+                     TARRY_OK);
+    tr_config_warn(&b.c, &e.log);
+    assert_string_equal(heard(&e),
+                        "warning: the environment variable TARRY_FOO is ignored: it is no key (the "
+                        "names are TARRY_SECTION_KEY, such as TARRY_STORE_PATH)\n"
+                        "warning: the environment variable TARRY_TEST_DIR is ignored: it is no key "
+                        "(the names are TARRY_SECTION_KEY, such as TARRY_STORE_PATH)\n");
+    end(&b);
+    deafen(&e);
+    listen(&e, TR_LEVEL_WARNING, false);
+    assert_int_equal(read_both(&b, "beanstalkd -l 0.0.0.0", "TARRY_FOO=1"), TARRY_OK);
     tr_config_warn(&b.c, &e.log);
     assert_says(heard(&e), "warning: 0.0.0.0:11300 can be reached from other machines");
     end(&b);
