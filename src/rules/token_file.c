@@ -91,8 +91,8 @@ bool tr_token_file_next(struct tr_token_file *f)
         if (blanks == len || line[blanks] == '#' || line[blanks] == ';') {
             continue;
         }
-        if (line[0] == '[') {
-            f->inside = len >= head_len && memcmp(line, head, head_len) == 0;
+        if (line[blanks] == '[') {
+            f->inside = len - blanks >= head_len && memcmp(line + blanks, head, head_len) == 0;
             f->end = f->inside ? f->to : f->end;
         } else if (f->inside) {
             f->end = f->to;

@@ -5,13 +5,16 @@
  *     [section]
  *     key = value         ; a comment, after a space
  *
+ * Lines may be indented, which says nothing.
+ *
  * libinih is kind where we are strict: as Debian builds it, a line longer than 199 bytes is cut
- * into two, an indented line is a second value of the key above, what stands behind a [section] is
- * dropped, a section without keys is not told of, and its handler knows no line numbers. So it gets
- * its lines from next_line, which counts them and refuses all that could be read in another way
- * than it was meant; of comments it sees nothing, nor of the section [tokens], whose keys have no
- * row in the table. For the same reason a value may not begin with a
- * quote, which would be part of it, nor contain " #", which would be no comment.
+ * into two, an indented line is a second value of the key above (so it sees none, and a value that
+ * goes on there is a line that is no key = value), what stands behind a [section] is dropped, a
+ * section without keys is not told of, and its handler knows no line numbers. So it gets its lines
+ * from next_line, which counts them and refuses all that could be read in another way than it was
+ * meant; of comments it sees nothing, nor of the section [tokens], whose keys have no row in the
+ * table. For the same reason a value may not begin with a quote, which would be part of it, nor
+ * contain " #", which would be no comment.
  *
  * The first refusal ends the reading: from then on next_line is at the end of the file.
  */
@@ -77,12 +80,6 @@ static int check_line(const struct source *s, const char *line, size_t len, size
     if (memchr(line, '\0', len) != NULL) {
         return tr_reading_refuse(s->r, "%s:%d: there is a NUL byte; is this a text file?", s->path,
                                  s->line);
-    }
-    if (line[0] == ' ' || line[0] == '\t') {
-        return tr_reading_refuse(s->r,
-                                 "%s:%d: the line begins with a space, as if it went on with the "
-                                 "line above; begin it at the margin.",
-                                 s->path, s->line);
     }
     if (line[0] == '[') {
         return check_section(s, line, len);
@@ -170,6 +167,8 @@ static char *next_line(char *out, int room, void *stream)
     if (blanks == len || line[blanks] == ';' || line[blanks] == '#') {
         return out;
     }
+    line += blanks;
+    len -= blanks;
     if (take_line(s, line, &len, (size_t)room) != TARRY_OK) {
         return NULL;
     }

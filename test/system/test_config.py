@@ -92,7 +92,7 @@ def test_mistakes_in_the_file_are_told_by_line(tmp_path):
             ("\n[stor]\n", 2, 'there is no section "stor"'),
             ("[store]\npath = x\npath = y\n", 3, "the first is in line 2"),
             ("[store]\nsync = sometimes\n", 2, "always, 50ms or never"),
-            ("[store]\npath = a\n    b\n", 3, "begins with a space"),
+            ("[store]\npath = a\n    b\n", 3, "this is no [section]"),
             ("[store]\npath = " + "x" * 200, 2, "longer than 199 bytes"),
             ("[listen]\nbeanstalk = 0.0.0.0:0\n", 2, "--insecure")]:
         conf.write_text(text)

@@ -525,9 +525,10 @@ static void test_config_file_is_refused_with_its_line(void **state)
         {"[store]\npath\n", ":2: this is no [section]"},
         {"[store]\npath ; = x\n", ":2: this is no [section]"},
         {"[store]\n= x\n", ":2: there is no key \"\""},
-        {"[store]\npath = a\n  b\n", ":3: the line begins with a space"},
-        {"[store]\n\tpath = a\n", ":2: the line begins with a space"},
-        {" [store]\n", ":1: the line begins with a space"},
+        {"[store]\npath = a\n  b\n", ":3: this is no [section]"},
+        {"[redis]\nservers = a:1,\n  b:2\n", ":2: redis.servers takes HOST:PORT"},
+        {"[redis]\nservers = a:1\n  b:2\n", ":3: there is no key \"b\""},
+        {" [stroe]\n", ":1: there is no section \"stroe\""},
         {"[store]\npath = \"x\"\n", ":2: store.path: values stand without quotes"},
         {"[store]\npath = 'x'\n", ":2: store.path: values stand without quotes"},
         {"[store]\npath = x # y\n", ":2: store.path: a comment behind a value"},
@@ -573,6 +574,25 @@ static void test_config_file_oddities(void **state)
         assert_string_equal(b.c.data_path, cases[i].path);
         end(&b);
     }
+}
+
+static void test_config_file_may_be_indented(void **state)
+{
+    static const char text[] = "  [store]\n    path = a\n\tsync = 50ms ; why\r\n \t ; no\n"
+                               "[tokens]\n  shop = read * sha256:"
+                               "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n"
+                               "\t[log]\n\tlevel=error\n";
+    struct bench b = {0};
+
+    (void)state;
+    assert_int_equal(read_file(&b, text, "", ""), TARRY_OK);
+    assert_setting(&b, TR_KEY_STORE_PATH, "a", TR_FROM_FILE);
+    assert_setting(&b, TR_KEY_STORE_SYNC, "50ms", TR_FROM_FILE);
+    assert_int_equal(b.c.settings[TR_KEY_STORE_SYNC].line, 3);
+    assert_int_equal(b.c.token_count, 1);
+    assert_string_equal(b.c.tokens[0].name, "shop");
+    assert_setting(&b, TR_KEY_LOG_LEVEL, "error", TR_FROM_FILE);
+    end(&b);
 }
 
 /* A line that libinih would cut is refused; a comment may be of any length. */
@@ -896,6 +916,7 @@ int main(void)
         cmocka_unit_test(test_config_refusals_hide_passwords),
         cmocka_unit_test(test_config_environment_names),
         cmocka_unit_test(test_config_file_is_refused_with_its_line),
+        cmocka_unit_test(test_config_file_may_be_indented),
         cmocka_unit_test(test_config_file_oddities),
         cmocka_unit_test(test_config_file_long_lines),
         cmocka_unit_test(test_config_file_that_is_none),

@@ -242,7 +242,7 @@ static void test_token_find(void **state)
 static void test_token_file(void **state)
 {
     static const char text[] = "a = 1\n[tokens]\n# b = 2\nc = x ;y ; z\r\n\n  ; d = 3\n"
-                               "e : f=g\n[tokens2]\nh = 4\n[tokens] ; again\ni";
+                               "e : f=g\n [tokens2]\nh = 4\n\t[tokens] ; again\ni";
     struct tr_token_file f = {.text = text, .len = sizeof text - 1};
     struct tr_token_pair pair;
 
