@@ -10,7 +10,8 @@
  *
  * When a call returns TARRY_OK, it has done what it says, and (with TARRY_SYNC_ALWAYS) neither
  * kill -9 nor a power cut takes it back. Any other result is one of the codes below, all negative,
- * and then nothing has changed. After TARRY_EIO every call returns TARRY_EIO: close the store and
+ * and then nothing has changed: TARRY_EINVAL, for one, if a pointer is NULL for which that is not
+ * said to be allowed. After TARRY_EIO every call returns TARRY_EIO: close the store and
  * open it again.
  *
  * All times are microseconds. Absolute times count from 1970 in UTC, as the clock of the system.

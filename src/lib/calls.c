@@ -65,7 +65,7 @@ static bool which_ok(const struct tarry_which *w)
 
 static bool body_ok(const struct tarry *t, const void *body, size_t len)
 {
-    return (body != NULL || len == 0) && len <= t->body_max;
+    return (body != NULL || len == 0) && t != NULL && len <= t->body_max;
 }
 
 /* ---- steps ---- */
@@ -171,6 +171,9 @@ int tarry_push(struct tarry *t, const struct tarry_push *push, struct tarry_resu
         tr_backoff_read(p.backoff, strlen(p.backoff), &backoff, &why) != TARRY_OK) {
         return TARRY_EINVAL;
     }
+    if (t == NULL) {
+        return TARRY_EINVAL;
+    }
     if (p.body_len > t->body_max) {
         return TARRY_EFULL;
     }
@@ -221,7 +224,7 @@ int tarry_change(struct tarry *t, struct tarry_which which, const struct tarry_c
         return TARRY_EINVAL;
     }
     if ((g.fields & TARRY_FIELD_BODY) != 0 && !body_ok(t, g.body, g.body_len)) {
-        return g.body_len > t->body_max ? TARRY_EFULL : TARRY_EINVAL;
+        return t != NULL && g.body_len > t->body_max ? TARRY_EFULL : TARRY_EINVAL;
     }
     c = about(TR_OP_EDIT, &which, result);
     c.req.edit = g.fields;
@@ -344,6 +347,9 @@ int tarry_find(struct tarry *t, struct tarry_which which, struct tarry_job **job
     struct tr_call c;
     int err;
 
+    if (job == NULL) {
+        return TARRY_EINVAL;
+    }
     *job = NULL;
     if (!which_ok(&which)) {
         return TARRY_EINVAL;
@@ -359,6 +365,9 @@ int tarry_peek(struct tarry *t, const char *topic, enum tarry_state state, struc
     struct tr_call c = {.begin = begin_find, .topic = topic};
     int err;
 
+    if (job == NULL) {
+        return TARRY_EINVAL;
+    }
     *job = NULL;
     if (!topic_ok(topic)) {
         return TARRY_EINVAL;
@@ -406,7 +415,7 @@ int tarry_stats(struct tarry *t, const char *topic, struct tarry_stats *stats)
     struct tr_call c = {.begin = begin_stats, .topic = topic, .stats = &all};
     int err;
 
-    if ((topic != NULL && !topic_ok(topic)) || stats->size < sizeof stats->size) {
+    if ((topic != NULL && !topic_ok(topic)) || stats == NULL || stats->size < sizeof stats->size) {
         return TARRY_EINVAL;
     }
     err = tr_call_run(t, &c);
@@ -493,6 +502,9 @@ int tarry_reserve(struct tarry *t, const struct tarry_reserve *reserve, struct t
     uint32_t few[TOPICS_FEW];
     int err = tr_give_take(&r, sizeof r, reserve);
 
+    if (job == NULL) {
+        return TARRY_EINVAL;
+    }
     *job = NULL;
     if (err != TARRY_OK) {
         return err;

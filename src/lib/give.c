@@ -108,6 +108,9 @@ int tr_give_take(void *to, size_t size, const void *from)
 {
     size_t given;
 
+    if (from == NULL) {
+        return TARRY_EINVAL;
+    }
     memcpy(&given, from, sizeof given);
     if (given < sizeof given) {
         return TARRY_EINVAL; /* not made by an INIT */

@@ -78,7 +78,8 @@ struct tarry {
     void *note_ctx;
 };
 
-/* Has the call done, and gives its status. From any thread but the store's. */
+/* Has the call done, and gives its status; TARRY_EINVAL: there is no store. From any thread but the
+ * store's. */
 TR_MUST_USE int tr_call_run(struct tarry *t, struct tr_call *c);
 
 /* On the store's thread: the next step, and the last. */
@@ -98,7 +99,7 @@ struct tarry_job *tr_give_job(const struct tr_job_view *v, const char *topic, si
 void tr_give_result(struct tarry_result *to, const struct tr_req *r);
 
 /* Copies a struct that begins with its size: what the caller's version does not have is as in
- * `to`. TARRY_EUNSUPPORTED: it is longer than ours. */
+ * `to`. TARRY_EUNSUPPORTED: it is longer than ours; TARRY_EINVAL: it is NULL, or has no size. */
 TR_MUST_USE int tr_give_take(void *to, size_t size, const void *from);
 
 #endif

@@ -39,6 +39,9 @@ int tr_call_run(struct tarry *t, struct tr_call *c)
 {
     int err;
 
+    if (t == NULL) {
+        return TARRY_EINVAL;
+    }
     if (t->pid != getpid()) {
         return TARRY_ELOCKED; /* it is the parent's */
     }
@@ -334,6 +337,9 @@ int tarry_open(struct tarry **out, const char *dir, const struct tarry_options *
     struct tarry *t;
     int err = TARRY_OK;
 
+    if (out == NULL) {
+        return TARRY_EINVAL;
+    }
     *out = NULL;
     if (options != NULL) {
         err = tr_give_take(&o, sizeof o, options);

@@ -415,6 +415,59 @@ static void library_refuses_nonsense(void **state)
     assert_int_equal(stats(f, NULL).pushed, 0);
 }
 
+/* NULL where there has to be something is refused, and no crash. */
+static void library_refuses_null(void **state)
+{
+    struct fixture *f = *state;
+    const struct tarry_which which = tarry_by_id(1);
+    struct tarry_stats s = TARRY_STATS_INIT;
+    struct tarry_change c = TARRY_CHANGE_INIT;
+    struct tarry_reserve r = TARRY_RESERVE_INIT;
+    struct tarry_push p = TARRY_PUSH_INIT;
+    struct tarry_job held = {.id = 1, .lease = 1};
+    struct tarry_job *job;
+
+    p.topic = "mail";
+    p.body = "x";
+    p.body_len = 1;
+    r.topic = "mail";
+    c.fields = TARRY_FIELD_BODY;
+    c.body = "x";
+    c.body_len = 1;
+    assert_int_equal(tarry_open(NULL, f->dir, NULL), TARRY_EINVAL);
+    assert_int_equal(tarry_push(f->t, NULL, NULL), TARRY_EINVAL);
+    assert_int_equal(tarry_change(f->t, which, NULL, NULL), TARRY_EINVAL);
+    assert_int_equal(tarry_reserve(f->t, NULL, &job), TARRY_EINVAL);
+    assert_null(job);
+    assert_int_equal(tarry_reserve(f->t, &r, NULL), TARRY_EINVAL);
+    assert_int_equal(tarry_find(f->t, which, NULL), TARRY_EINVAL);
+    assert_int_equal(tarry_peek(f->t, "mail", TARRY_READY, NULL), TARRY_EINVAL);
+    assert_int_equal(tarry_stats(f->t, NULL, NULL), TARRY_EINVAL);
+    assert_int_equal(tarry_backup(f->t, NULL), TARRY_EINVAL);
+    assert_int_equal(tarry_ack(f->t, NULL), TARRY_EINVAL);
+    assert_int_equal(tarry_touch(f->t, NULL, 0), TARRY_EINVAL);
+
+    assert_int_equal(tarry_push(NULL, &p, NULL), TARRY_EINVAL);
+    assert_int_equal(tarry_cancel(NULL, which, false, NULL), TARRY_EINVAL);
+    assert_int_equal(tarry_reschedule(NULL, which, 1, NULL), TARRY_EINVAL);
+    assert_int_equal(tarry_change(NULL, which, &c, NULL), TARRY_EINVAL);
+    assert_int_equal(tarry_fire(NULL, which, NULL), TARRY_EINVAL);
+    assert_int_equal(tarry_kick(NULL, which, NULL), TARRY_EINVAL);
+    assert_int_equal(tarry_kick_topic(NULL, "mail", 1, NULL), TARRY_EINVAL);
+    assert_int_equal(tarry_find(NULL, which, &job), TARRY_EINVAL);
+    assert_null(job);
+    assert_int_equal(tarry_peek(NULL, "mail", TARRY_READY, &job), TARRY_EINVAL);
+    assert_int_equal(tarry_stats(NULL, NULL, &s), TARRY_EINVAL);
+    assert_int_equal(tarry_reserve(NULL, &r, &job), TARRY_EINVAL);
+    assert_null(job);
+    assert_int_equal(tarry_ack(NULL, &held), TARRY_EINVAL);
+    assert_int_equal(tarry_release(NULL, &held, 0), TARRY_EINVAL);
+    assert_int_equal(tarry_bury(NULL, &held), TARRY_EINVAL);
+    assert_int_equal(tarry_touch(NULL, &held, 0), TARRY_EINVAL);
+    assert_int_equal(tarry_backup(NULL, "/tmp/x"), TARRY_EINVAL);
+    assert_int_equal(stats(f, NULL).pushed, 0);
+}
+
 /* A struct of an older header is shorter: what it lacks is as by default. */
 static void library_takes_older_structs(void **state)
 {
@@ -624,6 +677,7 @@ int main(void)
         TEST(library_has_keys),
         TEST(library_reserves_from_many_topics),
         TEST(library_refuses_nonsense),
+        TEST(library_refuses_null),
         TEST(library_takes_older_structs),
         TEST(library_has_one_owner),
         TEST(library_makes_a_copy),
