@@ -306,8 +306,8 @@ static void tell_all(struct tr_cluster *c, struct tr_item *item)
         s->delayed += sum.delayed;
         s->reserved += sum.reserved;
         s->dead += sum.dead;
-        item->req->out.number +=
-            tr_ctopic_held(t) || sum.ready + sum.delayed + sum.reserved + sum.dead > 0;
+        item->req->out.number += item->req->shown ? tr_ctopic_there(t, true)
+                                                  : tr_ctopic_held(t) || tr_ctopic_has_jobs(t);
     }
     tr_item_finish(c, item, TARRY_OK);
 }

@@ -335,6 +335,9 @@ void tr_ctopics_named(struct tr_cluster *c, struct tr_item *names);
 /* What stands in the list of topics, at NULL: nothing. False: no memory. */
 bool tr_ctopic_learn(struct tr_cluster *c, struct tr_ctopic *t, struct tr_span text);
 bool tr_ctopic_has_jobs(const struct tr_ctopic *t);
+
+/* Is it there, or only for the port that holds it by TR_HOLD_KEEP, which is not `shown`? */
+bool tr_ctopic_there(const struct tr_ctopic *t, bool shown);
 bool tr_ctopic_held(const struct tr_ctopic *t);
 int64_t tr_ctopic_retries(const struct tr_ctopic *t, bool beanstalk);
 

@@ -691,11 +691,22 @@ bool tr_ctopic_has_jobs(const struct tr_ctopic *t)
     return sum.ready + sum.delayed + sum.reserved + sum.dead > 0;
 }
 
+/* Is it held, by users or, if that counts, by the port? */
+static bool is_held(const struct tr_ctopic *t, bool shown)
+{
+    return t->holds[TR_HOLD_USE] + t->holds[TR_HOLD_WATCH] > 0 || (!shown && tr_ctopic_held(t));
+}
+
+bool tr_ctopic_there(const struct tr_ctopic *t, bool shown)
+{
+    return t->kept || is_held(t, shown) || tr_ctopic_has_jobs(t);
+}
+
 static void found(struct tr_cluster *c, struct tr_item *item)
 {
     struct tr_ctopic *t = item->topic;
 
-    if (tr_ctopic_held(t) || t->kept || tr_ctopic_has_jobs(t)) {
+    if (tr_ctopic_there(t, item->req != NULL && item->req->shown)) {
         if (item->req != NULL) {
             answer(item->req, t);
         }
@@ -710,7 +721,7 @@ static void find_loaded(struct tr_cluster *c, struct tr_item *item)
     struct tr_ctopic *t = item->topic;
     uint64_t now_us = c->now.boot_us;
 
-    if (t->kept || tr_ctopic_held(t)) {
+    if (t->kept || is_held(t, item->req != NULL && item->req->shown)) {
         found(c, item);
     } else {
         tr_count_heads(c, item, now_us > JOBS_KNOWN_US ? now_us - JOBS_KNOWN_US : 0, found);
@@ -735,11 +746,6 @@ void tr_ctopic_find(struct tr_cluster *c, struct tr_item *item)
     tr_ctopic_load(c, item, find_loaded);
 }
 
-static bool is_shown(const struct tr_ctopic *t)
-{
-    return t->kept || tr_ctopic_held(t) || tr_ctopic_has_jobs(t);
-}
-
 static void next_known(struct tr_cluster *c, struct tr_item *item)
 {
     const struct tr_ctopic *at = tr_ctopic_by_number(c, item->req->topic);
@@ -749,7 +755,7 @@ static void next_known(struct tr_cluster *c, struct tr_item *item)
     for (; n != &c->topics; n = n->next) {
         const struct tr_ctopic *t = TR_CONTAINER_OF(n, struct tr_ctopic, all);
 
-        if (t->number > item->req->topic && is_shown(t)) {
+        if (t->number > item->req->topic && tr_ctopic_there(t, item->req->shown)) {
             answer(item->req, t);
             tr_item_finish(c, item, TARRY_OK);
             return;

@@ -738,7 +738,7 @@ void tr_engine_stat(const struct tr_engine *e, struct tr_engine_stat *s)
 
     *s = (struct tr_engine_stat){
         .jobs = e->state.jobs.alive.members,
-        .topics = ts->count - ts->purged,
+        .topics = tr_topics_shown(ts),
         .far = e->state.jobs.far.count - e->state.jobs.far.located + e->state.jobs.runs,
         .runs = e->state.jobs.runs,
         .groups = e->groups.count,

@@ -251,10 +251,22 @@ static bool has_hold(const struct tr_topic *t)
     return holds != 0;
 }
 
+bool tr_topic_shown(const struct tr_topic *t)
+{
+    return t->jobs != 0 || t->policy != NULL || t->holds[TR_HOLD_USE] != 0 ||
+           t->holds[TR_HOLD_WATCH] != 0 || t->wanted != 0 || !tr_list_empty(&t->in_kept);
+}
+
 bool tr_topic_needed(const struct tr_topic *t)
 {
-    return t->jobs != 0 || t->policy != NULL || has_hold(t) || t->wanted != 0 ||
-           !tr_list_empty(&t->in_kept);
+    return t->holds[TR_HOLD_KEEP] != 0 || tr_topic_shown(t);
+}
+
+uint64_t tr_topics_shown(const struct tr_topics *ts)
+{
+    const struct tr_topic *pinned = ts->pinned != 0 ? tr_topics_by_handle(ts, ts->pinned) : NULL;
+
+    return ts->count - ts->purged - (pinned != NULL && !tr_topic_shown(pinned));
 }
 
 void tr_topic_let_go(struct tr_topic *t)
@@ -753,6 +765,7 @@ void tr_topic_hold(struct tr_topic *t, enum tr_hold kind)
 {
     t->holds[kind]++;
     t->totals->holds[kind]++;
+    t->of->pinned = kind == TR_HOLD_KEEP ? t->handle : t->of->pinned;
     tr_topic_note_listed(t);
 }
 

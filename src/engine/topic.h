@@ -153,6 +153,7 @@ struct tr_topics {
     struct tr_list with_ready;   /* those with a ready job, in no order, */
     uint64_t with_ready_count;   /* and how many they are */
     struct tr_list kept;         /* those that stay without a job, the oldest first, */
+    uint32_t pinned;             /* handle of the one with TR_HOLD_KEEP: there is one at most */
     uint64_t kept_count;         /* how many they are, */
     uint64_t kept_max;           /* and may be */
     struct tr_list drops;        /* those with dead jobs to be killed, */
@@ -198,6 +199,10 @@ TR_MUST_USE int tr_topics_add(struct tr_topics *ts, uint32_t number, const char 
 
 /* Does anything keep the topic: a job, a policy, a hold, somebody who waits? */
 bool tr_topic_needed(const struct tr_topic *t);
+
+/* Does anything but TR_HOLD_KEEP keep it? And how many of those are there? */
+bool tr_topic_shown(const struct tr_topic *t);
+uint64_t tr_topics_shown(const struct tr_topics *ts);
 
 /* It stays until it is let go. Which one was kept the longest ago? NULL: none is. */
 void tr_topic_keep(struct tr_topic *t);

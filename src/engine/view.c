@@ -244,7 +244,7 @@ static enum tr_verdict stat_all(struct tr_engine *e, struct tr_req *r)
                                .late_p50_us = tr_late_percentile(late, 50, span_us),
                                .late_p99_us = tr_late_percentile(late, 99, span_us)};
     memcpy(r->out.stat.holds, all->holds, sizeof all->holds);
-    r->out.number = e->state.topics.listed;
+    r->out.number = r->shown ? tr_topics_shown(&e->state.topics) : e->state.topics.listed;
     return tr_engine_finish(e, r, TARRY_OK);
 }
 
@@ -258,6 +258,27 @@ static enum tr_verdict answer_topic(struct tr_engine *e, struct tr_req *r, struc
     r->out.name_len = t->name_len;
     r->out.stat.listed = t->listed;
     return tr_engine_finish(e, r, TARRY_OK);
+}
+
+static enum tr_verdict find_topic(struct tr_engine *e, struct tr_req *r)
+{
+    struct tr_topic *t;
+
+    if (!tr_name_ok(r->name, r->name_len)) {
+        return tr_engine_finish(e, r, TARRY_EINVAL);
+    }
+    t = tr_topics_find(&e->state.topics, r->name, r->name_len);
+    return answer_topic(e, r, t != NULL && r->shown && !tr_topic_shown(t) ? NULL : t);
+}
+
+static enum tr_verdict next_topic(struct tr_engine *e, struct tr_req *r)
+{
+    struct tr_topic *t = tr_topics_after(&e->state.topics, r->topic);
+
+    while (t != NULL && r->shown && !tr_topic_shown(t)) { /* once: one is pinned at most */
+        t = tr_topics_after(&e->state.topics, t->handle);
+    }
+    return answer_topic(e, r, t);
 }
 
 /* For one topic more. Those in use come before those that are only remembered. */
@@ -312,8 +333,6 @@ static enum tr_verdict drop_topic(struct tr_engine *e, struct tr_req *r)
 
 enum tr_verdict tr_view_execute(struct tr_engine *e, struct tr_req *r)
 {
-    const struct tr_topics *ts = &e->state.topics;
-
     switch (r->op) {
     case TR_OP_PEEK:
     case TR_OP_STAT_JOB:
@@ -329,12 +348,9 @@ enum tr_verdict tr_view_execute(struct tr_engine *e, struct tr_req *r)
     case TR_OP_DROP_TOPIC:
         return drop_topic(e, r);
     case TR_OP_FIND_TOPIC:
-        if (!tr_name_ok(r->name, r->name_len)) {
-            return tr_engine_finish(e, r, TARRY_EINVAL);
-        }
-        return answer_topic(e, r, tr_topics_find(ts, r->name, r->name_len));
+        return find_topic(e, r);
     case TR_OP_NEXT_TOPIC:
-        return answer_topic(e, r, tr_topics_after(ts, r->topic));
+        return next_topic(e, r);
     case TR_OP_PICTURE:
         return tr_engine_finish(e, r, TARRY_EUNSUPPORTED);
     case TR_OP_RESTORE:

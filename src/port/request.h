@@ -46,14 +46,14 @@ enum tr_op {
     TR_OP_PEEK_FIRST, /* topic, state (ready, delayed or dead), order -> job with body */
     TR_OP_STAT_JOB,   /* id -> job without body, name of its topic */
     TR_OP_STAT_TOPIC, /* topic -> stat, name */
-    TR_OP_STAT,       /* -> total; number: topics that are listed */
+    TR_OP_STAT,       /* -> total; number: topics that are listed, or `shown` */
     TR_OP_FORECAST,   /* topic (0: all), from_us, until_us, step_us -> forecast */
     TR_OP_HOLD_TOPIC, /* name, hold -> topic: makes it if need be, keeps it while held; TARRY_EFULL:
                          there are too many */
-    TR_OP_FIND_TOPIC, /* name -> topic, stat.listed; TARRY_ENOTFOUND when there is none */
+    TR_OP_FIND_TOPIC, /* name, shown -> topic, stat.listed; TARRY_ENOTFOUND when there is none */
     TR_OP_DROP_TOPIC, /* topic, hold: undoes one HOLD_TOPIC */
-    TR_OP_NEXT_TOPIC, /* topic: the next one by number after it (0: the first) -> topic, name,
-                         stat.listed */
+    TR_OP_NEXT_TOPIC, /* topic, shown: the next one by number after it (0: the first) -> topic,
+                         name, stat.listed */
     TR_OP_CLOSE,      /* holder: is gone; what it holds is ready again */
     TR_OP_BULK,       /* topic, filter, bulk, shift_us, count, dry_run, cursor -> number, passed,
                          cursor */
@@ -341,9 +341,11 @@ struct tr_req {
     enum tr_hold hold;
     unsigned edit; /* enum tr_edit */
     bool force;
-    bool keep_topic;  /* PUSH, POLICY: the topic is known from now on, also without a job, and by
-                         POLICY over restarts; until */
-    bool forget;      /* POLICY: it is not */
+    bool keep_topic; /* PUSH, POLICY: the topic is known from now on, also without a job, and by
+                        POLICY over restarts; until */
+    bool forget;     /* POLICY: it is not */
+    bool shown;      /* FIND_TOPIC, NEXT_TOPIC, STAT: of topics that are there for users: not of one
+                        that only TR_HOLD_KEEP keeps, but of those that have a policy only */
     bool counts_only; /* STAT_TOPIC: not next_due_us, for which jobs may have to be looked for */
     bool beanstalk;   /* PUSH: made on that port; KICK, KICK_JOB: a buried job keeps its count
                          of reserves, as there */

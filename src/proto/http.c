@@ -134,6 +134,7 @@ void tr_hs_ask(struct tr_hs *s, enum tr_op op, tr_hs_step_fn *then)
 {
     TR_CHECK(!s->asked);
     s->req.op = op;
+    s->req.shown = true; /* "default" of the beanstalk port is no topic that somebody made */
     s->req.actor = s->pass.who != NULL ? s->pass.who->actor : 0;
     s->req.done = done;
     s->req.ctx = s;

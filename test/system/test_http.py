@@ -11,6 +11,7 @@ import pytest
 
 from client import Client
 from harness import PATIENCE_S, STOP_S
+from prom import Page
 from web import Web, raw, read_answer, talk, web_port, web_server
 
 HEAD = b"Host: localhost\r\n"
@@ -852,6 +853,37 @@ def test_topics(web):
     web.ask("PUT", "/v1/topics/t", '{"ttr":"5s"}')
     assert web.ask("DELETE", "/v1/topics/t").json == {"deleted": True, "purged": 0}
     is_error(web.get("/v1/topics/t"), 404)
+
+
+def test_topics_are_told_alike_and_default_is_like_any_other(server, web):
+    """Nobody made it; on the beanstalk port it is there all the same. (Found by a tester.)"""
+    def told():
+        names = sorted(topic["name"] for topic in web.get("/v1/topics").json["topics"])
+        assert web.get("/v1/stats").json["topics"] == len(names)
+        assert Page(web.get("/metrics").body.decode()).get("tarry_topics") == len(names)
+        assert web.get("/v1/topics", sort="ready").json["matched"] == len(names)
+        return names
+
+    assert told() == []
+    is_error(web.get("/v1/topics/default"), 404)
+    is_error(web.ask("DELETE", "/v1/topics/default"), 404)
+    is_error(web.post("/v1/topics/default/resume"), 404)
+    for name in ("policy", "default"):
+        web.ask("PUT", f"/v1/topics/{name}", '{"ttr":"5s"}')
+    web.push("jobs", b"x")
+    assert told() == ["default", "jobs", "policy"]
+    assert web.get("/v1/topics/default").json["policy"]["ttr_ms"] == 5000
+    assert web.ask("DELETE", "/v1/topics/default").json == {"deleted": True, "purged": 0}
+    is_error(web.get("/v1/topics/default"), 404)
+    assert told() == ["jobs", "policy"]
+    with Client(server.port()) as client:
+        assert client.ask("list-tubes").body == b"---\n- default\n- jobs\n"
+        assert client.table("stats")["current-tubes"] == "2"
+        assert told() == ["default", "jobs", "policy"]  # it is used now
+        client.put(b"x")
+    assert told() == ["default", "jobs", "policy"]
+    assert web.ask("DELETE", "/v1/topics/default", force="true").json["purged"] == 1
+    assert told() == ["jobs", "policy"]
 
 
 FULL = {"ttr": "90s", "retries": -1, "backoff": "4m,10m,1h", "ttl": "2h", "rate": 0.5, "burst": 7,

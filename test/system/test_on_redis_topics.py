@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from client import Client
 from test_http import is_error
 from web import Web, web_port, web_server
 
@@ -151,3 +152,22 @@ def test_forecast(web):
     assert sum(step["count"] for step in web.get("/v1/forecast", to=now + 3600_000, step="1m").json["steps"]) >= 2
     is_error(web.get("/v1/forecast", topic="nobody"), 404)
     is_error(web.get("/v1/forecast", to=now + 86400_000, step="1s"), 400, field="step")
+
+
+def test_default_is_like_any_other_topic(server, web):
+    """Nobody made it, though the beanstalk port holds it. See the test of this name in test_http.py."""
+    def told():
+        names = sorted(topic["name"] for topic in web.get("/v1/topics").json["topics"])
+        assert web.get("/v1/stats").json["topics"] == len(names)
+        return names
+
+    assert told() == []
+    is_error(web.get("/v1/topics/default"), 404)
+    web.ask("PUT", "/v1/topics/policy", '{"ttr":"5s"}')
+    with Client(server.port()) as client:
+        assert client.ask("list-tubes").body == b"---\n- default\n"
+        assert client.table("stats")["current-tubes"] == "1"
+        job = client.put(b"x")
+    assert web.get(f"/v1/jobs/{job}").json["topic"] == "default"
+    assert web.get("/v1/topics/default").json["ready"] == 1
+    assert told() == ["default", "policy"]

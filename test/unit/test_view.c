@@ -172,6 +172,41 @@ static void test_view_next_topic_walks_by_number(void **state)
     rig_fini(&rig);
 }
 
+/* A topic that a port keeps is not there for users until somebody has a use for it. */
+static void test_view_topic_that_only_a_port_keeps(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    struct ask keep = named(TR_OP_HOLD_TOPIC, "pin");
+    struct ask find = named(TR_OP_FIND_TOPIC, "pin");
+    struct ask next = on_topic(TR_OP_NEXT_TOPIC, t);
+    struct ask drop = on_topic(TR_OP_DROP_TOPIC, 0);
+    struct ask all = rig_ask(TR_OP_STAT);
+
+    (void)state;
+    keep.req.hold = TR_HOLD_KEEP;
+    assert_int_equal(rig_do(&rig, &keep), TARRY_OK);
+    for (unsigned shown = 0; shown < 2; shown++) {
+        find.req.shown = shown != 0;
+        next.req.shown = shown != 0;
+        all.req.shown = shown != 0;
+        assert_int_equal(rig_do(&rig, &find), shown ? TARRY_ENOTFOUND : TARRY_OK);
+        assert_int_equal(rig_do(&rig, &next), shown ? TARRY_ENOTFOUND : TARRY_OK);
+        assert_int_equal(rig_do(&rig, &all), TARRY_OK);
+        assert_int_equal(all.req.out.number, shown ? 1 : 2);
+    }
+    assert_int_equal(rig_engine_stat(&rig).topics, 1);
+    drop.req.topic = rig_hold(&rig, "pin");
+    assert_int_equal(rig_do(&rig, &find), TARRY_OK);
+    assert_int_equal(rig_do(&rig, &next), TARRY_OK);
+    assert_int_equal(rig_engine_stat(&rig).topics, 2);
+    assert_int_equal(rig_do(&rig, &drop), TARRY_OK);
+    assert_int_equal(rig_do(&rig, &find), TARRY_ENOTFOUND);
+    (void)rig_push(&rig, drop.req.topic, 0);
+    assert_int_equal(rig_do(&rig, &find), TARRY_OK);
+    rig_fini(&rig);
+}
+
 static void test_view_counts(void **state)
 {
     struct rig rig;
@@ -419,6 +454,7 @@ int main(void)
         cmocka_unit_test(test_view_holds_are_counted_by_kind),
         cmocka_unit_test(test_view_totals_outlive_their_topics),
         cmocka_unit_test(test_view_next_topic_walks_by_number),
+        cmocka_unit_test(test_view_topic_that_only_a_port_keeps),
         cmocka_unit_test(test_view_counts),
         cmocka_unit_test(test_view_peek_first),
         cmocka_unit_test(test_view_refusals),
