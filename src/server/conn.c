@@ -488,8 +488,8 @@ void tr_conns_init(struct tr_conns *cs, struct tr_mem *mem)
     cs->beanstalk.woken = on_beanstalk_woken;
     cs->beanstalk.ctx = cs;
     cs->beanstalk.output_max = TR_CONN_OUTPUT_MAX;
-    cs->doors[TR_PORT_BEANSTALK] =
-        (struct tr_door){.conns = cs, .proto = &tr_bs_proto, .port = &cs->beanstalk};
+    cs->doors[TR_PORT_BEANSTALK] = (struct tr_door){
+        .conns = cs, .proto = &tr_bs_proto, .port = &cs->beanstalk, .away = "OUT_OF_MEMORY\r\n"};
     cs->http.mem = &cs->buffers;
     cs->http.woken = on_http_woken;
     cs->http.ctx = cs;

@@ -56,10 +56,15 @@ struct tr_door {
     void *port;        /* of that protocol */
     bool held;         /* clients wait in the kernel's backlog, whoever goes (tr_conns_hold) */
     bool http;         /* what TLS calls it (ALPN) */
+    const char *away;  /* what is said to a client that cannot be let in, before the socket is
+                          closed; NULL: nothing, or by the session */
     const char *plain; /* what is said, without TLS, to a client that does not speak it; or NULL */
     uint64_t count;    /* connections now, */
     uint64_t ever;     /* and so far */
     uint64_t handshakes;                /* of TLS that succeeded */
+    uint64_t away_us;                   /* boot time since which they are counted, */
+    unsigned away_count;                /* who were told so */
+    bool away_rests;                    /* too many: the next ones wait a moment */
     uint64_t refused[TR_REFUSAL_COUNT]; /* see tr_door_refused */
 };
 
@@ -71,7 +76,7 @@ struct tr_conns {
     struct tr_bs_port beanstalk; /* queue, limits, texts: set by the owner before the first
                                     connection */
     struct tr_hs_port http;      /* the same */
-    uint64_t count_max;          /* more wait until others go, or are told so (tr_conns_allow): */
+    uint64_t count_max;          /* more are told so (tr_conns_allow): */
     uint64_t spare;              /* so many, on top of the others */
     uint64_t address_max;        /* from one address; 0: any */
     uint64_t body_rate;          /* bytes a second of a body, at least; 0: any */

@@ -3,13 +3,14 @@
  *
  *     accepted --> too many in all, or from this address?  --> no --> a session
  *                       |                                              ^
- *                       +--> the protocol has words for it ------------+  which says so, and ends
- *                       +--> it has none: wait in the kernel's backlog, or closed
+ *                       +--> an answer needs its request (HTTP) -------+  which says so, and ends
+ *                       +--> it is a line (beanstalk): written, and closed at once
  *
  * There are never more connections than count_max and some to spare, or the store would find no
- * descriptor for its own files. At count_max a port whose protocol has no words for it is not asked
- * for new clients any more; they wait in the kernel's backlog, as those of beanstalkd do when it is
- * out of descriptors. HTTP has words: up to `spare` clients more are let in to hear them.
+ * descriptor for its own files. Of HTTP up to `spare` clients more are let in to be told so; beyond
+ * them they wait in the kernel's backlog. Those of beanstalk are told without a session, and with
+ * TLS, where that would take keys, only closed. Clients that come again at once would keep us busy
+ * with nothing else: after so many in a second the rest waits in the backlog for a moment.
  *
  * Addresses are counted by a hash with a key of our own, so nobody can make them fall together. Of
  * IPv6 the first half counts, since the rest is each client's to choose. Sockets of the file system
@@ -17,23 +18,28 @@
  */
 
 #include "base/err.h"
+#include "os/clock_linux.h"
 #include "server/conn_inner.h"
 
 #include <string.h>
+
+enum { AWAY_MOST = 500 }; /* in a second */
 
 static uint64_t most_of(const struct tr_door *door)
 {
     const struct tr_conns *cs = door->conns;
 
-    return cs->count_max + (door->proto->turn_away != NULL ? cs->spare : 0);
+    return door->proto->turn_away != NULL ? cs->count_max + cs->spare : UINT64_MAX;
 }
 
 void tr_conns_let_in(struct tr_conns *cs)
 {
     for (unsigned i = 0; i < TR_PORTS; i++) {
-        const struct tr_door *d = &cs->doors[i];
+        struct tr_door *d = &cs->doors[i];
 
-        if (d->listener != NULL && !d->held && cs->count < most_of(d)) {
+        if (d->listener != NULL && !d->held && cs->count < most_of(d) &&
+            (!d->away_rests || cs->count < cs->count_max)) {
+            d->away_rests = false;
             tr_listener_resume(d->listener);
         }
     }
@@ -114,8 +120,7 @@ static void check_full(struct tr_conns *cs, struct tr_door *door)
     if ((cs->count >= cs->count_max || tr_listener_paused(door->listener)) && !cs->told_full) {
         cs->told_full = true;
         cs->full(cs->ctx, "the limit of connections (limits.connections) or open files (ulimit -n) "
-                          "is reached: new connections wait until others are closed, new ones of "
-                          "HTTP are told so");
+                          "is reached: new clients are told so and closed, or wait");
     }
 }
 
@@ -154,6 +159,29 @@ static struct tr_conn *make(struct tr_door *door, struct tr_sock *sock)
     return c;
 }
 
+/* Says so and closes. What the client has sent already is read, or closing would look to it as if
+ * the connection broke. */
+static void send_away(struct tr_door *door, struct tr_sock *sock, enum tr_turn_away why)
+{
+    struct tr_conns *cs = door->conns;
+    uint64_t now_us = tr_clock_linux_now().boot_us;
+
+    if (cs->tls == NULL && door->away != NULL) {
+        (void)tr_sock_read(sock, cs->buf, sizeof cs->buf);
+        (void)tr_sock_write(sock, (const uint8_t *)door->away, strlen(door->away));
+    }
+    tr_sock_close(sock);
+    if (now_us - door->away_us >= 1000000) {
+        door->away_us = now_us;
+        door->away_count = 0;
+    }
+    if (why == TR_TURN_AWAY_FULL && ++door->away_count >= AWAY_MOST) {
+        door->away_count = 0;
+        door->away_rests = true;
+        tr_listener_pause(door->listener); /* tr_conns_time goes on */
+    }
+}
+
 static void let_in(struct tr_door *door, struct tr_sock *sock)
 {
     struct tr_conns *cs = door->conns;
@@ -166,7 +194,11 @@ static void let_in(struct tr_door *door, struct tr_sock *sock)
     if (away) {
         door->refused[why == TR_TURN_AWAY_FULL ? TR_REFUSAL_FULL : TR_REFUSAL_ADDRESS]++;
     }
-    c = away && door->proto->turn_away == NULL ? NULL : make(door, sock);
+    if (away && door->proto->turn_away == NULL) {
+        send_away(door, sock, why);
+        return;
+    }
+    c = make(door, sock);
     if (c == NULL) {
         tr_sock_close(sock);
         return;

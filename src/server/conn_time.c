@@ -28,7 +28,7 @@
 #include "server/conn_inner.h"
 
 enum {
-    RETRY_US = 1000000, /* after which descriptors are asked for again */
+    RETRY_US = 1000000, /* after which descriptors are asked for again, and a flood is let in */
     LATE_MAX = 64,      /* whose patience is over, in a round */
     SHED_US = 1000000,  /* without reading, when memory is short */
     HURRY = 64,
@@ -121,10 +121,11 @@ static void retry(struct tr_conns *cs, struct tr_now now)
         struct tr_listener *l = cs->doors[i].listener;
 
         if (l == NULL || cs->doors[i].held || !tr_listener_paused(l) ||
-            cs->count >= cs->count_max) {
+            (cs->count >= cs->count_max && !cs->doors[i].away_rests)) {
             continue;
         }
         if (cs->retry_us <= now.boot_us) {
+            cs->doors[i].away_rests = false;
             tr_listener_resume(l);
         }
         waits |= tr_listener_paused(l);
