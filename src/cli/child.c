@@ -166,7 +166,7 @@ static int body_file(const struct tr_json_value *job)
     return fd;
 }
 
-_Noreturn static void become(char *const *argv, char *const *env, int body)
+_Noreturn static void become(char *const *argv, char *const *env, int body, int out)
 {
     sigset_t none;
 
@@ -175,13 +175,14 @@ _Noreturn static void become(char *const *argv, char *const *env, int body)
     (void)signal(SIGPIPE, SIG_DFL);
     (void)setpgid(0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (dup2(body, STDIN_FILENO) == STDIN_FILENO) {
+    if (dup2(body, STDIN_FILENO) == STDIN_FILENO && dup2(out, STDOUT_FILENO) == STDOUT_FILENO) {
         (void)execvpe(argv[0], argv, env);
     }
     _exit(127);
 }
 
-pid_t tr_child_start(char *const *argv, const struct tr_json_value *job, const char *server)
+pid_t tr_child_start(char *const *argv, const struct tr_json_value *job, const char *server,
+                     int out)
 {
     int body = body_file(job);
     size_t made;
@@ -195,7 +196,7 @@ pid_t tr_child_start(char *const *argv, const struct tr_json_value *job, const c
     (void)fflush(NULL); /* nothing is to be written twice */
     pid = fork();
     if (pid == 0) {
-        become(argv, env, body);
+        become(argv, env, body, out);
     }
     if (pid > 0) {
         (void)setpgid(pid, pid); /* whoever comes first */

@@ -15,8 +15,9 @@
 /* Is there such a command? Looks where the shell would. */
 bool tr_child_exists(const char *name);
 
-/* Starts argv for the job, in a process group of its own. -1: it cannot be started, see errno. */
+/* Starts argv for the job, in a process group of its own; its stdout goes to the descriptor `out`.
+ * -1: it cannot be started, see errno. */
 TR_MUST_USE pid_t tr_child_start(char *const *argv, const struct tr_json_value *job,
-                                 const char *server);
+                                 const char *server, int out);
 
 #endif

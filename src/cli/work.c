@@ -67,10 +67,11 @@ struct slot {
     uint64_t touch_ms;   /* when to touch it */
     uint64_t timeout_ms; /* when it has run too long; 0: never */
     uint64_t kill_ms;    /* when it is killed for good; 0: it was not told to end */
-    bool timed_out;
-    bool lost;        /* the job is not ours any more */
-    const char *verb; /* ENDED: ack, release, bury */
-    char how[48];     /* exit 1, signal 9, timeout */
+    bool timed_out;      /* it was told to end: it ran too long, or */
+    bool stopped;        /* we were stopped twice */
+    bool lost;           /* the job is not ours any more */
+    const char *verb;    /* ENDED: ack, release, bury */
+    char how[48];        /* exit 1, signal 9, timeout */
     uint64_t ended_ms;
     uint64_t tell_ms; /* when to tell it (again) */
     struct tr_cli_call *call;
@@ -99,6 +100,7 @@ struct work {
     uint64_t acked;
     uint64_t released;
     uint64_t buried;
+    uint64_t died;   /* given back after their last attempt */
     uint64_t missed; /* leases that were lost */
 };
 
@@ -109,20 +111,31 @@ static uint64_t now_ms(void)
 
 /* ---- what is told ---- */
 
+/* "N dead, ", if there are any. */
+static const char *tell_died(const struct work *w, char out[32])
+{
+    out[0] = '\0';
+    if (w->died > 0) {
+        tr_text(out, 32, "%" PRIu64 " dead, ", w->died);
+    }
+    return out;
+}
+
 static void show_line(struct work *w, uint64_t now)
 {
+    char died[32];
     uint64_t ms = now - w->began_ms;
-    uint64_t ended = w->acked + w->released + w->buried;
+    uint64_t ended = w->acked + w->released + w->buried + w->died;
 
     if (!w->terminal || now < w->line_ms) {
         return;
     }
     w->line_ms = now + LINE_MS;
     fprintf(stderr,
-            "\r%s%" PRIu64 " running, %" PRIu64 " done, %" PRIu64 " to be retried, %" PRIu64
+            "\r%s%" PRIu64 " running, %" PRIu64 " done, %" PRIu64 " to be retried, %s%" PRIu64
             " buried, %.1f a second\033[K",
-            w->stopping ? "stopping: " : "", w->busy, w->acked, w->released, w->buried,
-            ms > 0 ? (double)ended * 1000 / (double)ms : 0.0);
+            w->stopping ? "stopping: " : "", w->busy, w->acked, w->released, tell_died(w, died),
+            w->buried, ms > 0 ? (double)ended * 1000 / (double)ms : 0.0);
     (void)fflush(stderr);
 }
 
@@ -133,22 +146,23 @@ static void clear_line(const struct work *w)
     }
 }
 
-/* A line of the log: of all jobs, on a terminal only of those that failed. */
+/* A line of the log: of all jobs, on a terminal only of those that failed. JSON is for programs,
+ * and goes to stdout. */
 static void log_end(struct work *w, const struct slot *s, const char *outcome, bool fine)
 {
     char ran[TR_HUMAN_TEXT];
     char late[TR_HUMAN_TEXT];
 
-    if (w->terminal && fine) {
+    if (w->terminal && fine && !w->cli->json) {
         return;
     }
     clear_line(w);
     if (w->cli->json) {
-        fprintf(
-            stderr,
-            "{\"id\":\"%s\",\"topic\":\"%s\",\"attempt\":%" PRIu64
-            ",\"outcome\":\"%s\",\"how\":\"%s\",\"ran_ms\":%" PRIu64 ",\"late_ms\":%" PRIu64 "}\n",
-            s->id, s->topic, s->attempt, outcome, s->how, s->ended_ms - s->began_ms, s->late_ms);
+        printf("{\"id\":\"%s\",\"topic\":\"%s\",\"attempt\":%" PRIu64
+               ",\"outcome\":\"%s\",\"how\":\"%s\",\"ran_ms\":%" PRIu64 ",\"late_ms\":%" PRIu64
+               "}\n",
+               s->id, s->topic, s->attempt, outcome, s->how, s->ended_ms - s->began_ms, s->late_ms);
+        (void)fflush(stdout); /* whether it could be is looked at when all is over */
     } else {
         fprintf(stderr, "%s %s: %s, %s after %s, attempt %" PRIu64 ", %s\n", s->topic, s->id,
                 outcome, s->how, tr_human_span(s->ended_ms - s->began_ms, ran), s->attempt,
@@ -208,22 +222,40 @@ static const char *refusal(const struct tr_cli_answer *a, char out[48])
     return out;
 }
 
+/* The server has taken it: what became of the job. */
+static void settle(struct slot *s, const struct tr_cli_answer *a)
+{
+    struct work *w = s->work;
+    struct tr_json_value v;
+    char state[16] = "";
+
+    if (strcmp(s->verb, "ack") == 0) {
+        w->acked++;
+        log_end(w, s, "done", true);
+    } else if (strcmp(s->verb, "bury") == 0) {
+        w->buried++;
+        log_end(w, s, "buried", false);
+    } else if (a->len > 0 && tr_cli_read(a, &v) &&
+               strcmp(tr_cli_string(&v, "state", state, sizeof state), "dead") == 0) {
+        w->died++;
+        log_end(w, s, "dead, no attempts are left", false);
+    } else {
+        w->released++;
+        log_end(w, s, "to be retried", false);
+    }
+    leave(s);
+}
+
 static void told(void *ctx, const struct tr_cli_answer *a, const char *why)
 {
     struct slot *s = ctx;
     struct work *w = s->work;
-    bool acks = strcmp(s->verb, "ack") == 0;
-    bool buries = strcmp(s->verb, "bury") == 0;
     uint64_t now = now_ms();
     char text[48];
 
     s->call = NULL;
     if (a != NULL && a->status >= 200 && a->status < 300) {
-        w->acked += acks;
-        w->buried += buries;
-        w->released += !acks && !buries;
-        log_end(w, s, acks ? "done" : buries ? "buried" : "to be retried", acks);
-        leave(s);
+        settle(s, a);
     } else if (a != NULL && a->status < 500 && a->status != 429) {
         lose(s, refusal(a, text));
     } else if (now >= s->until_ms) {
@@ -316,7 +348,7 @@ static void judge(struct slot *s, int status)
               : code == EXIT_BURY && !s->timed_out ? "bury"
                                                    : "release";
     if (s->timed_out) {
-        tr_text(s->how, sizeof s->how, "timeout");
+        tr_text(s->how, sizeof s->how, s->stopped ? "stopped" : "timeout");
     } else if (code >= 0) {
         tr_text(s->how, sizeof s->how, code == 127 ? "exit %d (not found?)" : "exit %d", code);
     } else {
@@ -370,7 +402,8 @@ static void begin(struct work *w, const struct tr_json_value *job)
     s->touch_ms = now + s->lease_ms / 2;
     s->timeout_ms = w->timeout_ms > 0 ? now + w->timeout_ms : 0;
     w->busy++;
-    s->pid = tr_child_start(w->cli->rest, job, tr_cli_server_name(&w->cli->server));
+    s->pid = tr_child_start(w->cli->rest, job, tr_cli_server_name(&w->cli->server),
+                            w->cli->json ? STDERR_FILENO : STDOUT_FILENO);
     if (s->pid < 0) {
         complain(w, "the command cannot be started", strerror(errno));
         judge(s, EXIT_AGAIN << 8);
@@ -526,7 +559,8 @@ static void stop(struct work *w)
     } else {
         for (uint64_t i = 0; i < w->count; i++) {
             if (w->slots[i].phase == RUNS && w->slots[i].kill_ms == 0) {
-                w->slots[i].timeout_ms = 1;
+                w->slots[i].timeout_ms = 1; /* long ago */
+                w->slots[i].stopped = true;
             }
         }
         w->how = TR_CLI_FAILED;
@@ -584,6 +618,7 @@ static bool goes_on(const struct work *w)
 
 static int run(struct work *w)
 {
+    char died[32];
     sigset_t set;
 
     (void)sigemptyset(&set);
@@ -604,9 +639,9 @@ static int run(struct work *w)
     clear_line(w);
     if (w->spoke) {
         fprintf(stderr,
-                "%" PRIu64 " done, %" PRIu64 " to be retried, %" PRIu64 " buried, %" PRIu64
+                "%" PRIu64 " done, %" PRIu64 " to be retried, %s%" PRIu64 " buried, %" PRIu64
                 " lost.\n",
-                w->acked, w->released, w->buried, w->missed);
+                w->acked, w->released, tell_died(w, died), w->buried, w->missed);
     }
     tr_cli_calls_close(w->calls);
     (void)close(w->signals);
@@ -658,7 +693,8 @@ const struct tr_cli_command tr_cli_command_work = {
         "\n"
         "While the command runs its lease is kept alive. SIGTERM or Ctrl-C: no new jobs, those\n"
         "that run are finished; once more ends them and gives their jobs back. A terminal sees\n"
-        "a line of progress, anything else a line for each job, on stderr.\n",
+        "a line of progress, anything else a line for each job, on stderr. With --json that line\n"
+        "is an object, on stdout, and what the commands print there goes to stderr.\n",
     .options = {{.name = "-j", .value = "N", .about = "so many at a time, up to 1000; default 1"},
                 {.name = "--timeout",
                  .value = "D",

@@ -157,6 +157,8 @@ def test_stopped_twice_gives_jobs_back(cli, tmp_path):
         hear(worker, "stopping when 1 commands have ended")
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(timeout=PATIENCE_S) == 1
+        said = worker.stderr.read()
+        assert "to be retried, stopped after " in said and "timeout" not in said
     assert states(cli, "twice") == {job["id"]: "delayed"}
 
 
@@ -169,8 +171,28 @@ def test_command_may_use_the_lease_itself(cli):
 def test_json_log(cli):
     job = cli.web.push("log", b"x")
     done = cli.run("work", "log", "--max", "1", "--json", "--", "true")
-    line = json.loads(done.stderr.splitlines()[0])
+    line = json.loads(done.stdout)
     assert (line["id"], line["outcome"], line["how"]) == (job["id"], "done", "exit 0")
+
+
+def test_json_lines_stand_alone(cli):
+    """What commands print goes to stderr then. (Found by a tester.)"""
+    for _ in range(3):
+        cli.web.push("alone", b"x")
+    done = cli.run("work", "alone", "--drain", "--json", "--", "sh", "-c", "echo said; echo told >&2")
+    assert [json.loads(line)["outcome"] for line in done.stdout.splitlines()] == ["done"] * 3
+    assert done.stderr.count("said\n") == done.stderr.count("told\n") == 3
+
+
+def test_a_job_without_attempts_left_is_dead_and_not_retried(cli):
+    """(Found by a tester.)"""
+    dead = cli.web.push("last", b"75", retries=0)["id"]
+    late = cli.web.push("last", b"1", backoff="1h")["id"]
+    done = cli.run("work", "last", "--drain", "--", "sh", "-c", 'exit "$(cat)"')
+    assert states(cli, "last") == {dead: "dead", late: "delayed"}
+    assert re.search(rf"last {dead}: dead, no attempts are left, exit 75 after ", done.stderr), done.stderr
+    assert re.search(rf"last {late}: to be retried, exit 1 after ", done.stderr)
+    assert "0 done, 1 to be retried, 1 dead, 0 buried, 0 lost." in done.stderr
 
 
 def test_server_goes_away_and_comes_back(tmp_path):
