@@ -2,8 +2,9 @@
  * One request, one answer, on libcurl: it knows TLS, and what names mean. Debian has it, so does
  * nearly everybody; where it was not there at the build, commands that need a server say so.
  *
- * A request has a time-out only if it says so, besides the connecting: a copy of a large store
- * takes its time, and whoever waits can always stop it. But a server whose machine is gone is
+ * A request that has no time-out of its own ends when not a byte moves for QUIET_S, besides what it
+ * waits for by request: a server may accept and never answer. What works on many jobs, or copies a
+ * store, is given more, since its answer comes at its end. A server whose machine is gone is
  * noticed by keepalive. The connection is kept for the next request.
  */
 
@@ -14,6 +15,7 @@
 #include "cli/cli.h"
 #include "cli/json.h"
 #include "proto/json_in.h"
+#include "rules/duration.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -22,10 +24,19 @@
 
 static const char LOCAL[] = "http://127.0.0.1:11301";
 
+/* An empty one counts as not set. */
+static const char *variable(const char *name)
+{
+    const char *value = getenv(name);
+
+    return value != NULL && *value != '\0' ? value : NULL;
+}
+
 void tr_cli_server_init(struct tr_cli_server *s)
 {
-    *s = (struct tr_cli_server){
-        .url = getenv("TARRY_SERVER"), .token = getenv("TARRY_TOKEN"), .ca = getenv("TARRY_CA")};
+    *s = (struct tr_cli_server){.url = variable("TARRY_SERVER"),
+                                .token = variable("TARRY_TOKEN"),
+                                .ca = variable("TARRY_CA")};
 }
 
 const char *tr_cli_server_name(const struct tr_cli_server *s)
@@ -98,7 +109,7 @@ void tr_cli_target_fini(struct tr_cli_target *t)
 #ifdef TR_CURL
 #include "cli/http_inner.h"
 
-enum { CONNECT_S = 10, ALIVE_S = 15, ANSWER_MAX = 1 << 28 };
+enum { CONNECT_S = 10, ALIVE_S = 15, QUIET_S = 30, WORKS_S = 3600, ANSWER_MAX = 1 << 28 };
 
 /* ---- what is wrong with the flags ---- */
 
@@ -117,17 +128,37 @@ static int check_token(const struct tr_cli_server *s)
     return TR_CLI_FINE;
 }
 
+/* The URL without its query, and without what may be a password. */
+static const char *show_url(char out[TR_CLI_URL_MAX], const char *url)
+{
+    const char *scheme = strstr(url, "://");
+    const char *from = scheme != NULL ? scheme + 3 : url;
+    const char *end = from + strcspn(from, "/?");
+    const char *at = memchr(from, '@', (size_t)(end - from));
+    const char *rest = at != NULL ? at : from;
+
+    tr_text(out, TR_CLI_URL_MAX, "%.*s%s%.*s", (int)(from - url), url, at != NULL ? "***" : "",
+            (int)strcspn(rest, "?"), rest);
+    return out;
+}
+
 int tr_cli_url(const struct tr_cli_server *s, const char *target, char url[TR_CLI_URL_MAX])
 {
     const char *base = tr_cli_server_name(s);
     bool has_scheme = strncmp(base, "http://", 7) == 0 || strncmp(base, "https://", 8) == 0;
+    const char *host = has_scheme ? strstr(base, "://") + 3 : base;
     size_t len = strlen(base);
+    char shown[TR_CLI_URL_MAX];
 
     while (len > 0 && base[len - 1] == '/') {
         len--;
     }
-    if (len == 0 || len > 1024 || (!has_scheme && strstr(base, "://") != NULL)) {
-        fprintf(stderr, "tarry: --server takes an address such as %s, not \"%s\".\n", LOCAL, base);
+    if (len > 1024 || *host == '\0' || strchr("/?#:@", *host) != NULL ||
+        (!has_scheme && strstr(base, "://") != NULL)) {
+        fprintf(stderr,
+                "tarry: --server (or TARRY_SERVER) takes an address such as %s, not \"%s\"%s.\n",
+                LOCAL, show_url(shown, base),
+                has_scheme && len <= 1024 ? ": there is no host in it" : "");
         return TR_CLI_USAGE;
     }
     if (len + strlen(target) + 8 > TR_CLI_URL_MAX) {
@@ -158,13 +189,15 @@ static size_t take(char *bytes, size_t one, size_t len, void *ctx)
 
 int tr_cli_tell_failure(CURLcode code, const char *url)
 {
+    char shown[TR_CLI_URL_MAX];
+
     if (code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL) {
         fprintf(stderr, "tarry: --server takes an address such as %s: \"%s\" is none.\n", LOCAL,
-                url);
+                show_url(shown, url));
         return TR_CLI_USAGE;
     }
-    fprintf(stderr, "tarry: no answer from %.*s: %s.\n", (int)strcspn(url, "?"), url,
-            curl_easy_strerror(code));
+    fprintf(stderr, "tarry: no answer from %s: %s.\n", show_url(shown, url),
+            code == CURLE_OPERATION_TIMEDOUT ? "nothing came in time" : curl_easy_strerror(code));
     if (code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST) {
         fputs("Is the server running? --server URL (or TARRY_SERVER) says where.\n", stderr);
     } else if (code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE) {
@@ -202,6 +235,31 @@ static bool make_headers(struct curl_slist **list, const struct tr_cli_server *s
            (r->accept == NULL || add_header(list, "Accept", r->accept));
 }
 
+/* Seconds for which nothing need come. */
+static long quiet_s(const struct tr_cli_request *r)
+{
+    static const char *const work[] = {"/v1/backup",     "/v1/jobs/cancel", "/v1/jobs/shift",
+                                       "/v1/jobs/kick",  "/purge",          "/restore",
+                                       "/clock/advance", "force=true"};
+    const char *wait = strstr(r->target, "?wait=");
+    const char *why;
+    uint64_t us = 0;
+
+    if (strcmp(r->method, "GET") == 0) {
+        return QUIET_S;
+    }
+    for (size_t i = 0; i < sizeof work / sizeof work[0]; i++) {
+        if (strstr(r->target, work[i]) != NULL) {
+            return WORKS_S;
+        }
+    }
+    wait = wait != NULL ? wait : strstr(r->target, "&wait=");
+    if (wait != NULL && tr_duration_read(wait + 6, strcspn(wait + 6, "&"), &us, &why) != TARRY_OK) {
+        us = 0; /* the server will say so */
+    }
+    return QUIET_S + (long)(us / 1000000);
+}
+
 bool tr_cli_transfer_begin(struct tr_cli_transfer *t, CURL *curl, const struct tr_cli_server *s,
                            const struct tr_cli_request *r, const char *url)
 {
@@ -218,6 +276,10 @@ bool tr_cli_transfer_begin(struct tr_cli_transfer *t, CURL *curl, const struct t
     (void)curl_easy_setopt(curl, CURLOPT_USERAGENT, "tarry/" TARRY_VERSION);
     (void)curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
     (void)curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)r->most_ms);
+    if (r->most_ms == 0) {
+        (void)curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
+        (void)curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, quiet_s(r));
+    }
     (void)curl_easy_setopt(curl, CURLOPT_TCP_KEEPALIVE, 1L);
     (void)curl_easy_setopt(curl, CURLOPT_TCP_KEEPIDLE, (long)ALIVE_S);
     (void)curl_easy_setopt(curl, CURLOPT_TCP_KEEPINTVL, (long)ALIVE_S);

@@ -26,7 +26,7 @@ struct tr_cli_request {
     size_t len;
     const char *type;   /* of the body; NULL: bytes */
     const char *accept; /* NULL: whatever comes */
-    uint64_t most_ms;   /* an answer that takes longer is none; 0: whatever it takes */
+    uint64_t most_ms;   /* an answer that takes longer is none; 0: as long as bytes come */
 };
 
 struct tr_cli_answer {
