@@ -214,8 +214,13 @@ static int show(struct tr_cli *c)
     struct tr_cli_target t = {0};
     struct tr_cli_request r = {.method = "GET"};
     struct tr_cli_answer a = {0};
-    int how = tr_cli_job_target(c, &t);
+    int how;
 
+    if (c->json && tr_cli_given(c, "--raw")) {
+        return tr_cli_usage("show", "--raw prints the body as it is, which is no JSON: leave out "
+                                    "one of --raw and --json.");
+    }
+    how = tr_cli_job_target(c, &t);
     if (how == TR_CLI_FINE) {
         r.target = t.text;
         r.accept = tr_cli_given(c, "--raw") ? "application/octet-stream" : NULL;

@@ -28,7 +28,7 @@
 static const char help[] =
     "usage: tarry token new --role ROLE --topics PATTERN[,PATTERN] [FLAGS]\n"
     "       tarry token ls --config FILE [--json]\n"
-    "       tarry token revoke NAME --config FILE\n"
+    "       tarry token revoke NAME --config FILE [--json]\n"
     "\n"
     "new prints a new token, once, and the line for the section [tokens] of the\n"
     "config, which has only its SHA-256:\n"
@@ -376,7 +376,11 @@ static int revoke(const struct options *o)
     if (how != TR_CLI_FINE) {
         return how;
     }
-    printf("revoked: %s\n", o->name);
+    if (o->json) {
+        printf("{\"revoked\":\"%s\",\"left\":%u}\n", o->name, others); /* as names are, see find */
+    } else {
+        printf("revoked: %s\n", o->name);
+    }
     fputs("A server that runs takes it until kill -HUP, or its next start.\n", stderr);
     if (others == 0) {
         fputs("warning: that was the last token of this file: without any, whoever reaches the "

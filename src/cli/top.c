@@ -513,14 +513,30 @@ static int watch(struct top *t)
     return how;
 }
 
+/* What the answers say, as they say it; the topics those that the table has. */
+static int print_json(struct top *t)
+{
+    struct tr_json_value v;
+    struct rows rows = {0};
+
+    if (!tr_cli_read(&t->stats, &v) || !tr_cli_read(&t->forecast, &v)) {
+        return TR_CLI_FAILED;
+    }
+    collect_rows(t, &rows);
+    printf("{\"stats\":%s,\"topics\":[", t->stats.body);
+    for (size_t i = 0; i < rows.count && i < topic_rows(t); i++) {
+        printf("%s%.*s", i > 0 ? "," : "", (int)rows.row[i].topic.len, rows.row[i].topic.text);
+    }
+    printf("],\"matched\":%" PRIu64 ",\"forecast\":%s}\n", rows.matched, t->forecast.body);
+    free(rows.row);
+    return TR_CLI_FINE;
+}
+
 static int top(struct tr_cli *c)
 {
-    struct top t = {.cli = c, .live = !tr_cli_given(c, "--once")};
+    struct top t = {.cli = c, .live = !tr_cli_given(c, "--once") && !c->json};
     int how;
 
-    if (c->json) {
-        return tr_cli_usage("top", "top has no JSON: see tarry stats --json, tarry topics --json.");
-    }
     if (t.live && (isatty(STDOUT_FILENO) != 1 || isatty(STDIN_FILENO) != 1)) {
         return tr_cli_usage("top", "top needs a terminal; --once prints one picture without.");
     }
@@ -528,7 +544,9 @@ static int top(struct tr_cli *c)
         how = watch(&t);
     } else {
         how = look(&t);
-        if (how == TR_CLI_FINE) {
+        if (how == TR_CLI_FINE && c->json) {
+            how = print_json(&t);
+        } else if (how == TR_CLI_FINE) {
             draw(&t);
         }
     }
@@ -548,7 +566,8 @@ const struct tr_cli_command tr_cli_command_top = {
     .text =
         "Shows a server as it works: jobs by state, rates, when the ready ones will be gone,\n"
         "the busiest topics with how late their jobs became ready, and how many jobs are due in\n"
-        "the next hour. It is drawn anew each second; q quits.\n",
+        "the next hour. It is drawn anew each second; q quits. With --json it is printed once,\n"
+        "as one object: stats, topics (the busiest), matched (how many there are), forecast.\n",
     .options = {{.name = "--once", .about = "print it once, also without a terminal"}},
     .examples = "tarry top\n"
                 "tarry top --once --server https://queue.example.com:11301",

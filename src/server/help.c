@@ -16,6 +16,21 @@ const char tr_help_text[] =
     "  version      print the version, and that of the format of stores\n"
     "  help         print this; `tarry help COMMAND` prints more about a command\n";
 
+const char tr_help_version_text[] =
+    "usage: tarry version [--json]\n"
+    "\n"
+    "Prints the version of tarry, and that of the format of stores: a store that was\n"
+    "written by a newer format is not opened.\n"
+    "\n"
+    "  --json      print {\"version\":\"...\",\"store_format\":N} instead\n"
+    "  --help      print this\n"
+    "\n"
+    "examples:\n"
+    "  tarry version\n"
+    "  tarry version --json | jq -r .version\n"
+    "\n"
+    "exit codes: 0 fine; 1 the output could not be written; 2 wrong usage\n";
+
 const char tr_help_end_text[] =
     "\n"
     "Commands that ask a server take --server URL (or TARRY_SERVER), --token TOKEN (or\n"

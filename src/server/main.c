@@ -37,6 +37,32 @@ static enum tr_exit print_version(void)
     return print(text);
 }
 
+static enum tr_exit print_version_json(void)
+{
+    char text[96];
+
+    tr_text(text, sizeof text, "{\"version\":\"" TARRY_VERSION "\",\"store_format\":%d}\n",
+            TR_FORMAT_VERSION);
+    return print(text);
+}
+
+/* version with a flag: true, and *how it ends. */
+static bool is_more_version(int argc, char **argv, enum tr_exit *how)
+{
+    bool version =
+        argc == 3 && (strcmp(argv[1], "version") == 0 || strcmp(argv[1], "--version") == 0);
+
+    if (version && strcmp(argv[2], "--json") == 0) {
+        *how = print_version_json();
+    } else if ((version && tr_cli_is_help(argv[2])) ||
+               (argc == 3 && strcmp(argv[1], "help") == 0 && strcmp(argv[2], "version") == 0)) {
+        *how = print(tr_help_version_text);
+    } else {
+        return false;
+    }
+    return true;
+}
+
 static enum tr_exit serve(struct tr_config *config)
 {
     struct tr_logger log;
@@ -85,9 +111,11 @@ int main(int argc, char **argv)
         tr_cli_help(tr_cli_find(argv[2]), stdout);
         return (int)print("");
     }
-    if (argc == 3 && strcmp(argv[1], "help") == 0 &&
-        (strcmp(argv[2], "version") == 0 || strcmp(argv[2], "help") == 0)) {
+    if (argc == 3 && strcmp(argv[1], "help") == 0 && strcmp(argv[2], "help") == 0) {
         return (int)print_help(); /* which says all that there is */
+    }
+    if (is_more_version(argc, argv, &how)) {
+        return (int)how;
     }
     how = tr_config_read(&config, argc, argv, environ);
     if (how == TR_EXIT_FINE) {

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "cli/cli.h"
+#include "cli/json.h"
 #include "server/config.h"
 
 #include <stdio.h>
@@ -13,8 +14,8 @@
 #include <unistd.h>
 
 static const char help[] =
-    "usage: tarry sql migrate [--print] [FLAGS]\n"
-    "       tarry sql check [FLAGS]\n"
+    "usage: tarry sql migrate [--print] [--json] [FLAGS]\n"
+    "       tarry sql check [--json] [FLAGS]\n"
     "\n"
     "migrate makes the tables of tarry in MariaDB or MySQL, or brings older ones up to\n"
     "date; what is there stays. It may be run again at any time. The user needs the\n"
@@ -25,6 +26,7 @@ static const char help[] =
     "(tables, rights, settings).\n"
     "\n"
     "  --print           migrate: print the statements instead, for somebody else to run\n"
+    "  --json            print a JSON object instead; what is wrong stays on stderr\n"
     "  --config FILE     read the section [sql] of this file (or TARRY_CONFIG=FILE)\n"
     "  --set KEY=VALUE   set a key: sql.url, sql.user, sql.password (or TARRY_SQL_URL and\n"
     "                    so on)\n"
@@ -77,7 +79,36 @@ static void tell(const struct tr_sql_access *access, const struct tr_sql_found *
     }
 }
 
-static int do_it(const struct tr_config *c, bool migrates)
+/* The same as an object. */
+static void tell_json(const struct tr_sql_access *access, const struct tr_sql_found *found,
+                      bool migrates)
+{
+    char place[TR_SQL_PLACE];
+    const char *odd;
+    char *text;
+
+    tr_sql_place(place, &access->url);
+    text = tr_cli_quote(place);
+    printf("{\"ok\":true,\"place\":%s,\"schema\":%u", text,
+           migrates ? (unsigned)TR_SQL_SCHEMA : (unsigned)found->schema);
+    free(text);
+    if (migrates) {
+        printf(",\"was\":%u,\"steps\":%u", (unsigned)found->schema, (unsigned)found->steps);
+    } else {
+        text = tr_cli_quote(found->version);
+        printf(",\"server\":%s", text);
+        free(text);
+    }
+    printf(",\"warnings\":[");
+    for (unsigned i = 0; (odd = tr_sql_odd(found, i)) != NULL; i++) {
+        text = tr_cli_quote(odd);
+        printf("%s%s", i > 0 ? "," : "", text);
+        free(text);
+    }
+    puts("]}");
+}
+
+static int do_it(const struct tr_config *c, bool migrates, bool json)
 {
     struct tr_sql_access access = {
         .user = c->sql_user, .password = c->sql_password, .timeout_s = TIMEOUT_S};
@@ -99,7 +130,7 @@ static int do_it(const struct tr_config *c, bool migrates)
                    : tr_sql_inspect(&access, c->http_body_max, &found, &f);
     tr_sql_library_close();
     if (err == TARRY_OK) {
-        tell(&access, &found, migrates);
+        (json ? tell_json : tell)(&access, &found, migrates);
         return TR_CLI_FINE;
     }
     fprintf(stderr, "tarry: %s\n", f.why);
@@ -120,8 +151,9 @@ static int print(void)
     return no_library();
 }
 
-static int do_it(const struct tr_config *c, bool migrates)
+static int do_it(const struct tr_config *c, bool migrates, bool json)
 {
+    (void)json;
     (void)c;
     (void)migrates;
     return no_library();
@@ -129,9 +161,14 @@ static int do_it(const struct tr_config *c, bool migrates)
 
 #endif
 
+struct ways {
+    bool prints;
+    bool json;
+};
+
 /* The words as those of `tarry serve`, which the config reads; NULL: they make no sense, and that
  * was said. */
-static char **to_config(int argc, char **argv, bool *prints, int *count)
+static char **to_config(int argc, char **argv, struct ways *ways, int *count)
 {
     char **words = tr_cli_memory(NULL, ((size_t)argc + 3) * sizeof *words);
     static char program[] = "tarry";
@@ -144,7 +181,11 @@ static char **to_config(int argc, char **argv, bool *prints, int *count)
         bool two = strcmp(argv[i], "--config") == 0 || strcmp(argv[i], "--set") == 0;
 
         if (strcmp(argv[i], "--print") == 0 && strcmp(argv[0], "migrate") == 0) {
-            *prints = true;
+            ways->prints = true;
+            continue;
+        }
+        if (strcmp(argv[i], "--json") == 0) {
+            ways->json = true;
             continue;
         }
         if (!two && strncmp(argv[i], "--config=", 9) != 0 && strncmp(argv[i], "--set=", 6) != 0) {
@@ -165,21 +206,23 @@ static char **to_config(int argc, char **argv, bool *prints, int *count)
 static int run(int argc, char **argv)
 {
     bool migrates = strcmp(argv[0], "migrate") == 0;
-    bool prints = false;
+    struct ways ways = {.prints = false};
     struct tr_config config;
     int count;
-    char **words = to_config(argc, argv, &prints, &count);
+    char **words = to_config(argc, argv, &ways, &count);
     int how;
 
     if (words == NULL) {
         return TR_CLI_USAGE;
     }
-    if (prints) {
+    if (ways.prints && ways.json) {
+        how = tr_cli_usage("sql", "--print has statements, not JSON: leave out one of them.");
+    } else if (ways.prints) {
         how = print();
     } else {
         how = (int)tr_config_read(&config, count, words, environ);
         if (how == TR_CLI_FINE) {
-            how = do_it(&config, migrates);
+            how = do_it(&config, migrates, ways.json);
         }
         tr_config_fini(&config);
     }

@@ -4,6 +4,7 @@ import os
 import pty
 import re
 import select
+import socket
 import subprocess
 import time
 
@@ -393,6 +394,80 @@ def test_usual_flags_before_the_command(cli):
                  ["--delay", "1h", "push", "t", "x"], ["--json", "check", "x"]):
         done = tarry(*args)
         assert (done.returncode, done.stdout) == (2, "") and done.stderr.startswith("tarry: "), (args, done)
+
+
+def test_server_addresses_that_are_none():
+    """An empty variable counts as not set; what is wrong is said. (Found by a tester.)"""
+    bare = {key: value for key, value in os.environ.items() if not key.startswith("TARRY_")}
+    done = tarry("stats", "--server", "127.0.0.1:1", env={**bare, "TARRY_SERVER": "", "TARRY_TOKEN": "", "TARRY_CA": ""})
+    assert (done.returncode, done.stderr.splitlines()[0]) == (
+        1, "tarry: no answer from http://127.0.0.1:1/v1/stats: Couldn't connect to server.")
+    for server in ("http://", "https://", "http:///", "http://:11301", "", "/", "http://?x", "@host"):
+        done = tarry("stats", "--server", server, env=bare)
+        assert (done.returncode, done.stdout) == (2, ""), server
+        assert "TARRY_SERVER) takes an address such as http://127.0.0.1:11301" in done.stderr, done.stderr
+    assert "no host" in tarry("stats", env={**bare, "TARRY_SERVER": "http://"}).stderr
+    for server in ("http://me:SECRET@127.0.0.1:1", "ftp://me:SECRET@127.0.0.1"):
+        done = tarry("stats", "--server", server, env=bare)
+        assert done.returncode in (1, 2) and "SECRET" not in done.stderr and "***@127.0.0.1" in done.stderr, done.stderr
+
+
+def test_a_server_that_never_answers_is_given_up():
+    """It accepts, and nothing comes: after 30 s, or that much after the wait that was asked for."""
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        address = f"127.0.0.1:{deaf.getsockname()[1]}"
+        began = time.monotonic()
+        calls = [subprocess.Popen([TARRY, *words, "--server", address], stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                 for words in (["stats"], ["push", "t", "x"], ["reserve", "t", "--wait", "5s"])]
+        try:
+            for call, least in zip(calls, (29, 29, 34)):
+                out, said = call.communicate(timeout=least + 40)
+                assert (call.returncode, out) == (1, ""), said
+                assert said.startswith(f"tarry: no answer from http://{address}/v1/") and "nothing came in time" in said
+                assert time.monotonic() - began >= least
+        finally:
+            for call in calls:
+                if call.poll() is None:
+                    call.kill()
+
+
+def test_json_of_commands_that_had_none(cli, tmp_path):
+    version = json.loads(tarry("version", "--json").stdout)
+    assert tarry("version").stdout == f"tarry {version['version']}\nstore format {version['store_format']}\n"
+    assert "--json" in tarry("help", "version").stdout == tarry("version", "--help").stdout
+    cli.web.push("seen", b"x")
+    cli.web.push("seen", b"x", delay="10m")
+    for words in (["top", "--once"], ["top"]):
+        told = cli.json(*words)
+        assert set(told) == {"stats", "topics", "matched", "forecast"} and told["stats"]["pid"] > 0
+        names = [topic["name"] for topic in told["topics"]]
+        assert "seen" in names and len(names) == len(set(names)) <= told["matched"]
+        assert sum(step["count"] for step in told["forecast"]["steps"]) >= 1
+    conf = tmp_path / "tarry.conf"
+    assert tarry("token", "new", "--role", "read", "--topics", "*", "--name", "a", "--config", conf).returncode != 0
+    conf.write_text("")
+    for name in "ab":
+        assert tarry("token", "new", "--role", "read", "--topics", "*", "--name", name, "--config", conf).returncode == 0
+    assert json.loads(tarry("token", "revoke", "a", "--config", conf, "--json").stdout) == {"revoked": "a", "left": 1}
+    done = cli.run("show", "1", "--raw", "--json")
+    assert (done.returncode, done.stdout) == (2, "") and "--raw" in done.stderr
+    done = tarry("sql", "check", "--json")
+    assert done.returncode == 2 and "where is the database" in done.stderr
+    assert tarry("sql", "migrate", "--print", "--json").returncode == 2
+
+
+def test_relative_times_cost_no_errors(cli):
+    """Whether the clock stands still is asked of a route that always answers. (Found by a tester.)"""
+    def errors():
+        return re.findall(r'tarry_http_replies_total\{code="[45]..".*', cli.web.get("/metrics").body.decode())
+
+    job = cli.web.push("later", b"x", delay="10m")["id"]
+    before = errors()
+    assert " in 9m" in cli.ok("show", job) or " in 10m" in cli.ok("show", job)
+    cli.ok("list", "later")
+    assert errors() == before
+    assert cli.web.get("/v1/clock").status == 501 and errors() != before
 
 
 def test_missing_and_double_words():

@@ -1,4 +1,5 @@
 """tarry sql: the tables in a real MariaDB, and what is said when something is in the way."""
+import json
 import os
 import subprocess
 
@@ -48,6 +49,11 @@ def test_migrate_check_and_again(maria):
         done = sql(command, maria, name)
         assert (done.returncode, done.stderr) == (0, ""), done
         assert said in done.stdout
+    told = json.loads(sql("check", maria, name, "--json").stdout)
+    assert told == {"ok": True, "place": f"{name} at 127.0.0.1:{maria.port}", "schema": 2, "server": told["server"],
+                    "warnings": []} and "MariaDB" in told["server"]
+    told = json.loads(sql("migrate", maria, name, "--json").stdout)
+    assert (told["ok"], told["schema"], told["was"], told["steps"]) == (True, 2, 2, 0)
     assert maria.ask("SELECT id, body FROM job", name) == "7\tkept\n"
 
 
