@@ -538,10 +538,12 @@ static void tell(const struct tr_import *im)
         printf(", %s of them dead", tr_human_count(im->buried, text1));
     }
     if (im->kept > 0) {
-        printf(", %s were there already", tr_human_count(im->kept, text1));
+        printf(", %s %s there already", tr_human_count(im->kept, text1),
+               im->kept == 1 ? "was" : "were");
     }
     if (im->refused > 0) {
-        printf(", %s were refused", tr_human_count(im->refused, text1));
+        printf(", %s %s refused", tr_human_count(im->refused, text1),
+               im->refused == 1 ? "was" : "were");
     }
     if (im->not_buried > 0) {
         printf(", %s dead ones were left out", tr_human_count(im->not_buried, text1));

@@ -114,7 +114,7 @@ def test_import_tells_what_was_refused(two):
     lines = '{"topic":"-","body":"x"}\n\n{"topic":"t","body":"y"}\n'
     done = new.run("import", input=lines)
     assert done.returncode == 1 and done.stderr.startswith("tarry: 1: refused: ")
-    assert done.stdout == "1 job imported, 1 were refused.\n"
+    assert done.stdout == "1 job imported, 1 was refused.\n"
     for args in (["--from", "amqp://x"], ["--from", "beanstalkd://"], ["--from", "redis-zset://h:1"], ["a", "b"],
                  ["x", "--from", "beanstalkd://127.0.0.1:1"], ["--from", "beanstalkd://127.0.0.1:1", "--keep"]):
         assert new.run("import", *args).returncode == 2, args
