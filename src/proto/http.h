@@ -67,6 +67,7 @@ struct tr_hs_port {
     struct tr_auth *auth; /* the tokens; NULL: there are none */
     struct tr_http_limits limits;
     uint32_t body_max; /* of a job */
+    bool secure;       /* clients speak TLS with us */
     size_t output_max; /* a session with so much to send reads no further request */
     void *ctx;
     void (*woken)(void *ctx, struct tr_hs *s); /* s can go on: feed it soon */

@@ -352,12 +352,13 @@ void tr_hs_audit(struct tr_hs *s)
 
 /* ---- browsers ---- */
 
-/* http://our-host or https://our-host */
-static bool is_own_origin(struct tr_http_text origin, struct tr_http_text host)
+/* https://our-host; without TLS http://our-host, too: who speaks it may be in front of us. */
+static bool is_own_origin(struct tr_http_text origin, struct tr_http_text host, bool secure)
 {
-    static const struct tr_http_text schemes[] = {{"http://", 7}, {"https://", 8}};
+    static const struct tr_http_text schemes[] = {{"https://", 8}, {"http://", 7}};
+    size_t count = secure ? 1 : 2;
 
-    for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++) {
+    for (size_t i = 0; i < count; i++) {
         size_t len = schemes[i].len;
 
         if (origin.len > len && same((struct tr_http_text){origin.at, len}, schemes[i]) &&
@@ -375,7 +376,7 @@ int tr_hs_guard_origin(struct tr_hs *s)
     bool gets = r->method == TR_HTTP_GET || r->method == TR_HTTP_HEAD_METHOD;
     bool looks = gets && !tr_route_is_classic(s->match.route);
     bool foreign = h[TR_HTTP_ORIGIN].at != NULL
-                       ? !is_own_origin(h[TR_HTTP_ORIGIN], h[TR_HTTP_HOST])
+                       ? !is_own_origin(h[TR_HTTP_ORIGIN], h[TR_HTTP_HOST], s->port->secure)
                        : gets && tr_http_same(h[TR_HTTP_SEC_FETCH_SITE], "same-site");
 
     if (looks || (!foreign && !tr_http_same(h[TR_HTTP_SEC_FETCH_SITE], "cross-site"))) {

@@ -233,6 +233,7 @@ int tr_conns_listen(struct tr_conns *cs, enum tr_port_kind port, const char *add
 {
     struct tr_listener_calls calls = {.ctx = &cs->doors[port], .accepted = on_accepted};
 
+    cs->http.secure = cs->tls != NULL;
     return tr_listener_open(&cs->doors[port].listener, cs->loop, address, &calls);
 }
 

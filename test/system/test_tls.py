@@ -151,6 +151,15 @@ def test_start_says_so(server):
     assert "TLS only: the certificate in" in server.said
 
 
+def test_own_origin_is_https(server, made):
+    """What a page of http:// on our name sends is another's: whoever is in between may have made it."""
+    web = TlsWeb(server.web, context(made))
+    for scheme, status in (("https", 201), ("http", 403)):
+        head = {"Origin": f"{scheme}://localhost:{server.web}"}
+        assert web.ask("POST", "/v1/topics/t/jobs", b"x", head).status == status, scheme
+    web.close()
+
+
 def test_alpn(server, made):
     """An HTTP client may ask; one that speaks only HTTP/2 is refused; beanstalk has no name for it."""
     how = context(made)
