@@ -444,7 +444,10 @@ static int on_headers_complete(llhttp_t *m)
 
 static int too_large(struct tr_http *h)
 {
-    return refuse(h, 413, "body_too_large", "the body is larger than this server allows");
+    return refuse(
+        h, 413, "body_too_large",
+        "the body is larger than limits.body allows (many jobs at once: than 32 MiB): send "
+        "less, or several requests, or raise limits.body of the server");
 }
 
 /* Room for so many bytes of the body: twice as much each time; a large one has no more than it can

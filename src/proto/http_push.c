@@ -20,7 +20,8 @@ struct tr_http_error tr_hs_too_large(void)
 {
     return (struct tr_http_error){.status = 413,
                                   .code = "body_too_large",
-                                  .message = "the body is larger than limits.body allows",
+                                  .message = "the body is larger than limits.body allows: send "
+                                             "less, or raise limits.body of the server",
                                   .field = "body"};
 }
 

@@ -74,7 +74,8 @@ def test_bodies_come_back_exactly(web):
         assert plain.body == body and plain.headers["Tarry-Id"] == job["id"]
         assert plain.headers["Content-Type"] == "application/octet-stream"
         assert plain.headers["Tarry-Topic"] == "t" and plain.headers["Tarry-State"] == "ready"
-    is_error(web.post("/v1/topics/t/jobs", b"x" * ((1 << 20) + 1)), 413, "body_too_large")
+    error = is_error(web.post("/v1/topics/t/jobs", b"x" * ((1 << 20) + 1)), 413, "body_too_large")
+    assert "limits.body" in error["message"] and "raise" in error["message"]
 
 
 def test_push_with_all_fields(web):
