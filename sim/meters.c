@@ -87,6 +87,7 @@ void sim_meters_look(struct sim_run *r)
         }
         from += n;
     } while (!views[n - 1].other);
+    tr_engine_meters_end(r->engine);
     check_sums(r, sums, &views[n - 1]);
     for (unsigned s = TR_DELAYED; s <= TR_DEAD; s++) {
         jobs -= views[n - 1].jobs[s] < jobs ? views[n - 1].jobs[s] : jobs;

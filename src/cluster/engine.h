@@ -182,6 +182,7 @@ unsigned tr_cluster_servers(const struct tr_cluster *c, struct tr_cluster_server
 
 /* Meters of topics, see port/meter.h: from this one on; the last one is that of all others. */
 void tr_cluster_meters_begin(struct tr_cluster *c);
+void tr_cluster_meters_end(struct tr_cluster *c);
 unsigned tr_cluster_meters(struct tr_cluster *c, unsigned from, struct tr_meter_view *views);
 
 #endif

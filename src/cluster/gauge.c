@@ -185,6 +185,11 @@ void tr_cluster_meters_begin(struct tr_cluster *c)
     tr_meters_look(&c->meters, true);
 }
 
+void tr_cluster_meters_end(struct tr_cluster *c)
+{
+    tr_meters_looked(&c->meters);
+}
+
 unsigned tr_cluster_meters(struct tr_cluster *c, unsigned from, struct tr_meter_view *views)
 {
     unsigned n = 0;

@@ -228,10 +228,11 @@ void tr_engine_gauges(const struct tr_engine *e, struct tr_engine_gauges *g);
 
 /*
  * Topics with their meters, from this one on, at most TR_METER_VIEWS; gives how many. The last one
- * of all is `other`. Whoever goes through them says so before. with_due: tells next_due_us, too,
- * which takes longer.
+ * of all is `other`. Whoever goes through them says so before, and after. with_due: tells
+ * next_due_us, too, which takes longer.
  */
 void tr_engine_meters_begin(struct tr_engine *e);
+void tr_engine_meters_end(struct tr_engine *e);
 bool tr_engine_meters_looks(const struct tr_engine *e); /* some next_due_us are looked for */
 unsigned tr_engine_meters(struct tr_engine *e, unsigned from, bool with_due,
                           struct tr_meter_view *views);

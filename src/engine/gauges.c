@@ -153,6 +153,11 @@ void tr_engine_meters_begin(struct tr_engine *e)
     tr_nearest_look(e);
 }
 
+void tr_engine_meters_end(struct tr_engine *e)
+{
+    tr_meters_looked(&e->state.topics.meters);
+}
+
 bool tr_engine_meters_looks(const struct tr_engine *e)
 {
     return e->nearest.seats > 0 || e->nearest.passing || e->nearest.topic != 0;

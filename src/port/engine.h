@@ -116,7 +116,8 @@ struct tr_engine_ops {
     void (*tell)(void *ctx, struct tr_json *j);    /* members of /v1/stats */
     void (*metrics)(void *ctx, struct tr_prom *p); /* all that is not of a topic */
     void (*meters_begin)(void *ctx);               /* topics, as port/meter.h has them */
-    bool (*meters_looks)(void *ctx);               /* some next_due_us are looked for */
+    void (*meters_end)(void *ctx);
+    bool (*meters_looks)(void *ctx); /* some next_due_us are looked for */
     unsigned (*meters)(void *ctx, unsigned from, bool with_due, struct tr_meter_view *views);
 
     /* Names and numbers; NULL, 0: it is not known, or there are too many. */

@@ -15,12 +15,16 @@
  *   2. the sum over all seats and `other` is what has happened since the start;
  *   3. a topic that vanishes and comes back goes on where it was, unless its seat was taken: then
  *      it begins anew at 0, as after a restart, which those who read counters know how to take.
+ *      Whoever is left without a seat gets none before the next look has begun: so he is missing
+ *      there, and no count goes down from one look to the next.
  *
  * The price of 2 is that the counts of `other` rise at once by all that the one who leaves had. As
  * it is one of which nothing was heard of late, that is seldom and mostly little.
  *
- * Those who read want neither names that come and go nor, in one page, a name twice: between two
- * looks only some seats change their topic, and none while somebody looks.
+ * Those who read want neither names that come and go nor, in one page, a name twice or a count in
+ * two lines: between two looks only some seats change their topic, and none while somebody looks.
+ * One who goes away before he has seen all is forgotten when some have begun after him, or when
+ * much has happened since. Who wants a seat meanwhile is refused, but is still known to be busy.
  *
  * Cost: counting is an addition and a comparison of two pointers; a topic without a seat pays some
  * 10 ns for each thing that happens. 600 bytes a seat.
@@ -39,7 +43,8 @@ enum {
     LOOKS = 8,       /* it is looked at so many seats, */
     SPARE = 4,       /* and one goes to a topic of which twice as much was heard, and this */
     SWAPS_MAX = 200, /* between two looks at all of them */
-    STILL = 256,     /* questions that are in vain after a look */
+    STILL = 256,     /* questions that are in vain, if he who looks is never heard of again */
+    BEGUN_MAX = 4,   /* one who has not seen all when so many have begun is gone */
 };
 
 static const char other_name[] = "_other";
@@ -114,7 +119,7 @@ void tr_meters_join(struct tr_meters *ms, struct tr_meter_hold *hold, const char
 {
     struct tr_meter *m = seat_of(ms, name, len);
 
-    *hold = (struct tr_meter_hold){.meter = &ms->other, .round = ms->round};
+    *hold = (struct tr_meter_hold){.meter = &ms->other, .round = ms->round, .lost = ms->told};
     if (m != NULL && m->hold == NULL) { /* else one that is being purged still has it */
         m->hold = hold;
         hold->meter = m;
@@ -169,7 +174,8 @@ static void give(struct tr_meters *ms, struct tr_meter *m, struct tr_meter_hold 
     tr_hist_join(&ms->other.late, &m->late);
     tr_hist_join(&ms->other.wait, &m->wait);
     if (m->hold != NULL) {
-        *m->hold = (struct tr_meter_hold){.meter = &ms->other, .round = ms->round};
+        *m->hold =
+            (struct tr_meter_hold){.meter = &ms->other, .round = ms->round, .lost = ms->told};
     }
     TR_CHECK(tr_map_put(&ms->by_name, hash_of(name, len), m) == TARRY_OK);
     TR_CHECK(tr_map_take(&ms->by_name, hash_of(m->name, m->name_len)) == m);
@@ -192,7 +198,7 @@ static void ask(struct tr_meters *ms, struct tr_meter_hold *hold, const char *na
         tr_meters_join(ms, hold, name, len);
         return;
     }
-    if (ms->told && ms->swaps >= SWAPS_MAX) {
+    if (ms->told != 0 && (ms->swaps >= SWAPS_MAX || hold->lost == ms->told)) {
         return;
     }
     for (unsigned i = 0; i < LOOKS && i < ms->count; i++) {
@@ -223,9 +229,24 @@ struct tr_meter *tr_meters_seek(struct tr_meters *ms, struct tr_meter_hold *hold
 
 void tr_meters_look(struct tr_meters *ms, bool begins)
 {
+    if (begins) {
+        bool gone = ms->still == 0 || ms->begun == BEGUN_MAX;
+
+        ms->looks = gone ? 1 : ms->looks + 1;
+        ms->begun = gone ? 1 : ms->begun + 1;
+        ms->told++;
+        ms->swaps = 0;
+    }
     ms->still = STILL;
-    ms->told = true;
-    ms->swaps = begins ? 0 : ms->swaps;
+}
+
+void tr_meters_looked(struct tr_meters *ms)
+{
+    ms->looks -= ms->looks > 0;
+    if (ms->looks == 0) {
+        ms->begun = 0;
+        ms->still = 0;
+    }
 }
 
 uint64_t tr_meters_sum(const struct tr_meters *ms, enum tr_metered what)
@@ -240,8 +261,9 @@ uint64_t tr_meters_sum(const struct tr_meters *ms, enum tr_metered what)
 
 bool tr_meters_ok(const struct tr_meters *ms)
 {
-    bool ok = ms->count <= ms->max && ms->other.hold == NULL &&
-              tr_map_count(&ms->by_name) == ms->count && (ms->hand < ms->count || ms->hand == 0);
+    bool ok = ms->count <= ms->max && ms->other.hold == NULL && ms->looks <= ms->begun &&
+              ms->begun <= BEGUN_MAX && tr_map_count(&ms->by_name) == ms->count &&
+              (ms->hand < ms->count || ms->hand == 0);
 
     for (unsigned i = 0; ok && i < ms->count; i++) {
         const struct tr_meter *m = ms->seats[i];

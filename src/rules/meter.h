@@ -40,6 +40,7 @@ struct tr_meter_hold {
     struct tr_meter *meter; /* never NULL */
     uint64_t heat;          /* of late, while it has none of its own */
     uint64_t round;         /* of the hand, when that was counted */
+    uint64_t lost;          /* looks that had begun when it was left without one */
 };
 
 struct tr_meters {
@@ -51,9 +52,11 @@ struct tr_meters {
     struct tr_meter other;
     unsigned hand;  /* the seat that is looked at next, */
     uint64_t round; /* and how often it has gone round */
-    bool told;      /* somebody looks at them: */
+    uint64_t told;  /* looks that have begun; 0: nobody looks at them */
     unsigned swaps; /* so many have changed their topic since he last did, */
     unsigned still; /* and so many who want to do so are refused for now */
+    unsigned looks; /* so many look just now, */
+    unsigned begun; /* of so many who began since nobody did */
 };
 
 /* max: at most TR_METERS_MAX. Before the first topic. */
@@ -72,8 +75,10 @@ void tr_meters_leave(struct tr_meters *ms, struct tr_meter_hold *hold);
 struct tr_meter *tr_meters_seek(struct tr_meters *ms, struct tr_meter_hold *hold, const char *name,
                                 size_t len);
 
-/* Somebody begins to look at all of them, or goes on: for a while none changes its topic. */
+/* Somebody begins to look at all of them, or goes on: until he has seen all none changes its topic.
+ * If he never says so, they do so again after a while. */
 void tr_meters_look(struct tr_meters *ms, bool begins);
+void tr_meters_looked(struct tr_meters *ms); /* he has */
 
 /* The sum over all of them, which never shrinks. */
 uint64_t tr_meters_sum(const struct tr_meters *ms, enum tr_metered what);

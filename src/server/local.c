@@ -339,6 +339,13 @@ static void meters_begin(void *ctx)
     tr_engine_meters_begin(l->engine);
 }
 
+static void meters_end(void *ctx)
+{
+    const struct tr_local *l = ctx;
+
+    tr_engine_meters_end(l->engine);
+}
+
 static bool meters_looks(void *ctx)
 {
     const struct tr_local *l = ctx;
@@ -447,6 +454,7 @@ static const struct tr_engine_ops ops = {
     .tell = tr_local_tell,
     .metrics = tr_local_metrics,
     .meters_begin = meters_begin,
+    .meters_end = meters_end,
     .meters_looks = meters_looks,
     .meters = meters,
     .actor = actor,

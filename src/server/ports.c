@@ -203,6 +203,7 @@ static void tell_metrics(void *ctx, struct tr_prom *p)
                                .reason_count = unready_for(s, reasons)};
 
     tr_metrics_tell(p, &of);
+    s->engine.ops->meters_end(s->engine.ctx); /* this is the end of a page */
 }
 
 /* ---- clients ---- */

@@ -422,6 +422,13 @@ static void meters_begin(void *ctx)
     tr_cluster_meters_begin(o->cluster);
 }
 
+static void meters_end(void *ctx)
+{
+    const struct tr_on_redis *o = ctx;
+
+    tr_cluster_meters_end(o->cluster);
+}
+
 static bool meters_looks(void *ctx)
 {
     (void)ctx;
@@ -505,6 +512,7 @@ static const struct tr_engine_ops ops = {
     .tell = tr_on_redis_tell,
     .metrics = tr_on_redis_metrics,
     .meters_begin = meters_begin,
+    .meters_end = meters_end,
     .meters_looks = meters_looks,
     .meters = meters,
     .actor = actor,

@@ -214,6 +214,25 @@ def test_many_topics(web):
     assert page.sum("tarry_jobs") == 10200
 
 
+def test_busy_ones_are_shown_while_somebody_scrapes(web):
+    """Little happens between two scrapes: who is busy has a place all the same, and keeps it."""
+    headers = {"Content-Type": "application/x-ndjson"}
+    web.ask("POST", "/v1/jobs", "\n".join(
+        json.dumps({"topic": f"t{i}", "body": "x"}) for i in range(1300)), headers=headers)
+    pushed, seen = 1300, []
+    for _ in range(10):
+        web.ask("POST", "/v1/jobs", "\n".join(
+            json.dumps({"topic": "t1299", "body": "x"}) for _ in range(150)), headers=headers)
+        pushed += 150
+        page = page_of(web)
+        assert page.sum("tarry_jobs_pushed_total") == pushed
+        assert len(page.topics()) == 1001
+        seen.append(page.get("tarry_jobs_pushed_total", topic="t1299")
+                    if "t1299" in page.topics() else 0)
+    assert seen[2] > 0 and seen == sorted(seen)
+    assert seen[-1] - seen[2] == 7 * 150
+
+
 def test_never_backwards(web):
     """Topics are purged, vanish and come back; more names than there are places."""
     last, shown = {}, None

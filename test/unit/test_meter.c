@@ -175,6 +175,115 @@ static void test_meter_stays_while_looked_at(void **state)
     tr_meters_fini(&ms);
 }
 
+/* Somebody looks again and again, as often as little happens: it is seen all the same who is busy.
+ */
+static void test_meter_moves_between_looks(void **state)
+{
+    enum { SEATS = 40, TOPICS = 50, EVENTS = 24 };
+    struct one ones[TOPICS];
+    struct tr_mem mem;
+    struct tr_meters ms;
+
+    (void)state;
+    tr_mem_init(&mem, 0);
+    tr_meters_init(&ms, &mem, SEATS);
+    for (unsigned i = 0; i < TOPICS; i++) {
+        come(&ms, &ones[i], i);
+        for (unsigned n = 0; n < 100; n++) {
+            count(&ms, &ones[i], TR_METERED_PUSHED);
+        }
+    }
+    for (unsigned n = 0; n < 100; n++) { /* 40 seats cool down, the busy one is heard of */
+        for (unsigned k = 0; k < EVENTS; k++) {
+            count(&ms, &ones[TOPICS - 1], TR_METERED_PUSHED);
+        }
+        tr_meters_look(&ms, true);
+        tr_meters_look(&ms, false);
+        tr_meters_looked(&ms);
+    }
+    assert_non_null(seat_of(&ms, &ones[TOPICS - 1]));
+    assert_int_equal(tr_meters_sum(&ms, TR_METERED_PUSHED), 100 * TOPICS + 100 * EVENTS);
+    assert_true(tr_meters_ok(&ms));
+    tr_meters_fini(&ms);
+    assert_int_equal(mem.used_bytes, 0);
+}
+
+static void hear(struct tr_meters *ms, struct one *o, unsigned times)
+{
+    for (unsigned n = 0; n < times; n++) {
+        count(ms, o, TR_METERED_PUSHED);
+    }
+}
+
+/* Two look at once: when one has seen all, the other has not. */
+static void test_meter_stays_for_both(void **state)
+{
+    struct one ones[2];
+    struct tr_mem mem;
+    struct tr_meters ms;
+
+    (void)state;
+    tr_mem_init(&mem, 0);
+    tr_meters_init(&ms, &mem, 1);
+    come(&ms, &ones[0], 0);
+    come(&ms, &ones[1], 1);
+    tr_meters_look(&ms, true);
+    tr_meters_look(&ms, true);
+    tr_meters_looked(&ms);
+    hear(&ms, &ones[1], 500);
+    assert_non_null(seat_of(&ms, &ones[0]));
+    tr_meters_looked(&ms);
+    hear(&ms, &ones[1], 8);
+    assert_non_null(seat_of(&ms, &ones[1]));
+    tr_meters_fini(&ms);
+}
+
+/* Somebody who goes away in the middle is forgotten after a few others. */
+static void test_meter_forgets_who_went_away(void **state)
+{
+    struct one ones[2];
+    struct tr_mem mem;
+    struct tr_meters ms;
+
+    (void)state;
+    tr_mem_init(&mem, 0);
+    tr_meters_init(&ms, &mem, 1);
+    come(&ms, &ones[0], 0);
+    come(&ms, &ones[1], 1);
+    tr_meters_look(&ms, true);
+    for (unsigned n = 0; n < 10; n++) {
+        hear(&ms, &ones[1], 20);
+        tr_meters_look(&ms, true);
+        tr_meters_looked(&ms);
+    }
+    assert_non_null(seat_of(&ms, &ones[1]));
+    tr_meters_fini(&ms);
+}
+
+/* Who has lost his meter gets none before the next look: there he is missing. */
+static void test_meter_does_not_come_back_at_once(void **state)
+{
+    struct one ones[2];
+    struct tr_mem mem;
+    struct tr_meters ms;
+
+    (void)state;
+    tr_mem_init(&mem, 0);
+    tr_meters_init(&ms, &mem, 1);
+    come(&ms, &ones[0], 0);
+    come(&ms, &ones[1], 1);
+    hear(&ms, &ones[0], 5);
+    for (unsigned n = 0; n < 2; n++) {
+        tr_meters_look(&ms, true);
+        tr_meters_looked(&ms);
+        hear(&ms, &ones[1 - n], 1000);
+        assert_non_null(seat_of(&ms, &ones[1 - n]));
+        hear(&ms, &ones[n], 10000);
+        assert_null(seat_of(&ms, &ones[n]));
+    }
+    tr_meters_fini(&ms);
+}
+
 /* Topics come, go and are busy at random: no count of a name that is shown goes down, and all
  * together are what has happened. Memory fails now and then. */
 static void test_meter_model(void **state)
@@ -187,6 +296,7 @@ static void test_meter_model(void **state)
     struct tr_meters ms;
     uint64_t all = 0;
     uint64_t others = 0;
+    unsigned swaps = 0;
 
     (void)state;
     tr_mem_init(&mem, 0);
@@ -204,6 +314,12 @@ static void test_meter_model(void **state)
             count(&ms, &ones[i], TR_METERED_HANDED);
             all++;
         }
+        if (n % 300 == 0) {
+            swaps += ms.swaps;
+            tr_meters_look(&ms, true);
+        } else if (n % 300 == 70 && n % 900 != 70) { /* each third one goes away */
+            tr_meters_looked(&ms);
+        }
         if (n % 100 == 0) {
             assert_true(tr_meters_ok(&ms));
             assert_true(tr_meters_sum(&ms, TR_METERED_HANDED) == all);
@@ -217,7 +333,7 @@ static void test_meter_model(void **state)
             }
         }
     }
-    assert_in_range(ms.swaps, 1, STEPS);
+    assert_in_range(swaps, 1, STEPS);
     tr_meters_fini(&ms);
     assert_int_equal(mem.used_bytes, 0);
 }
@@ -485,6 +601,10 @@ int main(void)
         cmocka_unit_test(test_meter_other_is_no_name),
         cmocka_unit_test(test_meter_goes_to_the_busiest),
         cmocka_unit_test(test_meter_stays_while_looked_at),
+        cmocka_unit_test(test_meter_moves_between_looks),
+        cmocka_unit_test(test_meter_stays_for_both),
+        cmocka_unit_test(test_meter_forgets_who_went_away),
+        cmocka_unit_test(test_meter_does_not_come_back_at_once),
         cmocka_unit_test(test_meter_model),
         cmocka_unit_test(test_meter_counts_what_happens),
         cmocka_unit_test(test_meter_lateness_and_wait),
