@@ -115,7 +115,14 @@ static void print_result(const struct check *c)
            " about jobs that may come twice\n",
            r->findings, r->findings == 1 ? "finding" : "findings", r->by_fate[TR_FATE_LOST],
            r->by_fate[TR_FATE_TWICE]);
-    if (!c->repair) {
+    if (c->repair) {
+        return;
+    }
+    if (!c->salvaged && r->by_fate[TR_FATE_LOST] + r->by_fate[TR_FATE_TWICE] == 0) {
+        printf("No job is lost; a server starts with it as it is. To make it whole:\n"
+               "  tarry check --repair %s\n",
+               c->dir);
+    } else {
         printf("What can be done: a backup from before, or\n"
                "  tarry check --repair %s      saves what can be saved\n"
                "  tarry serve --read-only --data %s   and tarry export show what can be read\n",

@@ -38,6 +38,10 @@ struct verify {
     size_t job_room;
     uint32_t keyed;
     struct tr_bitmap has;
+    struct {
+        uint64_t batch;
+        uint64_t pages;
+    } ckpt[2];         /* by the manifest: to the engine one that is damaged is none */
     uint64_t findings; /* when it began */
     uint64_t done;
     uint64_t all;
@@ -104,6 +108,14 @@ static bool is_other_of_copy(const struct tr_meta *m, unsigned which)
     return (m->now.flags & TR_MAN_COPY) != 0 && which != (m->now.gen & 1) && m->man_file[which] < 0;
 }
 
+static void note_checkpoints(struct verify *v, const struct tr_manifest *man)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        v->ckpt[i].batch = man->ckpt[i].batch;
+        v->ckpt[i].pages = man->ckpt[i].pages;
+    }
+}
+
 static void verify_manifests(struct verify *v)
 {
     const struct tr_meta *m = &v->e->meta;
@@ -124,6 +136,9 @@ static void verify_manifests(struct verify *v)
             continue; /* never written */
         }
         err = err == TARRY_OK ? tr_manifest_decode(v->pages, &v->e->meta.next) : err;
+        if (err == TARRY_OK && v->e->meta.next.gen == m->now.gen) {
+            note_checkpoints(v, &v->e->meta.next);
+        }
         if (err != TARRY_OK && (newest ? whole : is_clean(v))) {
             tell(v, "A copy of the manifest is damaged; another one is good.", file, off,
                  TR_MANIFEST_COPY);
@@ -131,25 +146,32 @@ static void verify_manifests(struct verify *v)
     }
 }
 
+/* The one that is not in use may have been cut short, but not if the store was closed in order. The
+ * newer one never is; if it was refused at the start, it is told in any case. */
 static void verify_checkpoint(struct verify *v, unsigned which)
 {
     const struct tr_manifest *man = &v->e->meta.now;
+    bool refused = man->ckpt[which].batch == 0;
+    uint64_t findings = v->sum->findings;
     char file[TR_IO_NAME_MAX] = "ckpt.0";
 
     file[5] = (char)('0' + which);
-    if (man->ckpt[which].batch == 0) {
+    if (v->ckpt[which].batch == 0) {
         return;
     }
-    for (uint64_t i = 0; i < man->ckpt[which].pages; i++) {
+    for (uint64_t i = 0; i < v->ckpt[which].pages; i++) {
         int err = read_at(v, v->e->meta.ckpt_file[which], i * TR_PAGE, v->pages, TR_PAGE);
 
         progress(v, TR_PAGE);
         if (err == TARRY_OK) {
-            err = tr_checkpoint_check_page(v->pages, i, man->ckpt[which].batch);
+            err = tr_checkpoint_check_page(v->pages, i, v->ckpt[which].batch);
         }
-        if (err != TARRY_OK && (which == man->ckpt_now || is_clean(v))) {
+        if (err != TARRY_OK && (refused || which == man->ckpt_now || is_clean(v))) {
             tell(v, "A page of a checkpoint is damaged.", file, i * TR_PAGE, TR_PAGE);
         }
+    }
+    if (refused && v->sum->findings == findings) {
+        tell(v, "A checkpoint is damaged: its pages do not make a whole.", file, 0, 0);
     }
 }
 
@@ -508,6 +530,7 @@ int tr_verify_run(struct tr_engine *e, const struct tr_verify_calls *calls,
     v.all = tr_survey_bytes(e) + (e->meta.now.ckpt[0].pages + e->meta.now.ckpt[1].pages) * TR_PAGE;
     err = v.pages != NULL && v.built != NULL ? TARRY_OK : TARRY_ENOMEM;
     if (err == TARRY_OK) {
+        note_checkpoints(&v, &e->meta.now);
         verify_manifests(&v);
         verify_checkpoint(&v, 0);
         verify_checkpoint(&v, 1);

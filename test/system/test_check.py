@@ -268,6 +268,41 @@ def test_damaged_group(tmp_path, suffix):
     assert tarry("check", data).returncode == 0
 
 
+# ---- what a start makes good by itself ----
+
+
+def told_of(data):
+    """The files that a check names; nothing may be lost by any of it, and a check says so."""
+    done = tarry("check", data)
+    assert done.returncode == 3
+    assert "No job is lost" in done.stdout and "\nlost:" not in "\n" + done.stdout
+    told = json.loads(tarry("check", "--json", data).stdout)
+    assert (told["ok"], told["lost"], told["twice"]) == (False, 0, 0)
+    assert {row["fate"] for row in told["findings"]} == {"damaged"}
+    return {row["file"] for row in told["findings"]}
+
+
+def serve_once(data):
+    """What a server says that opens the store, and goes."""
+    with Server(data) as server:
+        server.ready()
+        assert server.stop() == 0
+        return server.said
+
+
+@pytest.mark.parametrize("offset", [4, 20, 5000])
+def test_damaged_checkpoint(data, offset):
+    """Either of the two, after a stop in order."""
+    serve_once(data)
+    for name in ("ckpt.0", "ckpt.1"):
+        before, _ = jobs(data)
+        spoil(data / name, offset)
+        assert told_of(data) == {name}
+        assert jobs(data)[0] == before
+        serve_once(data)
+        assert tarry("check", data).returncode == 0
+
+
 def test_kill_during_repair(tmp_path, data):
     """Killed at any moment, it has done no harm: the next one ends as if nothing had happened."""
     spoil(data / "w.000", frames(data)[5], 300)

@@ -95,6 +95,8 @@ struct seen {
     unsigned findings;
     unsigned lost[IDS]; /* told to be lost, by id */
     unsigned ranges;    /* that may have more, or deaths that are not known */
+    unsigned fates[TR_FATE_COUNT];
+    char file[TR_IO_NAME_MAX]; /* of the last finding */
 };
 
 static int see_job(void *ctx, const struct tr_record *rec, struct tr_topic *t)
@@ -115,6 +117,8 @@ static void see_finding(void *ctx, const struct tr_finding *f)
     struct seen *s = ctx;
 
     s->findings++;
+    s->fates[f->fate]++;
+    memcpy(s->file, f->file, sizeof s->file);
     if (f->fate == TR_FATE_TWICE || f->id_last != 0 || (f->fate == TR_FATE_LOST && f->id == 0)) {
         s->ranges++;
     } else if (f->id != 0 && f->id < IDS) {
@@ -344,6 +348,58 @@ static void test_look_where_nothing_is(void **state)
     rig_fini(&rig);
 }
 
+/* ---- what a start would make good by itself ---- */
+
+/* One place is spoiled: all jobs are there for those who look, and the file is named. */
+static void spoil(struct rig *rig, const struct image *im, const char *file, uint64_t off)
+{
+    static struct seen before;
+    static struct seen now;
+    uint8_t byte;
+
+    put_back(rig, im);
+    assert_int_equal(look(rig, &before), TARRY_OK);
+    assert_int_equal(before.findings, 0);
+    assert_int_equal(sim_disk_peek(rig->disk, file, off, &byte, 1), 1);
+    byte ^= 16;
+    sim_disk_poke(rig->disk, file, off, &byte, 1);
+    assert_int_equal(look(rig, &now), TARRY_OK);
+    if (now.findings == 0 || now.fates[TR_FATE_NONE] != now.findings ||
+        strcmp(now.file, file) != 0) {
+        fail_msg("%s at %llu: %u findings, the last one about %s", file, (unsigned long long)off,
+                 now.findings, now.file);
+    }
+    assert_memory_equal(now.sums, before.sums, sizeof now.sums);
+    rig_open(rig);
+    rig_close(rig);
+    assert_int_equal(look(rig, &now), TARRY_OK);
+    assert_int_equal(now.findings, 0);
+}
+
+/* The newer checkpoint, which a start passes over. */
+static void test_look_tells_of_the_newer_checkpoint(void **state)
+{
+    static const uint64_t offs[] = {4, 20, 50};
+    struct rig rig;
+    struct image im;
+    unsigned newer;
+
+    (void)state;
+    make(&rig);
+    rig_open(&rig);
+    rig_close(&rig);
+    rig_open(&rig);
+    newer = rig.e->meta.now.ckpt_now;
+    rig_kill(&rig);
+    save(&rig, &im);
+    for (unsigned k = 0; k < sizeof offs / sizeof offs[0]; k++) {
+        spoil(&rig, &im, newer == 0 ? "ckpt.0" : "ckpt.1", offs[k]);
+        spoil(&rig, &im, newer == 0 ? "ckpt.0" : "ckpt.1", 8192 + offs[k]);
+    }
+    forget(&im);
+    rig_fini(&rig);
+}
+
 /* A good store: nothing is found. And a repair of it changes nothing that anybody sees. */
 static void test_good_store(void **state)
 {
@@ -564,6 +620,7 @@ int main(void)
         cmocka_unit_test(test_look_only),
         cmocka_unit_test(test_look_at_what_is_over),
         cmocka_unit_test(test_look_where_nothing_is),
+        cmocka_unit_test(test_look_tells_of_the_newer_checkpoint),
         cmocka_unit_test(test_good_store),
         cmocka_unit_test(test_repair_purged),
         cmocka_unit_test(test_harm),
