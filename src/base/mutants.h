@@ -14,6 +14,7 @@
     X(NO_SEGMENT_CHECK, "R4", "any good frame is taken for the next one", "scan.c:tr_scan_frame", "generic", 2000) \
     X(NO_SEAL, "R5", "no SEAL is written", "log.c:tr_log_seal", "rot", 5000) \
     X(HEADER_ONLY, "R6", "a slot is known by its header only", "scan.c:add_frame", "rot", 5000) \
+    X(HEADER_ALARM, "R6", "a header that a power cut left out is called damage", "replay.c:had_header", "crash", 2000) \
     X(UNSYNCED_RECOVERY, "R7", "recovery reads without syncing first", "recover.c:sync_file", "crash", 2000) \
     X(CACHED_RECOVERY, "R7", "recovery trusts the page cache", "recover.c:read_file", "fault", 5000) \
     X(RETRY_SYNC, "R8", "a failed sync of the log is tried again", "log.c:tr_log_io_done", "fault", 2000) \

@@ -469,26 +469,32 @@ static int cut(struct tr_replay *p, const struct tr_slot *tail)
     return err == TARRY_OK ? cut_behind(p, tail->seg_no) : err;
 }
 
-/* A header that did not survive is written again before anything is built on it (R6). */
-static int repair_header(struct tr_replay *p, const struct tr_slot *tail)
+/*
+ * Was its header on the disk? It goes there in one write with the first frame. So it was if that
+ * batch was durable, by anybody's word; else a power cut may have kept the one and not the other.
+ */
+static bool had_header(const struct tr_replay *p, const struct tr_slot *slot)
+{
+    return TR_MUTANT(HEADER_ALARM) ||
+           (slot->first_batch != 0 && tr_replay_claimed(p, slot->seg_no) >= slot->first_batch);
+}
+
+static int repair_header(struct tr_replay *p, const struct tr_slot *slot)
 {
     struct tr_log *log = &p->e->log;
-    struct tr_segment seg = {.seg_no = tail->seg_no,
-                             .nonce = tail->nonce,
-                             .first_batch = tail->first_batch,
+    struct tr_segment seg = {.seg_no = slot->seg_no,
+                             .nonce = slot->nonce,
+                             .first_batch = slot->first_batch,
                              .created_us = p->clock_us};
     struct tr_piece piece = {log->head, TR_BLOCK};
     uint64_t done = 0;
     int err = TARRY_OK;
 
-    if (!p->scans[tail->number].header_bad || p->e->config.read_only) {
-        return TARRY_OK;
-    }
     memcpy(seg.uuid, log->uuid, TR_UUID);
     tr_segment_encode(log->head, &seg);
     while (done < TR_BLOCK && err == TARRY_OK) {
         struct tr_io io = {.op = TR_IO_WRITE,
-                           .file = tail->file,
+                           .file = slot->file,
                            .off = done,
                            .len = TR_BLOCK - done,
                            .pieces = &piece,
@@ -498,6 +504,35 @@ static int repair_header(struct tr_replay *p, const struct tr_slot *tail)
         piece = (struct tr_piece){log->head + done, TR_BLOCK - done};
         err = run(p->e, &io);
         done += io.got;
+    }
+    if (err == TARRY_OK && slot->headless) {
+        p->e->damage.mended++;
+        tr_engine_note(p->e, TR_NOTE_DAMAGE,
+                       "The header of slot w.%03u was damaged and was written again.",
+                       slot->number);
+    }
+    return err;
+}
+
+/*
+ * Headers that did not survive are written again before anything is built on it (R6), those of
+ * sealed segments, too: what is written from now on would say that they had been durable.
+ */
+static int repair_headers(struct tr_replay *p)
+{
+    struct tr_log *log = &p->e->log;
+    bool writes = !p->e->config.read_only && p->salvage == NULL;
+    int err = TARRY_OK;
+
+    for (uint32_t i = 0; i < log->slots_max && err == TARRY_OK; i++) {
+        struct tr_slot *slot = &log->slots[i];
+
+        if ((slot->state != TR_SLOT_SEALED && slot->state != TR_SLOT_TAIL) ||
+            !p->scans[i].header_bad) {
+            continue;
+        }
+        slot->headless = had_header(p, slot);
+        err = writes ? repair_header(p, slot) : TARRY_OK;
     }
     return err;
 }
@@ -566,9 +601,6 @@ static int end_log(struct tr_replay *p, struct tr_slot *tail)
     err = cut(p, tail);
     if (TR_MUTANT(ALWAYS_DAMAGE) && p->cut) {
         return damage(p, tail, tail->end_off, p->next_batch);
-    }
-    if (err == TARRY_OK) {
-        err = repair_header(p, tail);
     }
     log->seg_no = tail->seg_no;
     tr_log_set_state(log, tail, TR_SLOT_TAIL);
@@ -646,6 +678,9 @@ int tr_replay_run(struct tr_replay *p)
     }
     if (err == TARRY_OK && !collecting(p)) {
         err = load_changes(p);
+    }
+    if (err == TARRY_OK) {
+        err = repair_headers(p);
     }
     p->e->state.replaying = false;
     p->e->state.recall = NULL;

@@ -35,7 +35,7 @@ TR_MUST_USE int tr_replay_scan(struct tr_replay *p);
 /*
  * Walks the log from the oldest segment that is needed to its end, places and applies records, and
  * leaves the log ready to go on. TARRY_EDAMAGED with a notice: proven damage. Writes nothing but
- * zeros over what comes after the end, and the tail's header.
+ * zeros over what comes after the end, and headers of slots.
  */
 TR_MUST_USE int tr_replay_run(struct tr_replay *p);
 

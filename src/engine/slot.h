@@ -48,6 +48,7 @@ struct tr_slot {
     bool unsynced;       /* weak sync: written since its last sync */
     bool stuck;          /* a live record here cannot be read, so it cannot be written again */
     bool held;           /* it is being copied: not to be freed */
+    bool headless;       /* at the start its header was damaged, though it had been durable */
 };
 
 #endif

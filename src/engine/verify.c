@@ -3,7 +3,8 @@
  *
  *     manifests      every copy; of the newest both must be good
  *     checkpoints    every page of both
- *     log            was walked by the opening: every frame and record of it is good, or told
+ *     log            was walked by the opening: every frame and record of it is good, or told;
+ *                    headers of slots, too
  *     runs           every block and record (survey.c)
  *     sidecars       every page; then it is built anew from the records, and must be the same bytes
  *     jobs           each live rid has one record; counts by topic, cells and keys are what is
@@ -172,6 +173,20 @@ static void verify_checkpoint(struct verify *v, unsigned which)
     }
     if (refused && v->sum->findings == findings) {
         tell(v, "A checkpoint is damaged: its pages do not make a whole.", file, 0, 0);
+    }
+}
+
+/* ---- what the opening has made good in memory ---- */
+
+static void verify_headers(struct verify *v)
+{
+    for (uint32_t i = 0; i < v->e->log.slots_max; i++) {
+        char file[TR_IO_NAME_MAX];
+
+        if (v->e->log.slots[i].headless) {
+            tr_log_slot_name(file, i);
+            tell(v, "The header of a slot is damaged; its frames say the same.", file, 0, TR_BLOCK);
+        }
     }
 }
 
@@ -534,6 +549,7 @@ int tr_verify_run(struct tr_engine *e, const struct tr_verify_calls *calls,
         verify_manifests(&v);
         verify_checkpoint(&v, 0);
         verify_checkpoint(&v, 1);
+        verify_headers(&v);
         v.findings = sum->findings;
         err = tr_survey_run(&s);
     }

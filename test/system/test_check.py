@@ -303,6 +303,18 @@ def test_damaged_checkpoint(data, offset):
         assert tarry("check", data).returncode == 0
 
 
+@pytest.mark.parametrize("offset,count", [(4, 1), (50, 1), (0, 64)])
+def test_damaged_header(data, offset, count):
+    serve_once(data)
+    before, _ = jobs(data)
+    spoil(data / "w.000", offset, count)
+    assert told_of(data) == {"w.000"}
+    assert jobs(data)[0] == before
+    assert "header of slot w.000" in serve_once(data)
+    assert tarry("check", data).returncode == 0
+    assert "header of slot" not in serve_once(data)
+
+
 def test_kill_during_repair(tmp_path, data):
     """Killed at any moment, it has done no harm: the next one ends as if nothing had happened."""
     spoil(data / "w.000", frames(data)[5], 300)

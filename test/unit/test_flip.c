@@ -2,7 +2,8 @@
  * One byte of a store is changed, then another one, and so on: each time the store is opened,
  * looked into and drained. Either all is right, or it is said what is not: the open is refused by
  * name, or the job that does not come out was reported by its id. Nobody gets anything that was not
- * pushed.
+ * pushed. A check tells of a header of a slot that is in use, and of a page of a checkpoint that
+ * counts, whatever the engine makes of them; and a start tells of such a header.
  *
  * The store is small, but has all there is: slots, checkpoints, manifests, groups with live and
  * dead runs, keys, moved and altered jobs. It is in memory as plain arrays; see struct disk.
@@ -15,7 +16,8 @@
 
 #include "base/crc.h"
 #include "base/err.h"
-#include "engine/engine.h"
+#include "engine/inner.h"
+#include "engine/verify.h"
 
 #include <inttypes.h>
 #include <setjmp.h>
@@ -638,6 +640,75 @@ static void check_open(struct world *w)
     }
 }
 
+/* ---- a check ---- */
+
+/* What of the store counts, as it is before anything is changed. */
+static struct {
+    bool slot[100];
+    uint64_t pages[2]; /* of checkpoints, */
+    bool both;         /* and the one that is not in use, too */
+    uint32_t newer;
+} counts;
+
+static void on_found(void *ctx, const struct tr_finding *f)
+{
+    (void)f;
+    *(unsigned *)ctx += 1;
+}
+
+/* So many findings; what cannot be opened counts as one. */
+static unsigned check(struct world *w)
+{
+    unsigned found = 0;
+    struct tr_verify_calls calls = {.ctx = &found, .found = on_found};
+    struct tr_verify_sum sum;
+
+    w->config.read_only = true;
+    if (open_world(w) == TARRY_OK) {
+        assert_int_equal(tr_verify_run(w->e, &calls, &sum), TARRY_OK);
+        tr_engine_free(w->e);
+    } else {
+        found++;
+    }
+    w->config.read_only = false;
+    assert_int_equal(w->mem.used_bytes, 0);
+    return found;
+}
+
+static void note_what_counts(struct world *w, bool clean)
+{
+    memset(&counts, 0, sizeof counts);
+    w->config.read_only = true;
+    assert_int_equal(open_world(w), TARRY_OK);
+    for (uint32_t i = 0; i < w->e->log.slots_max && i < 100; i++) {
+        enum tr_slot_state is = w->e->log.slots[i].state;
+
+        counts.slot[i] = is == TR_SLOT_TAIL || is == TR_SLOT_SEALED;
+    }
+    counts.pages[0] = w->e->meta.now.ckpt[0].pages;
+    counts.pages[1] = w->e->meta.now.ckpt[1].pages;
+    counts.newer = w->e->meta.now.ckpt_now;
+    counts.both = clean;
+    tr_engine_free(w->e);
+    w->config.read_only = false;
+}
+
+static bool is_header(const char *name, size_t off)
+{
+    unsigned number;
+
+    return sscanf(name, "w.%u", &number) == 1 && number < 100 && counts.slot[number] && off < PAGE;
+}
+
+static bool is_in_checkpoint(const char *name, size_t off)
+{
+    unsigned number;
+
+    return sscanf(name, "ckpt.%u", &number) == 1 && number < 2 &&
+           (counts.both || number == counts.newer) && off < counts.pages[number] * TR_PAGE &&
+           off % TR_PAGE < HEAD;
+}
+
 static uint64_t refused;
 static uint64_t mended;
 static uint64_t flips;
@@ -653,13 +724,19 @@ static void flip(struct world *w, const struct world *good, const char *name, si
     w->disk = disk;
     w->where = name;
     w->off = off;
-    w->damage = 0;
-    w->said = 0;
-    w->last[0] = '\0';
     tr_mem_init(&w->mem, 0);
     f = find(disk, name);
     f->bytes[off] ^= (uint8_t)(1U << off % 8);
+    if ((is_header(name, off) || is_in_checkpoint(name, off)) && check(w) == 0) {
+        FLIP_FAIL(w, "a check found nothing");
+    }
+    w->damage = 0;
+    w->said = 0;
+    w->last[0] = '\0';
     err = open_world(w);
+    if (err == TARRY_OK && is_header(name, off) && w->said == 0) {
+        FLIP_FAIL(w, "the header of a slot was put right, and nothing was said");
+    }
     flips++;
     mended += err == TARRY_OK && w->said != 0;
     if (err == TARRY_OK) {
@@ -704,6 +781,7 @@ static void flip_all(bool clean)
     assert_non_null(good.disk);
     assert_non_null(w.disk);
     make_store(&good, clean);
+    note_what_counts(&good, clean);
     refused = 0;
     mended = 0;
     flips = 0;
@@ -739,6 +817,7 @@ static void test_flip_nothing(void **state)
         w = (struct world){.disk = calloc(1, sizeof(struct disk))};
         make_store(&w, clean != 0);
         w.where = "nothing";
+        assert_int_equal(check(&w), 0);
         w.said = 0;
         assert_int_equal(open_world(&w), TARRY_OK);
         check_open(&w);

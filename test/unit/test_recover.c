@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "engine/checkpoint.h"
+#include "engine/inner.h"
 #include "engine/manifest.h"
 #include "test/unit/rig.h"
 
@@ -640,13 +641,78 @@ static void test_recover_repairs_header(void **state)
     rig_close(&rig);
     flip(&rig, "w.000", 40);
     rig_open(&rig);
+    assert_int_equal(rig.notes[TR_NOTE_DAMAGE], 1);
+    assert_non_null(strstr(rig.note, "header of slot w.000"));
     check_same(&rig, facts);
     assert_int_equal(sim_disk_peek(rig.disk, "w.000", 0, block, TR_BLOCK), TR_BLOCK);
     assert_int_equal(tr_segment_decode(block, &seg), TARRY_OK);
     facts = rig_facts(&rig);
     rig_power_cut(&rig);
     rig_open(&rig);
+    assert_int_equal(rig.notes[TR_NOTE_DAMAGE], 1);
     check_same(&rig, facts);
+    rig_fini(&rig);
+}
+
+/* Nobody says that the first batch of the segment was durable: a power cut may have kept its frame
+ * without the header. That is put right, and is no damage. */
+static void test_recover_makes_header_that_was_cut_off(void **state)
+{
+    struct rig rig;
+    char *facts;
+
+    (void)state;
+    start(&rig); /* one batch, which makes the topic */
+    facts = rig_facts(&rig);
+    rig_power_cut(&rig); /* before a SEAL, and before a manifest */
+    flip(&rig, "w.000", 40);
+    for (unsigned look = 2; look-- > 0;) {
+        rig.config.read_only = look != 0;
+        rig_open(&rig);
+        assert_int_equal(rig.notes[TR_NOTE_DAMAGE], 0);
+        assert_false(rig.e->log.slots[0].headless);
+        if (look != 0) {
+            rig_kill(&rig);
+        }
+    }
+    check_same(&rig, facts);
+    rig_push(&rig, rig_hold(&rig, "t"), FAR);
+    rig_close(&rig);
+    flip(&rig, "w.000", 40); /* but now it was there */
+    rig_open(&rig);
+    assert_int_equal(rig.notes[TR_NOTE_DAMAGE], 1);
+    rig_fini(&rig);
+}
+
+/* Headers of sealed segments, too: else what is written later would say that they were there. */
+static void test_recover_repairs_headers_of_sealed_slots(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    unsigned repaired = 0;
+
+    (void)state;
+    for (unsigned i = 0; i < 60; i++) {
+        rig_push_body(&rig, t, FAR, 3000);
+    }
+    rig_kill(&rig);
+    for (unsigned i = 0; i < 8; i++) {
+        char name[TR_IO_NAME_MAX];
+
+        tr_log_slot_name(name, i);
+        if (sim_disk_exists(rig.disk, name)) {
+            flip(&rig, name, 44);
+        }
+    }
+    rig_open(&rig);
+    for (uint32_t i = 0; i < rig.e->log.slots_max; i++) {
+        repaired += rig.e->log.slots[i].headless;
+    }
+    assert_true(repaired >= 2);
+    assert_int_equal(rig.notes[TR_NOTE_DAMAGE], repaired);
+    rig_power_cut(&rig);
+    rig_open(&rig);
+    assert_int_equal(rig.notes[TR_NOTE_DAMAGE], repaired);
     rig_fini(&rig);
 }
 
@@ -802,6 +868,8 @@ int main(void)
         cmocka_unit_test(test_recover_many_starts),
         cmocka_unit_test(test_recover_refuses_missing_slot),
         cmocka_unit_test(test_recover_repairs_header),
+        cmocka_unit_test(test_recover_makes_header_that_was_cut_off),
+        cmocka_unit_test(test_recover_repairs_headers_of_sealed_slots),
         cmocka_unit_test(test_recover_reports_rotten_body_when_read),
         cmocka_unit_test(test_recover_second_engine_is_locked_out),
         cmocka_unit_test(test_recover_refuses_impossible_config),

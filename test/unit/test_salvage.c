@@ -400,6 +400,39 @@ static void test_look_tells_of_the_newer_checkpoint(void **state)
     rig_fini(&rig);
 }
 
+/* Headers of slots that are in use, which their frames can do without. */
+static void test_look_tells_of_headers(void **state)
+{
+    static const uint64_t offs[] = {4, 20, 50};
+    bool used[64] = {false};
+    struct rig rig;
+    struct image im;
+    unsigned slots = 0;
+
+    (void)state;
+    make(&rig);
+    rig_open(&rig);
+    for (unsigned i = 0; i < rig.e->log.slots_max && i < 64; i++) {
+        enum tr_slot_state is = rig.e->log.slots[i].state;
+
+        used[i] = is == TR_SLOT_TAIL || is == TR_SLOT_SEALED;
+        slots += used[i];
+    }
+    assert_true(slots >= 2);
+    rig_kill(&rig);
+    save(&rig, &im);
+    for (unsigned i = 0; i < 64; i++) {
+        char name[TR_IO_NAME_MAX];
+
+        tr_log_slot_name(name, i);
+        for (unsigned k = 0; used[i] && k < sizeof offs / sizeof offs[0]; k++) {
+            spoil(&rig, &im, name, offs[k]);
+        }
+    }
+    forget(&im);
+    rig_fini(&rig);
+}
+
 /* A good store: nothing is found. And a repair of it changes nothing that anybody sees. */
 static void test_good_store(void **state)
 {
@@ -621,6 +654,7 @@ int main(void)
         cmocka_unit_test(test_look_at_what_is_over),
         cmocka_unit_test(test_look_where_nothing_is),
         cmocka_unit_test(test_look_tells_of_the_newer_checkpoint),
+        cmocka_unit_test(test_look_tells_of_headers),
         cmocka_unit_test(test_good_store),
         cmocka_unit_test(test_repair_purged),
         cmocka_unit_test(test_harm),
