@@ -150,6 +150,22 @@ static void progress(void *ctx, uint64_t more)
     tr_bar_show(&x->bar, x->done, x->all > x->done ? x->all : x->done);
 }
 
+static int tell_damage(const struct exporter *x, const char *dir)
+{
+    if (x->list.by_fate[TR_FATE_LOST] != 0) {
+        fprintf(stderr,
+                "tarry: %s is damaged: %" PRIu64 " jobs were printed, what is missing is above\n"
+                "Some of it may be saved: tarry check --repair %s, or take a backup.\n",
+                dir, x->jobs, dir);
+    } else {
+        fprintf(stderr,
+                "tarry: %s is damaged: %" PRIu64 " jobs were printed, none is known to be missing\n"
+                "tarry check --repair %s makes it whole.\n",
+                dir, x->jobs, dir);
+    }
+    return TR_CLI_DAMAGED;
+}
+
 static int run(struct exporter *x, const char *dir)
 {
     struct tr_cli_store store = {.ctx = x, .found = found};
@@ -171,13 +187,7 @@ static int run(struct exporter *x, const char *dir)
     if (err != TARRY_OK && !ferror(stdout)) {
         return tr_cli_store_trouble(dir, err);
     }
-    if (x->list.findings != 0) {
-        fprintf(stderr,
-                "tarry: %s is damaged: %" PRIu64 " jobs were printed, what is missing is above\n",
-                dir, x->jobs);
-        return TR_CLI_DAMAGED;
-    }
-    return TR_CLI_FINE;
+    return x->list.findings != 0 ? tell_damage(x, dir) : TR_CLI_FINE;
 }
 
 static int offline(struct tr_cli *c)

@@ -180,7 +180,8 @@ void tr_damage_stat(const struct tr_engine *e, struct tr_engine_stat *s)
     s->mended = d->mended;
     s->quarantined = d->files;
     s->damaged = s->damaged_jobs != 0 || s->damaged_places != 0 || d->more != 0 ||
-                 e->config.salvage; /* what is left of a store is shown */
+                 e->overlay != NULL || /* its files are not as they are shown, */
+                 e->config.salvage;    /* or what is left of a store is */
 }
 
 /* ---- copies ---- */
@@ -281,4 +282,6 @@ void tr_damage_fini(struct tr_engine *e)
         tr_mem_free(e->mem, e->damage.items, TR_DAMAGE_MAX * sizeof *e->damage.items);
         e->damage.items = NULL;
     }
+    tr_overlay_free(e->overlay);
+    e->overlay = NULL;
 }

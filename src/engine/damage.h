@@ -112,8 +112,8 @@ void tr_damage_step(struct tr_engine *e);
 bool tr_damage_busy(const struct tr_engine *e);
 void tr_damage_fini(struct tr_engine *e);
 
-/* rebuild.c: before serving; what is damaged is written again from the blocks. TARRY_EDAMAGED,
- * TARRY_EIO: one of those is, too. */
+/* rebuild.c: before serving; what is damaged is written again from the blocks (read-only: in
+ * memory). TARRY_EDAMAGED, TARRY_EIO: one of those is, too. */
 TR_MUST_USE int tr_rebuild_footer(struct tr_engine *e, const struct tr_group *g, unsigned which);
 TR_MUST_USE int tr_rebuild_side(struct tr_engine *e, struct tr_group *g);
 

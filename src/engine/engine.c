@@ -666,6 +666,9 @@ void tr_engine_io_done(struct tr_engine *e, struct tr_io *io, struct tr_now now)
     bool outer = enter(e);
 
     set_now(e, now);
+    if (e->overlay != NULL) {
+        tr_overlay_done(e->overlay, io);
+    }
     if (io == &e->log.io || io == &e->log.sync_io) {
         log_done(e, io);
     } else if (io == &e->meta.io || io == &e->meta.grow_io) {

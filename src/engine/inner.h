@@ -49,6 +49,7 @@ struct tr_engine {
     struct tr_engine_config config;
     struct tr_mem *mem;
     struct tr_disk disk;
+    struct tr_overlay *overlay; /* read-only: what of groups was made again; NULL: nothing */
     struct tr_rng rng;
     struct tr_state state;
     struct tr_log log;

@@ -18,6 +18,7 @@
 #include "engine/history.h"
 #include "engine/log.h"
 #include "engine/manifest.h"
+#include "engine/overlay.h"
 #include "engine/pace.h"
 #include "engine/promote.h"
 #include "engine/scrub.h"

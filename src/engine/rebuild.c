@@ -10,6 +10,9 @@
  * as before, whatever a crash leaves, and the next start does the same again. If a block is
  * damaged, too, nothing is written: two damaged places in one group refuse the store by name
  * (regroup.c).
+ *
+ * Who only looks at the store writes nothing: the pages go into memory, over those of the file
+ * (overlay.c).
  */
 
 #include "base/err.h"
@@ -33,11 +36,32 @@ static int read_exactly(struct tr_engine *e, int file, uint64_t off, void *buf, 
     return err == TARRY_OK && io.got != len ? TARRY_EDAMAGED : err;
 }
 
+/* The overlay, which there is from the first time on that somebody needs it. */
+static struct tr_overlay *overlay(struct tr_engine *e)
+{
+    if (e->overlay == NULL) {
+        e->overlay = tr_overlay_new(e->mem, e->disk);
+        e->disk = e->overlay != NULL ? tr_overlay_port(e->overlay) : e->disk;
+    }
+    return e->overlay;
+}
+
+static int put(struct tr_engine *e, int file, uint64_t off, const uint8_t *from, uint64_t len)
+{
+    struct tr_overlay *o = overlay(e);
+    int err = o != NULL ? tr_overlay_put(o, file, off, from, len) : TARRY_ENOMEM;
+
+    return err == TARRY_EFULL ? TARRY_EDAMAGED : err; /* it stays as it is */
+}
+
 static int write_exactly(struct tr_engine *e, int file, uint64_t off, const uint8_t *from,
                          uint64_t len)
 {
     int err = TARRY_OK;
 
+    if (e->config.read_only) {
+        return put(e, file, off, from, len);
+    }
     while (len > 0 && err == TARRY_OK) {
         struct tr_piece piece = {from, (size_t)len};
         struct tr_io io = {.op = TR_IO_WRITE,
@@ -59,7 +83,7 @@ static int sync_file(struct tr_engine *e, int file)
 {
     struct tr_io io = {.op = TR_IO_SYNC, .file = file};
 
-    return run(e, &io);
+    return e->config.read_only ? TARRY_OK : run(e, &io);
 }
 
 /* A block that was read, and the memory for it. */
@@ -304,6 +328,12 @@ static int open_side(struct tr_engine *e, struct tr_group *g)
 
     if (g->side_file >= 0) {
         return TARRY_OK;
+    }
+    if (e->config.read_only) {
+        struct tr_overlay *o = overlay(e);
+
+        g->side_file = o != NULL ? tr_overlay_file(o) : -1;
+        return o != NULL ? TARRY_OK : TARRY_ENOMEM;
     }
     tr_group_name(io.name, g->is.no, TR_GROUP_SIDE);
     err = run(e, &io);

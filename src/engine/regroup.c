@@ -6,8 +6,8 @@
  *            all of section K, since keys are looked up in memory
  *
  * Everything is synced first and read around the cache (R7). A footer or a sidecar that is damaged
- * is made again from the blocks (rebuild.c). If that cannot be done, the group refuses the store by
- * name (R13).
+ * is made again from the blocks (rebuild.c), read-only in memory. If that cannot be done, the group
+ * refuses the store by name (R13).
  */
 
 #include "base/err.h"
@@ -95,9 +95,10 @@ static void note_rebuilt(struct tr_engine *e, const struct tr_group *g, enum tr_
 
     tr_group_name(name, g->is.no, which);
     e->damage.mended++;
-    tr_engine_note(e, TR_NOTE_DAMAGE, "Group %llu: %s of file %s was damaged and was made again.",
-                   (unsigned long long)g->is.no,
-                   which == TR_GROUP_SIDE ? "the index" : "the footer", name);
+    tr_engine_note(e, TR_NOTE_DAMAGE, "Group %llu: %s of file %s %s.", (unsigned long long)g->is.no,
+                   which == TR_GROUP_SIDE ? "the index" : "the footer", name,
+                   e->config.read_only ? "is damaged; it was made again in memory, not in the file"
+                                       : "was damaged and was made again");
 }
 
 static int open_run(struct tr_engine *e, struct tr_group *g, unsigned which)
@@ -108,7 +109,7 @@ static int open_run(struct tr_engine *e, struct tr_group *g, unsigned which)
         return err;
     }
     err = read_footer(e, g, which);
-    if (!is_damage(err) || e->config.read_only || TR_MUTANT(FOOTER_LOST)) {
+    if (!is_damage(err) || TR_MUTANT(FOOTER_LOST)) {
         return err;
     }
     err = tr_rebuild_footer(e, g, which);
@@ -204,7 +205,7 @@ static int open_side(struct tr_engine *e, struct tr_group *g)
 {
     int err = read_side(e, g);
 
-    if (!is_damage(err) || e->config.read_only || TR_MUTANT(SIDE_LOST)) {
+    if (!is_damage(err) || TR_MUTANT(SIDE_LOST)) {
         return err;
     }
     tr_sidecar_fini(&g->side);
@@ -224,37 +225,21 @@ static void blame(const struct tr_engine *e, const struct tr_group *g, int err)
     }
 }
 
-static int open_group(struct tr_engine *e, const struct tr_manifest_group *is)
-{
-    struct tr_group *g = tr_group_new(&e->groups);
-    int err = TARRY_OK;
-
-    if (g == NULL) {
-        return TARRY_ENOMEM;
-    }
-    g->is = *is;
-    for (unsigned i = 0; i < TR_GROUP_RUNS && err == TARRY_OK; i++) {
-        err = is->bytes[i] != 0 ? open_run(e, g, i) : TARRY_OK;
-    }
-    if (err == TARRY_OK) {
-        err = open_side(e, g);
-    }
-    blame(e, g, err);
-    tr_groups_add(&e->groups, g);
-    return err;
-}
-
-/* Salvage: the last group cannot be used. */
-static void give_up(struct tr_engine *e, const struct tr_manifest_group *is)
+/* Salvage: the last group cannot be used. `which`: the file that stands in the way. */
+static void give_up(struct tr_engine *e, enum tr_group_file which)
 {
     struct tr_group *g = e->groups.order[e->groups.count - 1];
     struct tr_finding f = {.fate = TR_FATE_LOST,
-                           .what =
-                               "A group of run files cannot be used as it is; --repair saves what "
-                               "it can."};
+                           .what = which == TR_GROUP_SIDE
+                                       ? "The index of a group is damaged, and its runs are, too: "
+                                         "all that is in the group is lost."
+                                       : "The footer of a run is damaged, and a block of it is, "
+                                         "too: all that is in the group is lost.",
+                           .id = g->is.rid_first,
+                           .id_last = g->is.rid_last};
     int files[] = {g->runs[TR_GROUP_LIVE].file, g->runs[TR_GROUP_DEAD].file, g->side_file};
 
-    tr_group_name(f.file, is->no, TR_GROUP_SIDE);
+    tr_group_name(f.file, g->is.no, which);
     if (e->config.found != NULL) {
         e->config.found(e->config.ctx, &f);
     }
@@ -266,6 +251,33 @@ static void give_up(struct tr_engine *e, const struct tr_manifest_group *is)
         }
     }
     tr_group_free(&e->groups, g);
+}
+
+static int open_group(struct tr_engine *e, const struct tr_manifest_group *is)
+{
+    struct tr_group *g = tr_group_new(&e->groups);
+    enum tr_group_file which = TR_GROUP_LIVE;
+    int err = TARRY_OK;
+
+    if (g == NULL) {
+        return TARRY_ENOMEM;
+    }
+    g->is = *is;
+    for (unsigned i = 0; i < TR_GROUP_RUNS && err == TARRY_OK; i++) {
+        which = (enum tr_group_file)i;
+        err = is->bytes[i] != 0 ? open_run(e, g, i) : TARRY_OK;
+    }
+    if (err == TARRY_OK) {
+        which = TR_GROUP_SIDE;
+        err = open_side(e, g);
+    }
+    blame(e, g, err);
+    tr_groups_add(&e->groups, g);
+    if (is_damage(err) && e->config.salvage) {
+        give_up(e, which);
+        err = TARRY_OK;
+    }
+    return err;
 }
 
 /* ---- keys ---- */
@@ -351,7 +363,7 @@ static int read_all_keys(struct tr_engine *e)
     }
     for (uint32_t i = 0; i < e->groups.count && err == TARRY_OK; i++) {
         err = read_keys(e, e->groups.order[i], &k);
-        if (is_damage(err) && !e->config.read_only) {
+        if (is_damage(err)) {
             err = rebuild_side(e, e->groups.order[i]);
             err = err == TARRY_OK ? read_keys(e, e->groups.order[i], &k) : err;
         }
@@ -373,10 +385,6 @@ int tr_regroup_open(struct tr_engine *e)
 
     for (uint32_t i = 0; i < m->group_count && err == TARRY_OK; i++) {
         err = open_group(e, &m->groups[i]);
-        if (is_damage(err) && e->config.salvage) {
-            give_up(e, &m->groups[i]);
-            err = TARRY_OK;
-        }
     }
     err = err == TARRY_OK ? read_all_keys(e) : err;
     return is_damage(err) && e->config.salvage ? TARRY_OK : err;

@@ -190,6 +190,28 @@ static void verify_headers(struct verify *v)
     }
 }
 
+static void tell_overlaid(void *ctx, int number, uint64_t off, uint64_t len)
+{
+    struct verify *v = ctx;
+
+    for (uint32_t i = 0; i < v->e->groups.count; i++) {
+        const struct tr_group *g = v->e->groups.order[i];
+        char file[TR_IO_NAME_MAX];
+
+        for (unsigned run = 0; run < TR_GROUP_RUNS; run++) {
+            if (g->runs[run].file == number) {
+                tr_group_name(file, g->is.no, (enum tr_group_file)run);
+                tell(v, "The footer of a run is damaged; it can be made again from the blocks.",
+                     file, off, len);
+            }
+        }
+        if (g->side_file == number) {
+            tr_group_name(file, g->is.no, TR_GROUP_SIDE);
+            tell(v, "An index is damaged; it can be made again from the records.", file, off, len);
+        }
+    }
+}
+
 /* ---- jobs ---- */
 
 static struct count *count_of(struct verify *v, const struct tr_topic *t)
@@ -550,6 +572,9 @@ int tr_verify_run(struct tr_engine *e, const struct tr_verify_calls *calls,
         verify_checkpoint(&v, 0);
         verify_checkpoint(&v, 1);
         verify_headers(&v);
+        if (e->overlay != NULL) {
+            tr_overlay_walk(e->overlay, &v, tell_overlaid);
+        }
         v.findings = sum->findings;
         err = tr_survey_run(&s);
     }

@@ -315,6 +315,60 @@ def test_damaged_header(data, offset, count):
     assert "header of slot" not in serve_once(data)
 
 
+@pytest.mark.parametrize("suffix,offset", [("six", 0), ("six", 5000), ("run", -10), ("dead", -100),
+                                           ("six", None)])
+def test_index_made_again(tmp_path, suffix, offset):
+    """What can be made again is, in memory for those who only look; the right file is named."""
+    data = golden(tmp_path, "v1-groups")
+    before, _ = jobs(data)
+    path = sorted(data.glob(f"g*.{suffix}"))[1]
+    if offset is None:
+        path.unlink()
+    else:
+        spoil(path, offset % path.stat().st_size)
+    damaged = bytes_of(data)
+    assert told_of(data) == {path.name}
+    assert jobs(data) == (before, 0)
+    with Server(data, "--read-only") as server:
+        assert server.ready()[0] == len(before)
+        assert path.name in server.said and "in memory" in server.said
+        with Client(server.port()) as client:
+            assert all(client.peek(int(number)) is not None for number in before)
+        assert server.stop() == 0
+    assert bytes_of(data) == damaged
+    copy = tmp_path / "copy"
+    shutil.copytree(data, copy)
+    done = tarry("check", "--repair", copy)
+    assert done.returncode == 0 and "lost:" not in done.stdout, done.stdout + done.stderr
+    assert path.name in serve_once(data)
+    assert set(jobs(copy)[0]) == set(before)
+    whole = tmp_path / "whole"  # a server drops old dead jobs
+    whole.mkdir()
+    whole = golden(whole, "v1-groups")
+    serve_once(whole)
+    assert set(jobs(data)[0]) == set(jobs(whole)[0])
+    for store in (data, copy):
+        assert tarry("check", store).returncode == 0
+
+
+@pytest.mark.parametrize("suffix,offset", [("six", 0), ("run", -10)])
+def test_index_that_cannot_be_made_again(tmp_path, suffix, offset):
+    """A block is damaged, too: the group is lost, and everybody says so."""
+    data = golden(tmp_path, "v1-groups")
+    before, _ = jobs(data)
+    path = sorted(data.glob(f"g*.{suffix}"))[1]
+    spoil(path.with_suffix(".run"), 300, 4)
+    spoil(path, offset % path.stat().st_size)
+    done = tarry("check", data)
+    assert done.returncode == 3
+    assert re.search(f"lost: {path.name}: .* Jobs from \\d+ to \\d+ may be among them", done.stdout)
+    done = tarry("export", data)
+    assert done.returncode == 3
+    assert 0 < len(done.stdout.splitlines()) < len(before)
+    assert f"lost: {path.name}: " in done.stderr and "what is missing is above" in done.stderr
+    assert "tarry check --repair" in done.stderr
+
+
 def test_kill_during_repair(tmp_path, data):
     """Killed at any moment, it has done no harm: the next one ends as if nothing had happened."""
     spoil(data / "w.000", frames(data)[5], 300)

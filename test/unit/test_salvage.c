@@ -376,6 +376,36 @@ static void spoil(struct rig *rig, const struct image *im, const char *file, uin
     assert_int_equal(now.findings, 0);
 }
 
+static bool ends(const char *name, const char *end)
+{
+    return strlen(name) > strlen(end) && strcmp(name + strlen(name) - strlen(end), end) == 0;
+}
+
+static void test_look_at_what_can_be_made_again(void **state)
+{
+    struct rig rig;
+    struct image im;
+    unsigned groups = 0;
+
+    (void)state;
+    make(&rig);
+    save(&rig, &im);
+    for (unsigned i = 0; i < im.count; i++) {
+        if (ends(im.names[i], ".six")) {
+            spoil(&rig, &im, im.names[i], 0);
+            spoil(&rig, &im, im.names[i], 4096 + 40);
+            groups++;
+        }
+        if (ends(im.names[i], ".run") || ends(im.names[i], ".dead")) {
+            spoil(&rig, &im, im.names[i], im.len[i] - 10);
+            spoil(&rig, &im, im.names[i], im.len[i] - 80);
+        }
+    }
+    assert_true(groups >= 2);
+    forget(&im);
+    rig_fini(&rig);
+}
+
 /* The newer checkpoint, which a start passes over. */
 static void test_look_tells_of_the_newer_checkpoint(void **state)
 {
@@ -429,6 +459,41 @@ static void test_look_tells_of_headers(void **state)
             spoil(&rig, &im, name, offs[k]);
         }
     }
+    forget(&im);
+    rig_fini(&rig);
+}
+
+/* Of a group whose index is not there at all. */
+static void test_look_without_an_index(void **state)
+{
+    static struct seen before;
+    static struct seen now;
+    struct rig rig;
+    struct image im;
+    struct tr_io io = {.op = TR_IO_UNLINK};
+    unsigned removed = 0;
+
+    (void)state;
+    make(&rig);
+    assert_int_equal(look(&rig, &before), TARRY_OK);
+    save(&rig, &im);
+    for (unsigned i = 0; i < im.count; i++) {
+        if (ends(im.names[i], ".six")) {
+            memcpy(io.name, im.names[i], sizeof io.name);
+            assert_int_equal(rig.port.ops->run(rig.port.ctx, &io), TARRY_OK);
+            removed++;
+        }
+    }
+    assert_int_equal(look(&rig, &now), TARRY_OK);
+    assert_true(now.findings >= removed);
+    assert_int_equal(now.fates[TR_FATE_NONE], now.findings);
+    assert_memory_equal(now.sums, before.sums, sizeof now.sums);
+    rig.config.read_only = true; /* and a server can be asked */
+    rig_open(&rig);
+    rig_pass(&rig, 3 * HOUR);
+    assert_true(rig_stat(&rig, rig_hold(&rig, "mail")).ready > 10);
+    assert_true(rig_engine_stat(&rig).damaged);
+    rig_close(&rig);
     forget(&im);
     rig_fini(&rig);
 }
@@ -653,8 +718,10 @@ int main(void)
         cmocka_unit_test(test_look_only),
         cmocka_unit_test(test_look_at_what_is_over),
         cmocka_unit_test(test_look_where_nothing_is),
+        cmocka_unit_test(test_look_at_what_can_be_made_again),
         cmocka_unit_test(test_look_tells_of_the_newer_checkpoint),
         cmocka_unit_test(test_look_tells_of_headers),
+        cmocka_unit_test(test_look_without_an_index),
         cmocka_unit_test(test_good_store),
         cmocka_unit_test(test_repair_purged),
         cmocka_unit_test(test_harm),
