@@ -147,6 +147,24 @@ static void add_row(struct fake_sql *db, const struct tr_sql_job *job)
 
 /* ---- a change ---- */
 
+/* A copy, since it may change before who asked hears of it. */
+static const struct tr_sql_topic *other_of(struct fake_sql *db, struct fake_sql_conn *conn,
+                                           const struct tr_sql_item *item)
+{
+    struct fake_sql_topic *t = &conn->met[item->topic - 1];
+    struct tr_sql_topic *is = &conn->others[item->topic - 1];
+
+    *t = db->is.topics[item->topic - 1];
+    *is = (struct tr_sql_topic){.id = item->topic,
+                                .spread = t->spread,
+                                .version = t->version,
+                                .gen = t->gen,
+                                .order = t->order,
+                                .keep = t->keep,
+                                .policy = {(const char *)t->policy, t->policy_len}};
+    return is;
+}
+
 static void read_item(struct fake_sql *db, struct tr_sql_item *item, struct fake_sql_row *copy)
 {
     bool by_key = item->by == TR_SQL_BY_KEY || item->by == TR_SQL_NEW_KEY;
@@ -156,7 +174,8 @@ static void read_item(struct fake_sql *db, struct tr_sql_item *item, struct fake
 
     item->found = row != NULL;
     item->gen = item->by != TR_SQL_BY_ID ? gen_of(db, item->topic) : 0;
-    item->version = item->by != TR_SQL_BY_ID ? db->is.topics[item->topic - 1].version : 0;
+    item->version = item->topic != 0 ? db->is.topics[item->topic - 1].version : 0;
+    item->other = NULL;
     item->write = TR_SQL_LEAVE;
     item->with_body = false;
     item->event_count = 0;
@@ -197,6 +216,9 @@ static void read_all(struct fake_sql *db, struct fake_sql_conn *conn, struct tr_
         read_item(db, item, &conn->read[i]);
         item->locked = ask->skips && item->found && !db->calm && dice(db, 40);
         item->found = item->found && !item->locked;
+        if (item->topic != 0 && item->version != item->knows) {
+            item->other = other_of(db, conn, item);
+        }
     }
     if (ask->plan != NULL) {
         fake_plan_lock(db, conn, ask->plan);

@@ -69,7 +69,9 @@ struct fake_sql_end {
         bool ran;         /* the first of todo has its end, which is on its way */
         bool stalled;     /* it was held up once */
         uint64_t next_us; /* when something happens to it */
-        struct fake_sql_row read[TR_SQL_ITEMS_MAX]; /* by it */
+        struct fake_sql_row read[TR_SQL_ITEMS_MAX];  /* by it */
+        struct fake_sql_topic met[FAKE_SQL_TOPICS];  /* topics of which it told that */
+        struct tr_sql_topic others[FAKE_SQL_TOPICS]; /* their settings are others */
         struct tr_sql_job page[TR_SQL_ITEMS_MAX];
         struct tr_sql_topic topics[FAKE_SQL_TOPICS];
         struct fake_sql_plan plan;

@@ -221,6 +221,7 @@ static int read_claim(struct tr_cluster *c, struct tr_take *take, const struct t
     }
     read_jobs(take, a, t.jobs);
     claim->bytes = t.bytes;
+    claim->version = tr_answer_version(a, 0) != UINT32_MAX ? tr_answer_version(a, 0) : 0;
     take->next_us = t.next_us;
     take->more = t.more;
     tr_load_hint(c, topic, take->slot, &(struct tr_indexed){t.loaded_us, t.left});

@@ -485,6 +485,7 @@ static void lane_ended(struct tr_cluster *c, struct tr_desk_call *call)
 
     c->calls_under_way--;
     call->busy = true; /* whoever is told may ask again; that waits until this one is done with */
+    tr_desk_learn(c, &call->ask);
     tr_desk_way(c, lane->kind)->ended(c, lane);
     call->busy = false;
     drop_tickets(c, l);

@@ -146,6 +146,9 @@ int tr_desk_failed(struct tr_cluster *c, const struct tr_sql_item *row);
 void tr_desk_refused(struct tr_cluster *c, struct tr_item *item, const struct tr_sql_item *row);
 void tr_desk_ended(void *ctx, struct tr_sql_ask *ask);
 
+/* Settings that a change has met, and that this node does not know: sql_topic.c */
+void tr_desk_learn(struct tr_cluster *c, const struct tr_sql_ask *ask);
+
 /* A topic by its number in the database; NULL: this node has not met it. */
 struct tr_ctopic *tr_desk_topic(const struct tr_cluster *c, uint32_t row);
 
@@ -391,6 +394,7 @@ struct tr_claim {
     uint64_t lease;
     bool held;
     uint64_t ttr_us, least_us;
+    uint32_t version;     /* of the settings by which Redis has let them out */
     unsigned lost;        /* of those that were claimed, so many were not to be had */
     uint64_t bytes;       /* of their bodies, about */
     bool asked;           /* of the database, and not answered */

@@ -103,14 +103,7 @@ struct tr_span tr_ticket_keep(struct tr_ticket *k, const void *at, size_t len)
 
 struct tr_truth_topic tr_desk_says(const struct tr_ctopic *t)
 {
-    const struct tr_policy *p = &t->policy;
-
-    return (struct tr_truth_topic){.ttr_us = p->ttr_us,
-                                   .retries = p->retries,
-                                   .has_retries = (p->given & TR_POLICY_BIT(RETRIES)) != 0,
-                                   .backoff = p->backoff,
-                                   .has_backoff = (p->given & TR_POLICY_BIT(BACKOFF)) != 0,
-                                   .history = p->history};
+    return tr_truth_topic(&t->policy);
 }
 
 void tr_ticket_say(struct tr_cluster *c, struct tr_ticket *k, const struct tr_item *item)

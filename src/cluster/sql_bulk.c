@@ -162,8 +162,11 @@ static bool build_bulk(struct tr_cluster *c, struct tr_clane *lane)
         if (k == NULL) {
             return false;
         }
-        items[i] = (struct tr_sql_item){
-            .by = TR_SQL_BY_ID, .id = b->ids[i], .topic = item->topic->row, .ctx = &k->truth};
+        items[i] = (struct tr_sql_item){.by = TR_SQL_BY_ID,
+                                        .id = b->ids[i],
+                                        .topic = item->topic->row,
+                                        .knows = item->topic->version,
+                                        .ctx = &k->truth};
     }
     ask->kind = TR_SQL_CHANGE;
     ask->decide = tr_truth_decide;

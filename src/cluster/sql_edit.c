@@ -96,8 +96,11 @@ static bool build(struct tr_cluster *c, struct tr_clane *lane)
         if (item->req != NULL) {
             fill_asked(c, k, item);
         }
-        items[i++] = (struct tr_sql_item){
-            .by = TR_SQL_BY_ID, .id = item->id, .topic = item->topic->row, .ctx = &k->truth};
+        items[i++] = (struct tr_sql_item){.by = TR_SQL_BY_ID,
+                                          .id = item->id,
+                                          .topic = item->topic->row,
+                                          .knows = item->topic->version,
+                                          .ctx = &k->truth};
         if (TR_CL_MUTANT(INDEX_EARLY) && item->op == TR_OP_DELETE) {
             (void)!tr_image_gone(c, item->topic, item->id, TR_INDEX_ANY);
         }

@@ -233,8 +233,11 @@ static bool add_job(struct tr_cluster *c, struct tr_clane *lane, const struct tr
         return false;
     }
     tr_desk_push_fill(c, k, item, &r);
-    *row = (struct tr_sql_item){
-        .by = TR_SQL_NEW, .id = item->id, .topic = item->topic->row, .ctx = &k->truth};
+    *row = (struct tr_sql_item){.by = TR_SQL_NEW,
+                                .id = item->id,
+                                .topic = item->topic->row,
+                                .knows = item->topic->version,
+                                .ctx = &k->truth};
     return true;
 }
 

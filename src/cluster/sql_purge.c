@@ -162,8 +162,11 @@ static void paged(struct tr_cluster *c, struct tr_desk_call *call)
     for (unsigned i = 0; i < count; i++) {
         d->truths[i] =
             (struct tr_truth){.what = TR_TRUTH_SWEEP, .topic = tr_desk_says(d->item.topic)};
-        d->items[i] = (struct tr_sql_item){
-            .by = TR_SQL_BY_ID, .id = call->ask.rows[i].id, .ctx = &d->truths[i]};
+        d->items[i] = (struct tr_sql_item){.by = TR_SQL_BY_ID,
+                                           .id = call->ask.rows[i].id,
+                                           .topic = d->topics[d->at].row,
+                                           .knows = d->item.topic->version,
+                                           .ctx = &d->truths[i]};
     }
     d->call.done = deleted;
     d->call.ask = (struct tr_sql_ask){.kind = TR_SQL_CHANGE,

@@ -148,6 +148,7 @@ static bool build(struct tr_cluster *c, struct tr_clane *lane)
         items[i++] = (struct tr_sql_item){.by = asked.key_len > 0 ? TR_SQL_NEW_KEY : TR_SQL_NEW,
                                           .id = item->id,
                                           .topic = item->topic->row,
+                                          .knows = item->topic->version,
                                           .key = k->truth.job.key,
                                           .ctx = &k->truth};
         item->topic->turn++;

@@ -63,8 +63,13 @@ static bool add(struct tr_cluster *c, const struct tr_claim *claim, unsigned i,
     k->truth.held = claim->held;
     k->truth.ttr_us = claim->ttr_us;
     k->truth.least_us = claim->least_us;
-    *row = (struct tr_sql_item){
-        .by = TR_SQL_BY_ID, .id = claim->ids[i], .topic = claim->item.topic->row, .ctx = &k->truth};
+    k->truth.minds_version = true;
+    k->truth.version = claim->version;
+    *row = (struct tr_sql_item){.by = TR_SQL_BY_ID,
+                                .id = claim->ids[i],
+                                .topic = claim->item.topic->row,
+                                .knows = claim->item.topic->version,
+                                .ctx = &k->truth};
     return true;
 }
 

@@ -58,6 +58,20 @@ static bool learn(struct tr_cluster *c, struct tr_ctopic *t, const struct tr_sql
             t->loaded);
 }
 
+/* Those of one row after the other: a version is never gone back to. */
+void tr_desk_learn(struct tr_cluster *c, const struct tr_sql_ask *ask)
+{
+    for (unsigned i = 0; i < ask->count && ask->items != NULL; i++) {
+        const struct tr_sql_topic *is = ask->items[i].other;
+        struct tr_ctopic *t = is != NULL ? tr_desk_topic(c, is->id) : NULL;
+
+        if (t != NULL && t->loaded && is->version > t->version &&
+            ask->items[i].end == TR_SQL_DONE && !tr_ctopic_learn(c, t, text_of(c, is))) {
+            t->stale = true;
+        }
+    }
+}
+
 /* ---- one by its name ---- */
 
 static bool build_load(struct tr_cluster *c, struct tr_clane *lane)

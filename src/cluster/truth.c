@@ -13,10 +13,16 @@
  * change itself is refused.
  *
  * A job of an older gen than its topic's was purged: it is not there, whatever its row says.
+ *
+ * What the topic says (its settings) is the asker's copy, if that is of the version that the
+ * transaction has read; else what was read there. So settings hold on every node from the answer
+ * to whoever has set them, and nobody asks for them before he asks for a change. How many may be
+ * handed out is not known here: a claim that Redis has let out by older settings is not done.
  */
 
 #include "cluster/truth.h"
 
+#include "base/err.h"
 #include "base/text.h"
 #include "cluster/mutant.h"
 
@@ -26,6 +32,7 @@
 struct act {
     struct tr_truth *t;
     struct tr_sql_job *j; /* the row to be */
+    uint32_t version;     /* of the topic's settings */
     uint64_t now_us;
     bool gone;
 };
@@ -104,7 +111,7 @@ static uint64_t lease_of(const struct act *a)
 {
     uint64_t ttr_us = a->t->ttr_us != 0   ? a->t->ttr_us
                       : a->j->ttr_us != 0 ? a->j->ttr_us
-                                          : a->t->topic.ttr_us;
+                                          : a->t->says.ttr_us;
 
     return ttr_us > a->t->least_us ? ttr_us : a->t->least_us;
 }
@@ -134,9 +141,8 @@ static bool is_last(const struct act *a)
         return false;
     }
     if (j->retries == TR_RETRIES_TOPIC) {
-        most = a->t->topic.has_retries || (j->flags & TR_HEADER_BEANSTALK) == 0
-                   ? a->t->topic.retries
-                   : -1;
+        most = a->t->says.has_retries || (j->flags & TR_HEADER_BEANSTALK) == 0 ? a->t->says.retries
+                                                                               : -1;
     }
     return most >= 0 && (int64_t)j->attempts > most;
 }
@@ -144,14 +150,14 @@ static bool is_last(const struct act *a)
 static uint64_t backoff_of(const struct act *a)
 {
     const struct tr_sql_job *j = a->j;
-    struct tr_backoff own = a->t->topic.backoff;
+    struct tr_backoff own = a->t->says.backoff;
     uint32_t attempt = j->attempts > 0 ? j->attempts : 1;
 
     if (j->backoff.len == 0 || tr_header_get_backoff(j->backoff.at, j->backoff.len, &own) != 0) {
-        if (!a->t->topic.has_backoff && (j->flags & TR_HEADER_BEANSTALK) != 0) {
+        if (!a->t->says.has_backoff && (j->flags & TR_HEADER_BEANSTALK) != 0) {
             return 0;
         }
-        own = a->t->topic.backoff;
+        own = a->t->says.backoff;
     }
     return tr_backoff_delay(&own, attempt, a->t->random ^ j->id * UINT64_C(0x9e3779b97f4a7c15));
 }
@@ -294,6 +300,9 @@ static enum tr_truth_said kick(struct act *a)
 
 static enum tr_truth_said claim(struct act *a)
 {
+    if (a->t->minds_version && a->version > a->t->version) {
+        return TR_TRUTH_STALE; /* they may say that nothing is handed out, or less */
+    }
     if (tr_truth_state(a->j, a->now_us) != TR_READY) {
         return TR_TRUTH_STATE;
     }
@@ -485,8 +494,8 @@ static void add_event(struct tr_truth *t, struct tr_sql_item *item, uint64_t now
                                                               : TR_WHY_CANCELLED)
                        : item->next.why;
 
-    if (item->write == TR_SQL_LEAVE || t->topic.history == TR_HISTORY_OFF ||
-        (t->topic.history == TR_HISTORY_BRIEF && !ends)) {
+    if (item->write == TR_SQL_LEAVE || t->says.history == TR_HISTORY_OFF ||
+        (t->says.history == TR_HISTORY_BRIEF && !ends)) {
         return;
     }
     t->info[0] = '\0';
@@ -559,20 +568,50 @@ static void push_over(struct tr_truth *t, struct tr_sql_item *item, const struct
 
 /* ---- one item ---- */
 
+struct tr_truth_topic tr_truth_topic(const struct tr_policy *p)
+{
+    return (struct tr_truth_topic){.ttr_us = p->ttr_us,
+                                   .retries = p->retries,
+                                   .has_retries = (p->given & TR_POLICY_BIT(RETRIES)) != 0,
+                                   .backoff = p->backoff,
+                                   .has_backoff = (p->given & TR_POLICY_BIT(BACKOFF)) != 0,
+                                   .history = p->history};
+}
+
+/* The asker's copy of the settings holds unless others were read. */
+static struct tr_truth_topic says(const struct tr_truth *t, const struct tr_sql_item *item)
+{
+    struct tr_policy policy = tr_policy_default();
+    struct tr_span text = item->other != NULL ? item->other->policy : (struct tr_span){0};
+
+    if (item->other == NULL) {
+        return t->topic;
+    }
+    if (text.len > 0 && tr_policy_decode((const uint8_t *)text.at, text.len, &policy) != TARRY_OK) {
+        policy = tr_policy_default(); /* of a newer release; as topics.c has it */
+    }
+    return tr_truth_topic(&policy);
+}
+
 static void decide(struct tr_truth *t, struct tr_sql_item *item, uint64_t now_us)
 {
     bool there = item->found && (item->row.gen == item->gen || TR_CL_MUTANT(GEN_UNSEEN));
     struct tr_sql_job next = item->row;
-    struct act a = {.t = t, .j = &next, .now_us = now_us};
+    struct act a = {.t = t, .j = &next, .version = item->version, .now_us = now_us};
 
     item->write = TR_SQL_LEAVE;
     item->with_body = false;
     item->event_count = 0;
     t->said = TR_TRUTH_NONE;
-    if (item->locked || (t->minds_version && t->version != item->version)) {
-        t->said = item->locked ? TR_TRUTH_LOST : TR_TRUTH_STALE;
+    if (item->locked) {
+        t->said = TR_TRUTH_LOST;
         return;
     }
+    if (t->what == TR_TRUTH_PUSH && t->minds_version && t->version != item->version) {
+        t->said = TR_TRUTH_STALE;
+        return;
+    }
+    t->says = says(t, item);
     if (t->what == TR_TRUTH_SWEEP) {
         item->write = item->found && !there ? TR_SQL_DELETE : TR_SQL_LEAVE;
         return;
@@ -618,7 +657,7 @@ void tr_truth_decide(struct tr_sql_ask *ask, unsigned from, unsigned to)
 bool tr_truth_look(const struct tr_sql_item *item, const struct tr_truth_topic *topic,
                    uint64_t now_us, struct tr_sql_job *is)
 {
-    struct tr_truth t = {.what = TR_TRUTH_TEND, .topic = *topic};
+    struct tr_truth t = {.what = TR_TRUTH_TEND, .says = *topic};
     struct act a = {.t = &t, .j = is, .now_us = now_us};
 
     if (!item->found || item->row.gen != item->gen) {

@@ -46,7 +46,7 @@ enum tr_truth_said {
     TR_TRUTH_LOST,     /* the lease is not, or not any more, that of the job */
     TR_TRUTH_STATE,    /* the state of the job is in the way */
     TR_TRUTH_FULL,     /* PUSH: there may be no new one */
-    TR_TRUTH_STALE,    /* PUSH: the topic's settings are others by now */
+    TR_TRUTH_STALE,    /* PUSH, CLAIM: the topic's settings are others by now */
     TR_TRUTH_UNMEANT,  /* one of many: it is not one of those that are meant */
 };
 
@@ -77,8 +77,8 @@ struct tr_truth {
     bool keep_priority;
     bool force;
     bool full;          /* PUSH: the topic has as much as it may have */
-    bool minds_version; /* PUSH: only if the topic's settings are of this version */
-    uint32_t version;
+    bool minds_version; /* PUSH: only if the topic's settings are of this version; CLAIM: if they */
+    uint32_t version;   /* are of no later one */
     bool beanstalk;
     uint64_t random; /* any number: for jitter */
     unsigned edit;   /* enum tr_edit */
@@ -93,10 +93,13 @@ struct tr_truth {
 
     /* What came of it. */
     enum tr_truth_said said;
+    struct tr_truth_topic says; /* `topic`, or what it says by now */
     struct tr_sql_job is; /* the row from now on; of one that is gone, as it was. Texts are good
                              until the end of the ask */
     char info[TR_TRUTH_INFO];
 };
+
+struct tr_truth_topic tr_truth_topic(const struct tr_policy *p);
 
 /* `decide` of an ask whose items have a struct tr_truth each. */
 void tr_truth_decide(struct tr_sql_ask *ask, unsigned from, unsigned to);

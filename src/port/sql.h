@@ -116,20 +116,25 @@ enum tr_sql_blame {
 
 enum { TR_SQL_EVENTS = 2 }; /* of one item */
 
+struct tr_sql_topic;
+
 struct tr_sql_item {
     /* What is asked. */
     enum tr_sql_by by;
     uint64_t id;
     uint32_t topic; /* BY_ID: if it is known; then it is not purged in the middle of a CHANGE */
     struct tr_span key;
-    void *ctx; /* the asker's: what is to be done */
+    uint32_t knows; /* the version of the topic's settings that the asker has */
+    void *ctx;      /* the asker's: what is to be done */
 
     /* What was read. */
     bool found;
     bool locked; /* somebody has it just now, and it was not waited for */
     struct tr_sql_job row;
-    uint32_t gen;     /* of the topic, now */
-    uint32_t version; /* NEW, NEW_KEY: of the topic's settings, now */
+    uint32_t gen;                     /* of the topic, now */
+    uint32_t version;                 /* of the topic's settings, now; `topic` must be known */
+    const struct tr_sql_topic *other; /* if the asker has others: the topic as it is, without its
+                                         name; or NULL. They stay so until the commit */
 
     /* What was decided. */
     enum tr_sql_write write;

@@ -201,6 +201,25 @@ static bool skips(const struct change *c)
     return c->ask->skips && c->line->skips;
 }
 
+/* The settings, but only of topics of which the asker has others. */
+static void put_policy(struct change *c, struct tr_sql_text *t)
+{
+    const struct tr_sql_item *last = NULL;
+
+    tr_sql_put(t, "IF(0");
+    for (unsigned i = c->from; i < c->to; i++) {
+        const struct tr_sql_item *item = item_of(c, i);
+
+        if (item->topic != 0 &&
+            (last == NULL || last->topic != item->topic || last->knows != item->knows)) {
+            tr_sql_putf(t, " OR (`topic_id`=%u AND `pver`=%u)", (uint64_t)item->topic,
+                        (uint64_t)item->knows);
+            last = item;
+        }
+    }
+    tr_sql_put(t, ",NULL,`policy`)");
+}
+
 static void put_jobs(struct change *c, struct tr_sql_text *t)
 {
     const char *comma = "";
@@ -212,8 +231,9 @@ static void put_jobs(struct change *c, struct tr_sql_text *t)
     tr_sql_put(t, skips(c) ? " SKIP LOCKED" : "");
     /* A purge of the topic waits for this transaction, or this one for that: what is done here is
      * done to a job before it was purged, or finds that it was. */
-    tr_sql_put(t, "; SELECT `topic_id`, `gen`, `pver` FROM `topic` FORCE INDEX (PRIMARY) WHERE "
-                  "`topic_id` IN (");
+    tr_sql_put(t, "; SELECT `topic_id`,`gen`,`pver`,`spread`,`ord`,`kept`,");
+    put_policy(c, t);
+    tr_sql_put(t, " FROM `topic` FORCE INDEX (PRIMARY) WHERE `topic_id` IN (");
     for (unsigned i = c->from; i < c->to; i++) {
         if (item_of(c, i)->topic != 0) {
             tr_sql_putf(t, "%s%u", comma, (uint64_t)item_of(c, i)->topic);
@@ -244,8 +264,30 @@ static void hear_job(struct change *c, const struct tr_sql_row *row)
     }
 }
 
+/* NULL: the asker has its settings. */
+static const struct tr_sql_topic *other(struct change *c, const struct tr_sql_row *row)
+{
+    struct tr_sql_topic *is =
+        row->values[6] != NULL ? tr_sql_room_get(c->line->room, sizeof *is) : NULL;
+
+    if (is == NULL) {
+        return NULL;
+    }
+    *is = (struct tr_sql_topic){
+        .id = (uint32_t)tr_sql_number(row, 0),
+        .spread = (uint32_t)tr_sql_number(row, 3),
+        .order = (uint8_t)tr_sql_number(row, 4),
+        .keep = (uint8_t)tr_sql_number(row, 5),
+        .version = (uint32_t)tr_sql_number(row, 2),
+        .gen = (uint32_t)tr_sql_number(row, 1),
+        .policy = tr_sql_room_copy(c->line->room, row->values[6], row->lengths[6])};
+    return is;
+}
+
 static void hear_topic(struct change *c, const struct tr_sql_row *row)
 {
+    const struct tr_sql_topic *is = other(c, row);
+
     for (unsigned i = c->from; i < c->to; i++) {
         struct tr_sql_item *item = item_of(c, i);
 
@@ -253,6 +295,7 @@ static void hear_topic(struct change *c, const struct tr_sql_row *row)
                         : item->topic == tr_sql_number(row, 0)) {
             item->gen = (uint32_t)tr_sql_number(row, 1);
             item->version = (uint32_t)tr_sql_number(row, 2);
+            item->other = item->version != item->knows ? is : NULL;
         }
     }
 }
@@ -298,6 +341,7 @@ static void reset(struct change *c)
         item->locked = false;
         item->gen = 0;
         item->version = 0;
+        item->other = NULL;
         item->write = TR_SQL_LEAVE;
         item->with_body = false;
         item->event_count = 0;

@@ -130,6 +130,71 @@ def test_settings_hold_on_every_node_from_their_answer_on(pair):
         pair.a.push(topic, b"y", delay="2h", key="k")
 
 
+def put(web, topic, **policy):
+    assert web.ask("PUT", f"/v1/topics/{topic}", json.dumps(policy)).status in (200, 201)
+
+
+def patch(web, topic, **policy):
+    assert web.ask("PATCH", f"/v1/topics/{topic}", json.dumps(policy)).status == 200
+
+
+def test_leases_go_by_settings_that_another_node_has_set(pair):
+    """At a node that knows older ones, and asks for nothing but jobs: at once, and one who waits."""
+    put(pair.a, "lease", ttr="50s")
+    for n in range(3):
+        pair.a.push("lease", str(n).encode())
+    assert pair.a.reserve("lease")[0]["lease_ms"] == 50000
+    patch(pair.b, "lease", ttr="7s")
+    job = pair.a.reserve("lease")[0]
+    assert (job["lease_ms"], job["ttr_ms"]) == (7000, 7000)
+    patch(pair.b, "lease", ttr="9s")
+    assert pair.a.post(f"/v1/jobs/{job['id']}/touch", lease=job["lease"]).json["lease_ms"] > 8000
+    assert pair.a.reserve("lease")[0]["ttr_ms"] == 9000
+    put(pair.a, "waits", ttr="50s")
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        waits = pool.submit(pair.a.reserve, "waits", wait="20s")
+        time.sleep(0.3)
+        patch(pair.b, "waits", ttr="7s")
+        pair.b.push("waits", b"x")
+        assert waits.result()[0]["lease_ms"] == 7000
+
+
+def test_ends_go_by_settings_that_another_node_has_set(pair):
+    """Retries, backoff, history: of a release, of a lease that ends, of a cancel."""
+    put(pair.a, "ends", retries=5, backoff="1h", history="off")
+    for n in range(3):
+        pair.a.push("ends", str(n).encode())
+    first, second = pair.a.reserve("ends", count=2)
+    patch(pair.b, "ends", backoff="1s")
+    back = pair.a.post(f"/v1/jobs/{first['id']}/release", lease=first["lease"]).json
+    assert back["due_ms"] < (time.time() + 60) * 1000, back
+    patch(pair.b, "ends", retries=0)
+    assert pair.a.post(f"/v1/jobs/{second['id']}/release", lease=second["lease"]).json["state"] == "dead"
+    patch(pair.b, "ends", history="full")
+    third = pair.a.get("/v1/jobs", topic="ends", state="ready").json["jobs"][0]["id"]
+    assert pair.a.ask("DELETE", f"/v1/jobs/{third}").status == 200
+    assert "cancelled" in json.dumps(pair.a.get(f"/v1/jobs/{third}/history").json)
+
+
+def test_limits_outlive_an_emptied_redis(pair):
+    """A node that has heard nothing of them puts its older settings into it, and must not go by those."""
+    redis = pair.both.redis.client()
+    for n in range(3):
+        for topic in (f"shut{n}", f"few{n}"):
+            for i in range(8):
+                pair.a.push(topic, str(i).encode())
+            pair.b.push(topic, b"known", delay="1h")
+            assert len(pair.b.reserve(topic)) == 1
+        patch(pair.a, f"shut{n}", paused="out")
+        patch(pair.a, f"few{n}", in_flight=2)
+        redis("FLUSHALL")
+        assert pair.b.reserve(f"shut{n}", wait="2s") == []
+        assert len(pair.b.reserve(f"few{n}", count=8, wait="10s")) <= 2
+        assert pair.b.reserve(f"shut{n}") == []
+        patch(pair.a, f"shut{n}", paused="no")
+        assert len(pair.b.reserve(f"shut{n}", wait="10s")) == 1
+
+
 def test_a_job_that_somebody_locks_leaves_others_alone(pair):
     ids = {pair.a.push("locked", b"%d" % n)["id"] for n in range(20)}
     first = min(ids, key=int)

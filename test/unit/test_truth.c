@@ -23,6 +23,9 @@ struct bench {
     struct tr_sql_job row;
     struct tr_sql_item item;
     struct tr_truth op;
+    uint32_t version;          /* of the topic's settings; */
+    struct tr_sql_topic other; /* not 0: those, of which the asker has not heard */
+    uint8_t policy[TR_POLICY_BYTES_MAX];
 };
 
 static struct tr_truth_topic topic(void)
@@ -45,7 +48,9 @@ static enum tr_truth_said run(struct bench *b, enum tr_truth_what what)
                                    .ctx = &b->op,
                                    .found = b->there,
                                    .row = b->row,
-                                   .gen = b->gen};
+                                   .gen = b->gen,
+                                   .version = b->version,
+                                   .other = b->other.id != 0 ? &b->other : NULL};
     tr_truth_decide(&ask, 0, 1);
     tr_truth_decide(&ask, 0, 1); /* a deadlock: again, and the same */
     switch (b->item.write) {
@@ -59,7 +64,7 @@ static enum tr_truth_said run(struct bench *b, enum tr_truth_what what)
         assert_true(b->item.write == TR_SQL_INSERT || b->item.next.ver > b->row.ver);
         b->row = b->item.next;
         b->there = true;
-        assert_int_equal(b->item.event_count, 1);
+        assert_int_equal(b->item.event_count, b->op.says.history == TR_HISTORY_OFF ? 0 : 1);
         break;
     }
     return b->op.said;
@@ -143,6 +148,53 @@ static void test_truth_push_minds_settings(void **state)
     b.op.version = 0;
     assert_int_equal(run(&b, TR_TRUTH_PUSH), TR_TRUTH_DONE);
     assert_true(b.there);
+}
+
+/* The asker has settings of version 4; there are others, which are encoded here. */
+static void know_older(struct bench *b, const struct tr_policy *p)
+{
+    b->other = (struct tr_sql_topic){
+        .id = 3, .version = 5, .policy = {(const char *)b->policy, tr_policy_encode(b->policy, p)}};
+    b->version = 5;
+}
+
+static void test_truth_goes_by_settings_that_were_read(void **state)
+{
+    struct bench b = make(0);
+    struct tr_policy p = tr_policy_default();
+
+    (void)state;
+    p.given = TR_POLICY_BIT(TTR) | TR_POLICY_BIT(RETRIES) | TR_POLICY_BIT(HISTORY);
+    p.ttr_us = 7 * SECOND;
+    p.retries = 0;
+    p.history = TR_HISTORY_OFF;
+    know_older(&b, &p);
+    assert_int_equal(take(&b, 1), TR_TRUTH_DONE);
+    assert_int_equal(b.row.next_us, b.now_us + 7 * SECOND);
+    assert_int_equal(b.item.event_count, 0);
+    assert_int_equal(run(&b, TR_TRUTH_RELEASE), TR_TRUTH_DIED);
+    b.other.policy = (struct tr_span){"", 0}; /* all is as by default again */
+    b.op.ttr_us = 0;
+    assert_int_equal(run(&b, TR_TRUTH_CANCEL), TR_TRUTH_DONE);
+    assert_int_equal(b.item.events[0].why, TR_WHY_CANCELLED);
+}
+
+static void test_truth_a_claim_by_older_settings_is_not_done(void **state)
+{
+    struct bench b = make(0);
+    struct tr_policy p = tr_policy_default();
+
+    (void)state;
+    p.given = TR_POLICY_BIT(HISTORY);
+    p.history = TR_HISTORY_FULL;
+    know_older(&b, &p);
+    b.op.minds_version = true;
+    b.op.version = 4;
+    assert_int_equal(take(&b, 1), TR_TRUTH_STALE);
+    assert_int_equal(b.row.state, TR_SQL_WAITING);
+    assert_int_equal(b.op.is.id, b.row.id); /* its image goes back into the index */
+    b.op.version = 6;                       /* the slot has heard of them first */
+    assert_int_equal(take(&b, 1), TR_TRUTH_DONE);
 }
 
 static void test_truth_leases(void **state)
@@ -441,6 +493,8 @@ int main(void)
         cmocka_unit_test(test_truth_delay_counts_from_the_asking),
         cmocka_unit_test(test_truth_purged_is_gone),
         cmocka_unit_test(test_truth_push_minds_settings),
+        cmocka_unit_test(test_truth_goes_by_settings_that_were_read),
+        cmocka_unit_test(test_truth_a_claim_by_older_settings_is_not_done),
         cmocka_unit_test(test_truth_shift),
         cmocka_unit_test(test_truth_one_of_many),
         cmocka_unit_test(test_truth_sweep_takes_only_what_was_purged),
