@@ -35,17 +35,25 @@ static void mended(struct tr_cluster *c, struct tr_item *item)
     tr_ctopic_unpin(c, spot->topic);
 }
 
+static void mend_now(struct tr_cluster *c, struct tr_item *item)
+{
+    tr_lane_put(c, TR_CL_CONF, item);
+}
+
 void tr_policy_mend(struct tr_cluster *c, struct tr_spot *spot)
 {
     if (spot->mending) {
         return;
     }
     spot->mending = true;
-    spot->mender =
-        (struct tr_item){.inner = true, .end = mended, .topic = spot->topic, .slot = spot->slot};
+    spot->mender = (struct tr_item){.inner = true,
+                                    .end = mended,
+                                    .topic = spot->topic,
+                                    .slot = spot->slot,
+                                    .since_us = c->now.boot_us};
     tr_list_init(&spot->mender.link);
     tr_ctopic_pin(spot->topic);
-    tr_lane_put(c, TR_CL_CONF, &spot->mender);
+    tr_ctopic_reload(c, &spot->mender, mend_now); /* this node's may be older ones, too */
 }
 
 /* Claims go by the database's clock, so this is about that one, too. */

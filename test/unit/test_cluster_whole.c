@@ -456,6 +456,34 @@ static void test_cluster_bulk_of_many_names(void **state)
     free(g);
 }
 
+/* A slot has older settings than this node: it is told those that stand in the list. */
+static void test_cluster_a_slot_is_told_what_was_read(void **state)
+{
+    struct tr_span pushed[] = {SPAN("OK"), SPAN("06651728e2a000"), SPAN("00000000"), SPAN(""),
+                               SPAN("N0000000000140106651728e2a000")};
+    struct tr_span five[] = {SPAN("00000005k")}, six[] = {SPAN("00000006k")};
+    struct rig *g = malloc(sizeof *g);
+    struct ask a;
+    const struct sent *s;
+
+    (void)state;
+    assert_non_null(g);
+    open_engine(g);
+    a = push_of(hold(g, "orders"), "x");
+    submit(g, &a, TR_OP_PUSH);
+    (void)turn(g);
+    say(g, find(g, "HMGET", -1), five, 1);
+    pass(g, 1);
+    say(g, find(g, NULL, TR_SCRIPT_PUSH), pushed, 5);
+    assert_null(find(g, NULL, TR_SCRIPT_CONF));
+    say(g, find(g, "HMGET", -1), six, 1);
+    s = find(g, NULL, TR_SCRIPT_CONF);
+    assert_non_null(s);
+    assert_string_equal(s->args[3 + strtoul(s->args[2], NULL, 10) + 9], "6");
+    finish(g);
+    free(g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -467,6 +495,7 @@ int main(void)
         cmocka_unit_test(test_cluster_pause_is_half_done),
         cmocka_unit_test(test_cluster_next_topic),
         cmocka_unit_test(test_cluster_topic_that_went),
+        cmocka_unit_test(test_cluster_a_slot_is_told_what_was_read),
         cmocka_unit_test(test_cluster_flight),
         cmocka_unit_test(test_cluster_no_room),
         cmocka_unit_test(test_cluster_bulk_of_many_names),
