@@ -260,9 +260,16 @@ void tr_count_fill(struct tr_cluster *c, struct tr_req *r, const struct tr_ctopi
     }
 }
 
+/* It may have been deleted by another node. */
 static void tell_topic(struct tr_cluster *c, struct tr_item *item)
 {
-    tr_count_fill(c, item->req, item->topic);
+    const struct tr_ctopic *t = item->topic;
+
+    if (!t->known && !t->noting && !tr_ctopic_there(t, item->req->shown)) {
+        tr_item_finish(c, item, TARRY_ENOTFOUND);
+        return;
+    }
+    tr_count_fill(c, item->req, t);
     tr_item_finish(c, item, TARRY_OK);
 }
 
@@ -280,11 +287,7 @@ void tr_count_stat_topic(struct tr_cluster *c, struct tr_item *item)
         return;
     }
     tr_item_pin(item, t);
-    if (c->desk != NULL) { /* settings are shown, too, and another node may have changed them */
-        tr_ctopic_reload(c, item, count_now);
-    } else {
-        tr_ctopic_load(c, item, count_now);
-    }
+    tr_ctopic_reload(c, item, count_now); /* another node may have changed what is shown */
 }
 
 static void tell_all(struct tr_cluster *c, struct tr_item *item)

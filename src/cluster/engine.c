@@ -266,6 +266,7 @@ void tr_cluster_free(struct tr_cluster *c)
         struct tr_ctopic *t = TR_CONTAINER_OF(n, struct tr_ctopic, all);
 
         free_items(c, &t->waiting);
+        free_items(c, &t->noted);
         free_items(c, &t->counting);
     }
     if (c->desk != NULL) {

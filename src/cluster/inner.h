@@ -269,10 +269,12 @@ struct tr_ctopic {
     uint32_t named; /* which last had it */
     bool kept;      /* also when it has no jobs */
     bool noting;
-    bool note_again; /* it was not there when a push came */
+    bool note_again;      /* it was not there when a push came */
+    struct tr_list noted; /* items, for the end of that */
     bool gathered;
     uint32_t version;
     uint32_t slot_version; /* the highest that a slot has named */
+    uint32_t tried;        /* the same, when they were last asked for */
     struct tr_policy policy;
     uint8_t *bytes; /* what it was read from; it may point there */
     size_t byte_count;
@@ -296,7 +298,7 @@ struct tr_ctopic {
     struct tr_rate pushes, hands;
     uint64_t full_us;  /* boot time at which it was last known to have a job; 0: not known */
     uint32_t row;      /* its number in the database; 0: it is not there, or that is not known */
-    uint64_t asked_us; /* boot time: when it was last looked for there */
+    uint64_t asked_us; /* boot time: when its settings were last asked for */
     uint64_t heavy;    /* bytes that it had there when it was counted */
     bool makes, keeps; /* it is to be made there when it is loaded; and to stay without jobs */
 };
@@ -322,13 +324,17 @@ bool tr_ctopic_set_spread(struct tr_cluster *c, struct tr_ctopic *t, unsigned sp
 void tr_ctopic_made(struct tr_cluster *c, struct tr_ctopic *t);
 /* It is to be among all topics. */
 void tr_ctopic_note(struct tr_cluster *c, struct tr_ctopic *t, bool keep);
+/* The same; `then`, when it is, or could not be. */
+void tr_ctopic_noted(struct tr_cluster *c, struct tr_item *item, bool keep, tr_item_fn *then);
 struct tr_spot *tr_ctopic_spot(struct tr_ctopic *t, unsigned slot);
 void tr_ctopic_hold(struct tr_cluster *c, struct tr_req *r);
 void tr_ctopic_drop(struct tr_cluster *c, struct tr_req *r);
 void tr_ctopic_find(struct tr_cluster *c, struct tr_item *item);
 void tr_ctopic_next(struct tr_cluster *c, struct tr_item *item);
-/* `then`, when all topics that there are are known here, with counts. */
+/* `then`, when all topics that there are are known here, with counts, as they were a second ago. */
 void tr_ctopics_all(struct tr_cluster *c, struct tr_item *item, tr_item_fn *then);
+/* The same without counts, as they were when it was asked or later. */
+void tr_ctopics_now(struct tr_cluster *c, struct tr_item *item, tr_item_fn *then);
 /* Its settings are known now, or its counts, or will not be. */
 void tr_ctopics_gathered(struct tr_cluster *c, struct tr_ctopic *t);
 void tr_ctopics_named(struct tr_cluster *c, struct tr_item *names);
@@ -827,11 +833,13 @@ struct tr_cluster {
     struct tr_map by_number;
     uint32_t next_number;
     uint64_t topic_count;
-    struct tr_list gathering; /* items, for all topics */
+    struct tr_list gathering; /* items, for all topics; those that are light want no counts */
     struct tr_item names;
     enum { TR_GATHER_NONE, TR_GATHER_NAMES, TR_GATHER_LOADS, TR_GATHER_COUNTS } gather;
     uint64_t gather_left; /* topics */
-    uint64_t names_us;    /* boot time of the last list of them; 0: never, or it was changed here */
+    int gather_status;    /* of one that could not be read */
+    uint64_t named_us;    /* boot time of the last list of them; 0: never */
+    uint64_t names_us;    /* the same, and they were counted; 0: never, or it was changed here */
     uint64_t listed_us;   /* the same, whatever was changed since */
     uint32_t names_round; /* counts those lists */
     uint64_t naming_us;   /* of the one that is under way */

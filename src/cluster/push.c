@@ -19,6 +19,11 @@ static bool is_sane(const struct tr_cluster *c, const struct tr_req *r)
            (unsigned)r->conflict < TR_CONFLICT_COUNT;
 }
 
+static void to_lane(struct tr_cluster *c, struct tr_item *item)
+{
+    tr_lane_put(c, TR_CL_PUSH, item);
+}
+
 static void to_slot(struct tr_cluster *c, struct tr_item *item)
 {
     struct tr_ctopic *t = item->topic;
@@ -32,10 +37,12 @@ static void to_slot(struct tr_cluster *c, struct tr_item *item)
     item->slot = t->spots[i].slot;
     if (c->desk != NULL) {
         tr_desk_push_ask(c, item);
-        return;
+    } else if (t->known) {
+        tr_ctopic_note(c, t, r->keep_topic);
+        to_lane(c, item);
+    } else { /* who asks for all topics behind its answer finds it */
+        tr_ctopic_noted(c, item, r->keep_topic, to_lane);
     }
-    tr_ctopic_note(c, t, r->keep_topic);
-    tr_lane_put(c, TR_CL_PUSH, item);
 }
 
 void tr_push_ask(struct tr_cluster *c, struct tr_item *item)

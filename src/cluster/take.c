@@ -659,6 +659,10 @@ static void hand_out(struct tr_cluster *c, struct tr_wait *w, struct tr_holding 
     w->item.topic = g->item.topic;
     tr_item_view(c, &w->item, &job->header, now_us);
     w->item.topic = NULL;
+    if (g->item.topic->stale && job->header.ttr_us == 0 && r->ttr_us == 0 && r->lease_us == 0) {
+        /* By settings that this node has not read yet: the lease tells how long it is. */
+        r->out.job.ttr_us = job->header.at_us > now_us ? job->header.at_us - now_us : 0;
+    }
     r->out.job.body = (const uint8_t *)job->body.at;
     r->out.job.body_len = (uint32_t)job->body.len;
     r->out.job.late_us = late_of(c, w, job->header.due_us, now_us);

@@ -7,13 +7,18 @@
  *                                 a node's name: that one is about to forget it (forget.c)
  *
  * The settings are read before a topic is first used (LOAD, many in a call), and again when a
- * slot's answer names a newer version. A slot that names an older one is told (policy.c). A topic
- * that is not in the list has defaults, and gets there by the first push. With a database its
- * number there is needed for all that is asked about its jobs, and nothing tells that somebody has
- * made it: so one that was not there is looked for again each time.
+ * slot's answer names a newer version: at once, and if the list is behind, once a second. A slot
+ * that names an older one is told (policy.c), after they were read once more: so a server that came
+ * back empty does not get old ones. A topic that is not in the list has defaults, and gets there by
+ * the first push, before that is answered. With a database its number there is needed for all that
+ * is asked about its jobs, and nothing tells that somebody has made it: so one that was not there
+ * is looked for again each time.
  *
- * Which topics there are, is asked for at most once a second, and only when somebody wants all of
- * them. Whether one without `k` is there depends on its jobs: so they are counted.
+ * Nothing tells of topics that other nodes make or delete. So before it is said that one is not
+ * there, and before it is shown, the list is asked; and whoever goes through all of them (a bulk, a
+ * list) begins with a list of names that is not older than his question: one call for all who ask
+ * meanwhile. Whether one without `k` is there depends on its jobs: so they are counted; for sums of
+ * all at most once a second.
  *
  * Whoever needs a topic pins it. Others stay while there is room, the longest unused goes first.
  */
@@ -26,7 +31,7 @@
 
 #include <string.h>
 
-#define NAMES_EVERY_US UINT64_C(1000000)
+#define COUNTS_EVERY_US UINT64_C(1000000)
 #define NEXT_US UINT64_C(60000000) /* so long who goes from one to the next has the same list */
 #define JOBS_KNOWN_US UINT64_C(1000000)
 #define STALE_EVERY_US UINT64_C(1000000) /* after a failover the list may stay behind the slots */
@@ -194,6 +199,7 @@ struct tr_ctopic *tr_ctopic_get(struct tr_cluster *c, const char *name, size_t l
     inner_item(&t->loader, t, load_ended);
     inner_item(&t->noter, t, note_ended);
     tr_list_init(&t->waiting);
+    tr_list_init(&t->noted);
     tr_list_init(&t->counting);
     tr_list_init(&t->line);
     tr_list_init(&t->idle);
@@ -329,8 +335,9 @@ static void build_load(struct tr_cluster *c, struct tr_clane *lane)
     tr_eval_plain(&lane->call.eval, "HMGET");
     tr_eval_add(&lane->call.eval, key, tr_place_meta_key(key, &c->layout, TR_META_TOPICS));
     for (const struct tr_list *n = lane->flying.next; n != &lane->flying; n = n->next) {
-        const struct tr_ctopic *t = TR_CONTAINER_OF(n, struct tr_item, link)->topic;
+        struct tr_ctopic *t = TR_CONTAINER_OF(n, struct tr_item, link)->topic;
 
+        t->asked_us = c->now.boot_us;
         tr_eval_add(&lane->call.eval, t->name, t->name_len);
     }
 }
@@ -352,10 +359,38 @@ static void heard_load(struct tr_cluster *c, struct tr_clane *lane,
 const struct tr_cl_way tr_load_way = {
     .script = -1, .most = LOAD_MOST, .meta = true, .build = build_load, .heard = heard_load};
 
-/* It was not there when that was asked; but this one came later, and then it may have been. */
+/* This one came later than that was asked: it may have been there by then, or other settings. */
 static bool came_later(const struct tr_cluster *c, const struct tr_item *item)
 {
-    return c->desk != NULL && item->topic->row == 0 && item->since_us > item->topic->asked_us;
+    const struct tr_ctopic *t = item->topic;
+
+    return item->fresh_us > t->asked_us ||
+           (c->desk != NULL && t->row == 0 && item->since_us > t->asked_us);
+}
+
+static bool gather_later(const struct tr_cluster *c, const struct tr_ctopic *t)
+{
+    return t->gathered && c->gather == TR_GATHER_LOADS && c->naming_us > t->asked_us;
+}
+
+static void ask_load(struct tr_cluster *c, struct tr_ctopic *t)
+{
+    if (!t->loading) {
+        t->loading = true;
+        t->tried = t->slot_version;
+        tr_ctopic_pin(t);
+        tr_lane_put(c, TR_CL_LOAD, &t->loader);
+    }
+}
+
+static void wait_for_load(struct tr_cluster *c, struct tr_item *item, tr_item_fn *then)
+{
+    struct tr_ctopic *t = item->topic;
+
+    item->then = then;
+    tr_list_remove(&item->link);
+    tr_list_append(&t->waiting, &item->link);
+    ask_load(c, t);
 }
 
 /* Everybody who waits for it goes on, or hears why not. */
@@ -365,6 +400,9 @@ static void load_ended(struct tr_cluster *c, struct tr_item *loader)
     struct tr_list waiting;
 
     t->loading = false;
+    if (t->gathered && loader->status != TARRY_OK) {
+        c->gather_status = loader->status;
+    }
     tr_list_init(&waiting);
     tr_list_splice(&waiting, &t->waiting);
     while (!tr_list_empty(&waiting)) {
@@ -374,22 +412,17 @@ static void load_ended(struct tr_cluster *c, struct tr_item *loader)
         if (loader->status != TARRY_OK) {
             tr_item_finish(c, item, loader->status);
         } else if (came_later(c, item)) {
-            tr_ctopic_reload(c, item, item->then);
+            wait_for_load(c, item, item->then);
         } else {
             item->then(c, item);
         }
     }
-    tr_ctopics_gathered(c, t);
-    tr_ctopic_unpin(c, t);
-}
-
-static void ask_load(struct tr_cluster *c, struct tr_ctopic *t)
-{
-    if (!t->loading) {
-        t->loading = true;
-        tr_ctopic_pin(t);
-        tr_lane_put(c, TR_CL_LOAD, &t->loader);
+    if (loader->status == TARRY_OK && gather_later(c, t)) {
+        ask_load(c, t);
+    } else {
+        tr_ctopics_gathered(c, t);
     }
+    tr_ctopic_unpin(c, t);
 }
 
 bool tr_ctopic_is_news(const struct tr_cluster *c, const struct tr_ctopic *t)
@@ -399,6 +432,7 @@ bool tr_ctopic_is_news(const struct tr_cluster *c, const struct tr_ctopic *t)
 
 void tr_ctopic_load(struct tr_cluster *c, struct tr_item *item, tr_item_fn *then)
 {
+    item->fresh_us = 0;
     if (!tr_ctopic_is_news(c, item->topic)) {
         if (item->topic->stale && item->topic->loaded_us + STALE_EVERY_US <= c->now.boot_us) {
             ask_load(c, item->topic); /* and goes on with what it has */
@@ -406,17 +440,13 @@ void tr_ctopic_load(struct tr_cluster *c, struct tr_item *item, tr_item_fn *then
         then(c, item);
         return;
     }
-    tr_ctopic_reload(c, item, then);
+    wait_for_load(c, item, then);
 }
 
 void tr_ctopic_reload(struct tr_cluster *c, struct tr_item *item, tr_item_fn *then)
 {
-    struct tr_ctopic *t = item->topic;
-
-    item->then = then;
-    tr_list_remove(&item->link);
-    tr_list_append(&t->waiting, &item->link);
-    ask_load(c, t);
+    item->fresh_us = item->since_us;
+    wait_for_load(c, item, then);
 }
 
 void tr_ctopic_version(struct tr_cluster *c, struct tr_ctopic *t, unsigned slot, uint32_t version)
@@ -432,6 +462,9 @@ void tr_ctopic_version(struct tr_cluster *c, struct tr_ctopic *t, unsigned slot,
     }
     if (version > t->version) {
         t->stale = true;
+        if (version > t->tried) {
+            ask_load(c, t);
+        }
     } else if (spot != NULL) {
         tr_policy_mend(c, spot);
     }
@@ -442,13 +475,22 @@ void tr_ctopic_version(struct tr_cluster *c, struct tr_ctopic *t, unsigned slot,
 static void note_ended(struct tr_cluster *c, struct tr_item *noter)
 {
     struct tr_ctopic *t = noter->topic;
+    struct tr_list items;
 
     t->noting = false;
     t->known = t->known || noter->status == TARRY_OK;
     t->kept = t->kept || (noter->status == TARRY_OK && noter->kind == 'k');
+    tr_list_init(&items);
+    tr_list_splice(&items, &t->noted);
     if (t->note_again) {
         t->note_again = false;
         tr_ctopic_made(c, t);
+    }
+    while (!tr_list_empty(&items)) {
+        struct tr_item *item = TR_CONTAINER_OF(items.next, struct tr_item, link);
+
+        tr_list_remove(&item->link);
+        item->then(c, item);
     }
     tr_ctopic_unpin(c, t);
 }
@@ -475,6 +517,14 @@ void tr_ctopic_note(struct tr_cluster *c, struct tr_ctopic *t, bool keep)
     t->noter.kind = keep ? 'k' : '-';
     tr_ctopic_pin(t);
     tr_lane_put(c, TR_CL_NOTE, &t->noter);
+}
+
+void tr_ctopic_noted(struct tr_cluster *c, struct tr_item *item, bool keep, tr_item_fn *then)
+{
+    item->then = then;
+    tr_list_remove(&item->link);
+    tr_list_append(&item->topic->noted, &item->link);
+    tr_ctopic_note(c, item->topic, keep);
 }
 
 static void build_names(struct tr_cluster *c, struct tr_clane *lane)
@@ -536,16 +586,27 @@ static void ungather(struct tr_cluster *c, struct tr_ctopic *t)
     t->gathered = false;
 }
 
+/* It was not in the list when that was last read, or deleted; now its name is there. */
+static bool may_be_new(const struct tr_cluster *c, const struct tr_ctopic *t)
+{
+    return c->desk == NULL && !t->known && t->named == c->names_round;
+}
+
 static void gather_one(struct tr_cluster *c, struct tr_ctopic *t)
 {
-    if (!t->loaded && c->gather == TR_GATHER_LOADS) {
+    uint64_t since_us = c->naming_us;
+
+    if (c->gather == TR_GATHER_LOADS && (!t->loaded || may_be_new(c, t))) {
         gather(c, t);
         ask_load(c, t);
     } else if (t->loaded && c->gather == TR_GATHER_COUNTS &&
                (t->known || tr_ctopic_held(t) || tr_ctopic_has_jobs(t))) {
         /* One that is gone, too, until its jobs are known to be. */
+        if (c->desk != NULL) { /* where that is dear */
+            since_us = since_us > COUNTS_EVERY_US ? since_us - COUNTS_EVERY_US : 0;
+        }
         gather(c, t);
-        if (!tr_count_start(c, t, c->naming_us)) {
+        if (!tr_count_start(c, t, since_us)) {
             ungather(c, t);
         }
     }
@@ -569,15 +630,35 @@ static void gather_all(struct tr_cluster *c)
     c->gather_left--;
 }
 
-static void end_gathering(struct tr_cluster *c, int status)
+static void ask_names(struct tr_cluster *c)
 {
-    struct tr_list items;
+    c->gather = TR_GATHER_NAMES;
+    c->gather_status = TARRY_OK;
+    c->naming_us = c->now.boot_us;
+    tr_lane_put(c, TR_CL_NAMES, &c->names);
+}
 
-    tr_list_init(&items);
-    tr_list_splice(&items, &c->gathering);
-    c->gather = TR_GATHER_NONE;
-    while (!tr_list_empty(&items)) {
-        struct tr_item *item = TR_CONTAINER_OF(items.next, struct tr_item, link);
+/* Those whom this list does: of names, or counted, too. All: it could not be had. */
+static void pick(struct tr_cluster *c, struct tr_list *items, bool counted, bool all)
+{
+    struct tr_list *next;
+
+    tr_list_init(items);
+    for (struct tr_list *n = c->gathering.next; n != &c->gathering; n = next) {
+        const struct tr_item *item = TR_CONTAINER_OF(n, struct tr_item, link);
+
+        next = n->next;
+        if (all || ((counted || item->light) && item->fresh_us <= c->naming_us)) {
+            tr_list_remove(n);
+            tr_list_append(items, n);
+        }
+    }
+}
+
+static void tell_gathered(struct tr_cluster *c, struct tr_list *items, int status)
+{
+    while (!tr_list_empty(items)) {
+        struct tr_item *item = TR_CONTAINER_OF(items->next, struct tr_item, link);
 
         tr_list_remove(&item->link);
         if (status == TARRY_OK) {
@@ -588,12 +669,47 @@ static void end_gathering(struct tr_cluster *c, int status)
     }
 }
 
+/* Those who came meanwhile want another one. */
+static void end_gathering(struct tr_cluster *c, int status)
+{
+    struct tr_list items;
+
+    pick(c, &items, true, status != TARRY_OK);
+    c->gather = TR_GATHER_NONE;
+    if (!tr_list_empty(&c->gathering)) {
+        ask_names(c);
+    }
+    tell_gathered(c, &items, status);
+}
+
+static bool anybody_wants_counts(const struct tr_cluster *c)
+{
+    for (const struct tr_list *n = c->gathering.next; n != &c->gathering; n = n->next) {
+        const struct tr_item *item = TR_CONTAINER_OF(n, struct tr_item, link);
+
+        if (!item->light && item->fresh_us <= c->naming_us) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Loads first, since only then it is known in which slots to count. */
 static void gathered(struct tr_cluster *c)
 {
+    struct tr_list items;
+
     if (c->gather == TR_GATHER_LOADS && c->gather_left == 0) {
+        if (c->gather_status != TARRY_OK || !anybody_wants_counts(c)) {
+            c->named_us = c->gather_status == TARRY_OK ? c->naming_us : c->named_us;
+            end_gathering(c, c->gather_status);
+            return;
+        }
+        c->named_us = c->naming_us;
+        pick(c, &items, false, false);
         c->gather = TR_GATHER_COUNTS;
         gather_all(c);
+        tell_gathered(c, &items, TARRY_OK);
     }
     if (c->gather == TR_GATHER_COUNTS && c->gather_left == 0) {
         c->names_us = c->naming_us;
@@ -621,20 +737,36 @@ void tr_ctopics_named(struct tr_cluster *c, struct tr_item *names)
     gathered(c);
 }
 
-void tr_ctopics_all(struct tr_cluster *c, struct tr_item *item, tr_item_fn *then)
+static void all_since(struct tr_cluster *c, struct tr_item *item, uint64_t since_us,
+                      tr_item_fn *then)
 {
-    if (c->names_us != 0 && c->names_us + NAMES_EVERY_US > c->now.boot_us) {
+    uint64_t known_us = item->light ? c->named_us : c->names_us;
+
+    if (known_us != 0 && known_us >= since_us) {
         then(c, item);
         return;
     }
     item->then = then;
+    item->fresh_us = since_us;
     tr_list_remove(&item->link);
     tr_list_append(&c->gathering, &item->link);
     if (c->gather == TR_GATHER_NONE) {
-        c->gather = TR_GATHER_NAMES;
-        c->naming_us = c->now.boot_us;
-        tr_lane_put(c, TR_CL_NAMES, &c->names);
+        ask_names(c);
     }
+}
+
+void tr_ctopics_all(struct tr_cluster *c, struct tr_item *item, tr_item_fn *then)
+{
+    uint64_t now_us = c->now.boot_us;
+
+    item->light = false;
+    all_since(c, item, now_us > COUNTS_EVERY_US ? now_us - COUNTS_EVERY_US : 0, then);
+}
+
+void tr_ctopics_now(struct tr_cluster *c, struct tr_item *item, tr_item_fn *then)
+{
+    item->light = true;
+    all_since(c, item, item->since_us, then);
 }
 
 /* ---- requests ---- */
@@ -702,6 +834,9 @@ bool tr_ctopic_there(const struct tr_ctopic *t, bool shown)
     return t->kept || is_held(t, shown) || tr_ctopic_has_jobs(t);
 }
 
+static void count_again(struct tr_cluster *c, struct tr_item *item);
+
+/* That it is not there is said only of what was read for this very request. */
 static void found(struct tr_cluster *c, struct tr_item *item)
 {
     struct tr_ctopic *t = item->topic;
@@ -711,9 +846,19 @@ static void found(struct tr_cluster *c, struct tr_item *item)
             answer(item->req, t);
         }
         tr_item_finish(c, item, TARRY_OK);
+    } else if (t->asked_us < item->since_us) {
+        tr_ctopic_reload(c, item, count_again);
+    } else if (item->tries == 0) {
+        item->tries = 1;
+        count_again(c, item);
     } else {
         tr_item_finish(c, item, TARRY_ENOTFOUND);
     }
+}
+
+static void count_again(struct tr_cluster *c, struct tr_item *item)
+{
+    tr_count_heads(c, item, item->since_us, found);
 }
 
 static void find_loaded(struct tr_cluster *c, struct tr_item *item)
@@ -769,6 +914,7 @@ void tr_ctopic_next(struct tr_cluster *c, struct tr_item *item)
     if (item->req->topic != 0 && c->listed_us != 0 && c->listed_us + NEXT_US > c->now.boot_us) {
         next_known(c, item);
     } else {
-        tr_ctopics_all(c, item, next_known);
+        item->light = false;
+        all_since(c, item, item->since_us, next_known);
     }
 }

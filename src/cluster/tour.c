@@ -83,7 +83,11 @@ void tr_tour_begin(struct tr_cluster *c, struct tr_item *item, struct tr_tour *t
     tour->step = step;
     if (item->req->topic == 0 && item->op != TR_OP_PURGE) {
         tour->all = true;
-        tr_ctopics_all(c, item, first_topic);
+        if (item->op == TR_OP_FORECAST) { /* /metrics asks for it, and then tells counts */
+            tr_ctopics_all(c, item, first_topic);
+        } else {
+            tr_ctopics_now(c, item, first_topic);
+        }
     } else if (t == NULL) {
         tr_item_finish(c, item, TARRY_ENOTFOUND);
     } else {

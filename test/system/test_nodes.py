@@ -311,6 +311,59 @@ def test_a_picture_without_redis(tmp_path):
         node.web.close()
 
 
+@pytest.fixture
+def two(nodes):
+    return [nodes.start().web for _ in range(2)]
+
+
+def settings(web, topic, method="PATCH", **policy):
+    assert web.ask(method, f"/v1/topics/{topic}", json.dumps(policy)).status in (200, 201)
+
+
+def test_a_topic_that_another_node_has_made_is_there_at_once(two):
+    a, b = two
+    for n in range(4):
+        for topic in (f"x{n}", f"y{n}", f"z{n}"):
+            assert b.get(f"/v1/topics/{topic}").status == 404
+        assert b.get("/v1/jobs", tag="none").json["jobs"] == []
+        a.push(f"x{n}", b"x", tag=f"x{n}", delay="1h")
+        assert b.get(f"/v1/topics/x{n}").status == 200
+        a.push(f"y{n}", b"y", tag=f"y{n}", delay="1h")
+        assert len(b.get("/v1/jobs", tag=f"y{n}").json["jobs"]) == 1
+        a.push(f"z{n}", b"z", tag=f"z{n}", delay="1h")
+        assert b.post("/v1/jobs/cancel", tag=f"z{n}").json == {"matched": 1, "done": 1, "more": False}
+        assert b.post(f"/v1/topics/x{n}/purge").json["purged"] == 1
+        a.push(f"w{n}", b"w")
+        assert f"w{n}" in [topic["name"] for topic in b.get("/v1/topics").json["topics"]]
+
+
+def test_settings_are_shown_as_another_node_has_set_them(two):
+    a, b = two
+    settings(a, "p", "PUT", ttr="50s")
+    for n in range(1, 4):
+        settings(b, "p", ttr=f"{n}s")
+        assert a.get("/v1/topics/p").json["policy"]["ttr_ms"] == 1000 * n
+    a.push("p", b"x")
+    settings(b, "p", ttr="9s")
+    job = a.reserve("p")[0]
+    assert (job["lease_ms"], job["ttr_ms"]) == (9000, 9000)
+    a.push("p", b"x")
+    settings(b, "p", jitter="1000h")
+    assert a.push("p", b"the first one may be as before")["state"] in ("ready", "delayed")
+    until(lambda: a.push("p", b"y")["state"] == "delayed", 0.5)
+
+
+def test_a_topic_that_another_node_has_deleted_is_gone(two):
+    a, b = two
+    for n in range(3):
+        settings(a, f"d{n}", "PUT", ttr="50s")
+        assert b.get(f"/v1/topics/d{n}").status == 200
+        assert a.ask("DELETE", f"/v1/topics/d{n}").status in (200, 204)
+        assert b.get(f"/v1/topics/d{n}").status == 404
+        assert f"d{n}" not in [topic["name"] for topic in b.get("/v1/topics").json["topics"]]
+        assert b.post(f"/v1/topics/d{n}/purge").status == 404
+
+
 def test_the_command(nodes):
     node = nodes.start()
     address = f"http://127.0.0.1:{node.web_port()}"

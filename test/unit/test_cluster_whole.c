@@ -456,6 +456,127 @@ static void test_cluster_bulk_of_many_names(void **state)
     free(g);
 }
 
+/* That a topic is not there is said only of what was read for this very question. */
+static void test_cluster_a_topic_that_another_node_makes(void **state)
+{
+    struct rig *g = malloc(sizeof *g);
+    struct ask a = {.r = {.name = "orders", .name_len = 6}};
+
+    (void)state;
+    assert_non_null(g);
+    open_engine(g);
+    for (unsigned i = 0; i < 2; i++) {
+        pass(g, 1);
+        submit(g, &a, TR_OP_FIND_TOPIC);
+        (void)turn(g);
+        say_topics(g);
+        say_counts(g, 0);
+        assert_int_equal(a.done, i + 1);
+        assert_int_equal(a.status, TARRY_ENOTFOUND);
+    }
+    pass(g, 1);
+    submit(g, &a, TR_OP_FIND_TOPIC);
+    (void)turn(g);
+    say_known(g);
+    say_counts(g, 1); /* there is a job now */
+    assert_int_equal(a.done, 3);
+    assert_int_equal(a.status, TARRY_OK);
+    assert_int_equal(find(g, "HMGET", -1) == NULL, 1);
+    finish(g);
+    free(g);
+}
+
+/* A bulk of all begins with names that are not older than it is; a list that is under way is. */
+static void test_cluster_bulk_of_names_of_now(void **state)
+{
+    struct rig *g = malloc(sizeof *g);
+    struct ask a = {.r = {.bulk = TR_BULK_CANCEL}}, b = a;
+
+    (void)state;
+    assert_non_null(g);
+    open_engine(g);
+    pass(g, 1);
+    submit(g, &a, TR_OP_BULK);
+    pass(g, 1);
+    submit(g, &b, TR_OP_BULK);
+    (void)turn(g);
+    say_names(g, NULL, NULL);
+    say_topics(g);
+    assert_int_equal(a.done, 1);
+    assert_int_equal(b.done, 0);
+    say_names(g, "orders", NULL);
+    say_known(g);
+    assert_int_equal(b.done, 0);
+    assert_non_null(find(g, NULL, TR_SCRIPT_BULK)); /* it marks where it ends */
+    b.r.own = NULL;
+    finish(g);
+    free(g);
+}
+
+/* It is in the list of all before its first push is answered. */
+static void test_cluster_a_topic_is_noted_before_its_push(void **state)
+{
+    static const char *const ids[] = {"00000000001401"};
+    static const struct tr_span noted[] = {SPAN_OF("OK"), SPAN_OF("00000000-")};
+    struct rig *g = malloc(sizeof *g);
+    struct ask a, b;
+
+    (void)state;
+    assert_non_null(g);
+    open_engine(g);
+    a = push_of(hold(g, "orders"), "x");
+    b = a;
+    submit(g, &a, TR_OP_PUSH);
+    (void)turn(g);
+    say(g, find(g, "HMGET", -1), &(struct tr_span){0}, 1);
+    assert_null(find(g, NULL, TR_SCRIPT_PUSH));
+    say(g, find(g, NULL, TR_SCRIPT_TOPIC), noted, 2);
+    say_pushed(g, find(g, NULL, TR_SCRIPT_PUSH), ids, 1);
+    assert_int_equal(a.status, TARRY_OK);
+    submit(g, &b, TR_OP_PUSH); /* and then at once */
+    (void)turn(g);
+    assert_null(find(g, NULL, TR_SCRIPT_TOPIC));
+    say_pushed(g, find(g, NULL, TR_SCRIPT_PUSH), ids, 1);
+    assert_int_equal(b.status, TARRY_OK);
+    finish(g);
+    free(g);
+}
+
+/* Newer settings are read as soon as a slot names them, once; and before they are shown. */
+static void test_cluster_newer_settings(void **state)
+{
+    struct tr_span pushed[] = {SPAN("OK"), SPAN("06651728e2a000"), SPAN("00000005"), SPAN(""),
+                               SPAN("N0000000000140106651728e2a000")};
+    struct rig *g = malloc(sizeof *g);
+    struct ask a, stat = {0};
+
+    (void)state;
+    assert_non_null(g);
+    open_engine(g);
+    a = push_of(hold(g, "orders"), "x");
+    for (unsigned i = 0; i < 3; i++) {
+        submit(g, &a, TR_OP_PUSH);
+        (void)turn(g);
+        if (i != 1) {
+            say_known(g);
+        }
+        say(g, find(g, NULL, TR_SCRIPT_PUSH), pushed, 5);
+        assert_int_equal(a.done, i + 1);
+        assert_int_equal(find(g, "HMGET", -1) != NULL, i == 0);
+        say_known(g); /* the list is behind */
+    }
+    pass(g, 1);
+    stat.r.topic = a.r.topic;
+    submit(g, &stat, TR_OP_STAT_TOPIC);
+    (void)turn(g);
+    assert_non_null(find(g, "HMGET", -1));
+    say_known(g);
+    say_counts(g, 3);
+    assert_int_equal(stat.status, TARRY_OK);
+    finish(g);
+    free(g);
+}
+
 /* A slot has older settings than this node: it is told those that stand in the list. */
 static void test_cluster_a_slot_is_told_what_was_read(void **state)
 {
@@ -495,6 +616,10 @@ int main(void)
         cmocka_unit_test(test_cluster_pause_is_half_done),
         cmocka_unit_test(test_cluster_next_topic),
         cmocka_unit_test(test_cluster_topic_that_went),
+        cmocka_unit_test(test_cluster_a_topic_that_another_node_makes),
+        cmocka_unit_test(test_cluster_bulk_of_names_of_now),
+        cmocka_unit_test(test_cluster_a_topic_is_noted_before_its_push),
+        cmocka_unit_test(test_cluster_newer_settings),
         cmocka_unit_test(test_cluster_a_slot_is_told_what_was_read),
         cmocka_unit_test(test_cluster_flight),
         cmocka_unit_test(test_cluster_no_room),
