@@ -459,7 +459,8 @@ void tr_cluster_submit(struct tr_cluster *c, struct tr_req *r, struct tr_now now
     clear_answer(r);
     if (is_local(r->op)) {
         do_local(c, r);
-    } else if (tr_cluster_stage(c) != TR_ENGINE_OPEN || is_away(c, r->op)) {
+    } else if (tr_cluster_stage(c) != TR_ENGINE_OPEN || (c->refused & TR_CL_TRUTH) != 0 ||
+               is_away(c, r->op)) {
         tr_req_finish(r, TARRY_EAWAY);
     } else if (r->op == TR_OP_RESERVE) {
         tr_wait_ask(c, r);
@@ -702,10 +703,10 @@ unsigned tr_cluster_unready(struct tr_cluster *c, struct tr_reason *reasons)
     static const struct {
         unsigned bit;
         const char *code;
-    } refusals[] = {{TR_CL_LAYOUT, "redis_layout"},      {TR_CL_VERSION, "redis_version"},
-                    {TR_CL_EVICTION, "redis_eviction"},  {TR_CL_AUTH, "redis_auth"},
-                    {TR_CL_STORE, "redis_store"},        {TR_CL_REPLICAS, "redis_replicas"},
-                    {TR_CL_COORD, "coordinator_differs"}};
+    } refusals[] = {{TR_CL_LAYOUT, "redis_layout"},       {TR_CL_VERSION, "redis_version"},
+                    {TR_CL_EVICTION, "redis_eviction"},   {TR_CL_AUTH, "redis_auth"},
+                    {TR_CL_STORE, "redis_store"},         {TR_CL_REPLICAS, "redis_replicas"},
+                    {TR_CL_COORD, "coordinator_differs"}, {TR_CL_TRUTH, "sql_differs"}};
     unsigned n = 0;
     unsigned server = 0;
     const char *why = missing(c, &server);

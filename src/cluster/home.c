@@ -71,6 +71,7 @@ static void send_beat(struct tr_cluster *c, uint64_t lease_us)
                 : c->emptied       ? strlen(c->uuid)
                                    : 0);
     tr_eval_add_number(e, c->stage == TR_ENGINE_OPENING ? 1 : 0);
+    tr_eval_add(e, c->desk != NULL ? "sql" : "redis", c->desk != NULL ? 3 : 5);
     if (tr_eval_end(e) == TARRY_OK) {
         tr_call_start(c, &c->beat, &way);
     } else {
@@ -117,6 +118,18 @@ static void differs(struct tr_cluster *c, const struct tr_redis_reply *r)
             (int)r->items[3].len, r->items[3].at, LAYOUT_VERSION, c->layout.slots,
             c->layout.prefix);
     tr_home_refuse(c, TR_CL_LAYOUT, why);
+}
+
+/* Its jobs are elsewhere: this node would not see them, nor the others what it took. */
+static void other_truth(struct tr_cluster *c)
+{
+    tr_home_refuse(c, TR_CL_TRUTH,
+                   c->desk != NULL
+                       ? "the jobs of this store are in Redis alone, and this node has sql.url: "
+                         "leave sql.url out, or give this node a redis.prefix of its own"
+                       : "the jobs of this store are in a database, and this node has no sql.url: "
+                         "set sql.url as its other nodes have it, or give this node a "
+                         "redis.prefix of its own");
 }
 
 /* "address version", and in the next line its coordinator. */
@@ -222,7 +235,7 @@ static void beat_answered(struct tr_cluster *c, struct tr_call *call,
         }
         c->meta_us = number(reply->items[1]);
         c->meta_at_us = c->now.boot_us;
-        c->refused &= ~(unsigned)(TR_CL_LAYOUT | TR_CL_STORE | TR_CL_COORD);
+        c->refused &= ~(unsigned)(TR_CL_LAYOUT | TR_CL_STORE | TR_CL_COORD | TR_CL_TRUTH);
         c->stage = TR_ENGINE_OPEN;
         c->emptied = false;
         if (c->coord.leases) {
@@ -232,6 +245,8 @@ static void beat_answered(struct tr_cluster *c, struct tr_call *call,
         no_beat(c);
         if (same(reply->items[0], "DIFFERS") && reply->count >= 4) {
             differs(c, reply);
+        } else if (same(reply->items[0], "TRUTH")) {
+            other_truth(c);
         } else if (same(reply->items[0], "COORD") && reply->count >= 2) {
             other_coordinator(c, reply->items[1]);
         } else if (c->uuid[0] != '\0') { /* else there would be one now: ours */

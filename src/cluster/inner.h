@@ -736,7 +736,8 @@ enum tr_cl_refusal { /* why this Redis cannot be served; bits */
                      TR_CL_AUTH = 8,
                      TR_CL_STORE = 16,
                      TR_CL_REPLICAS = 32,
-                     TR_CL_COORD = 64, /* other nodes have another coordinator */
+                     TR_CL_COORD = 64,  /* other nodes have another coordinator, */
+                     TR_CL_TRUTH = 128, /* or their jobs elsewhere */
 };
 void tr_home_refuse(struct tr_cluster *c, enum tr_cl_refusal what, const char *why);
 

@@ -258,6 +258,25 @@ def test_another_layout_is_refused(tmp_path, both):
     assert "other:" in said
 
 
+def test_jobs_are_in_one_place(tmp_path, both):
+    """A node that looks for them elsewhere would lose some: it does not start."""
+    redis, database = both.redis.tarry(), both.database()
+    with web_server(tmp_path / "a", *redis, *database) as one:
+        web_port(one)
+        said = refused(*redis)
+        assert "in a database" in said and "no sql.url" in said, said
+        both.redis.client()("HDEL", redis[-1].partition("=")[2] + "{meta}:layout", "truth")  # as an older release leaves it
+        with web_server(tmp_path / "b", *redis, *database) as two:  # with the same, as ever
+            web_port(two)
+        assert "in a database" in refused(*redis)
+        assert one.stop() == 0
+    alone = both.redis.tarry()
+    with web_server(tmp_path / "c", *alone) as one:
+        web_port(one)
+        said = refused(*alone, *both.database())
+        assert "in Redis alone" in said and "has sql.url" in said, said
+
+
 def test_a_missing_right_is_named(both):
     name = both.maria.database("SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, INDEX")
     flags = ["--set", f"sql.url=mariadb://127.0.0.1:{both.maria.port}/{name}", "--set", f"sql.user={name}",

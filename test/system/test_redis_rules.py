@@ -592,6 +592,29 @@ def test_nodes_have_one_coordinator(slot):
     assert beat("d" * 16, "zookeeper at /a")[0] == b"OK"
 
 
+def test_nodes_have_their_jobs_in_one_place(slot):
+    def beat(node, truth, uuid="", version="1"):
+        keys = ["tarry:{meta}:" + k for k in ("layout", "nodes", "where")]
+        return slot.eval("beat", keys, node, "addr 1.0", 10 * SECOND, version, "256", "tarry:", uuid, "1",
+                         *([truth] if truth else []))[:2]
+
+    def mark():
+        return slot.redis("HGET", "tarry:{meta}:layout", "truth")
+    assert beat(NODE, "sql", UUID)[0] == b"OK" and mark() == b"sql"
+    assert beat(OTHER, "redis", "v") == [b"TRUTH", b"sql"]
+    assert beat(OTHER, "sql", UUID)[0] == beat(OTHER, "sql")[0] == b"OK"
+    assert beat("c" * 16, "")[0] == b"OK", "an older release does not say"
+    assert beat(OTHER, "redis", "v", version="2")[0] == b"DIFFERS"
+    slot.redis("HDEL", "tarry:{meta}:layout", "truth")  # of an older release
+    assert beat(OTHER, "sql", "v")[0] == b"OK" and mark() is None, "another store: that says the node"
+    assert beat(NODE, "redis", "v")[0] == b"OK" and mark() == b"redis"
+    assert beat(OTHER, "sql", "v") == beat(OTHER, "sql") == [b"TRUTH", b"redis"]
+    assert beat(OTHER, "sql", UUID)[0] == b"OK" and mark() == b"sql", "the database knows it"
+    assert beat(NODE, "redis") == [b"TRUTH", b"sql"]
+    slot.redis("HDEL", "tarry:{meta}:layout", "truth")
+    assert beat(OTHER, "sql")[0] == b"OK" and mark() == b"sql", "one that runs marks it, too"
+
+
 def test_a_take_has_room_for_so_many_bytes(slot):
     ids = [slot.put(body="x" * 100) for _ in range(20)]
     said = slot.take(20, room=1250, wait=T0 + 60 * SECOND)

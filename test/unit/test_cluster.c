@@ -132,6 +132,7 @@ static void refused_by_beat(const struct tr_span *items, size_t count, const cha
 static void test_cluster_refuses(void **state)
 {
     struct tr_span differs[] = {SPAN("DIFFERS"), SPAN("1"), SPAN("256"), SPAN("tarry:"), SPAN("x")};
+    struct tr_span truth[] = {SPAN("TRUTH"), SPAN("sql")};
     struct tr_span other[] = {SPAN("COORD"), SPAN("b:2 1.0\nzookeeper at /tarry/nodes")};
 
     (void)state;
@@ -139,6 +140,7 @@ static void test_cluster_refuses(void **state)
     refused("redis_version:7.0.0\r\nrun_id:aa\r\nmaxmemory_policy:allkeys-lru\r\n",
             "redis_eviction", "allkeys-lru");
     refused_by_beat(differs, 5, "redis_layout", "256");
+    refused_by_beat(truth, 2, "sql_differs", "are in a database, and this node has no sql.url");
     refused_by_beat(other, 2, "coordinator_differs",
                     "the node at b:2 has the coordinator zookeeper at /tarry/nodes, and this one "
                     "redis: ");
@@ -203,7 +205,7 @@ static const char *uuid_of(struct rig *g)
     const struct sent *s = find(g, NULL, TR_SCRIPT_BEAT);
 
     assert_non_null(s);
-    return s->args[s->count - 2];
+    return s->args[s->count - 3];
 }
 
 /* An emptied Redis is used on under the same name, and said so once. */

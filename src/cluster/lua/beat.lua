@@ -1,9 +1,13 @@
 -- A node says that it lives, and learns who else does. KEYS: layout, nodes, addresses. ARGV: node,
 -- address (and behind the end of that line its coordinator), lease (us; 0: it leaves), layout version, slots,
--- prefix, uuid for a store that is to be made (empty: none is made), 1: the node is about to start.
+-- prefix, uuid for a store that is to be made (empty: none is made), 1: the node is about to start, and where
+-- jobs are: 'sql' or 'redis' (none: an older release, which does not say).
 --
 -- OK, now, until, then layout version, slots, prefix, uuid as they are; then node, address for each that
--- lives. NONE: there is no store here. DIFFERS and the four: the node was set up for another layout. COORD,
+-- lives. NONE: there is no store here. DIFFERS and the four: the node was set up for another layout. TRUTH: the
+-- jobs of this store are elsewhere than this node thinks: it would not see those, and others would not see
+-- its own. A store that does not say gets that of the first node that does; and a database that has its
+-- uuid is where its jobs are, whatever somebody said before. COORD,
 -- address: that one lives and has another coordinator. The two would take slots from each other for ever, so
 -- who comes second does not start; one that runs is never refused, for others would take it for dead.
 
@@ -14,7 +18,7 @@ local dec = function(n)
     return string.format('%.0f', n)
 end
 
-local is = redis.call('HMGET', LAYOUT, 'version', 'slots', 'prefix', 'uuid')
+local is = redis.call('HMGET', LAYOUT, 'version', 'slots', 'prefix', 'uuid', 'truth')
 if not is[1] and ARGV[7] == '' then
     return {'NONE'}
 elseif not is[1] then
@@ -22,6 +26,14 @@ elseif not is[1] then
     redis.call('HSET', LAYOUT, 'version', is[1], 'slots', is[2], 'prefix', is[3], 'uuid', is[4])
 elseif is[1] ~= ARGV[4] or is[2] ~= ARGV[5] or is[3] ~= ARGV[6] then
     return {'DIFFERS', is[1], is[2], is[3], is[4]}
+end
+local truth, own = ARGV[9] or '', ARGV[7] == is[4]
+if truth ~= '' and truth ~= is[5] then
+    if is[5] and not (truth == 'sql' and own) then
+        return {'TRUTH', is[5]}
+    elseif truth == 'redis' or own or ARGV[7] == '' then
+        redis.call('HSET', LAYOUT, 'truth', truth)
+    end
 end
 
 local lease = tonumber(ARGV[3])
