@@ -605,7 +605,7 @@ MUTATIONS = {  # script; what it says, and what it says then; the test that is t
                                 test_leases_that_end_and_jobs_that_expire),
     "the agenda is not set": ("claim", [("call('ZADD', AGENDA, dec(nxt or now + DAY), t.name)", "")], test_what_the_owner_looks_after),
     "an idle topic is not looked after": ("claim", [("if nxt or stays then", "if nxt then")], test_what_the_owner_looks_after),
-    "the owner is not told": ("index", [("owner = owner or is_first(t)", "")], test_the_owner_is_told_of_a_topic),
+    "the owner is not told": ("index", [("owner = owner or is_first(t) or t.over", "")], test_the_owner_is_told_of_a_topic),
     "limits are not looked at": ("claim", [("if t.in_flight then", "if false then")], test_limits_hold),
     "old settings will do": ("claim", [("tonumber(t.pv) < tonumber(ARGV[REST + 5])", "false")], test_limits_hold),
     "bodies of any size": ("claim", [("bytes + size > room", "false")], test_bodies_come_as_far_as_there_is_room),

@@ -920,7 +920,7 @@ MUTATIONS = {
     "quick: nobody is woken": ("push", [("and #call('ZRANGE', KEYS[11], '0', '0') == 0", "")],
                                test_waiting_and_waking),
     "quick: the owner is not told": ("push", [("told = '000000000000000000'", "")], test_the_owner_is_told_of_a_topic),
-    "the owner is not told": ("push", [("owner = owner or is_first(t)", "")], test_the_owner_is_told_of_a_topic),
+    "the owner is not told": ("push", [("owner = owner or is_first(t) or t.over", "")], test_the_owner_is_told_of_a_topic),
     "the owner is not told of a pause": ("pause", [("if t.is_new then look_at", "if false then look_at")], test_the_owner_is_told_of_a_topic),
     "an idle topic is not looked after": ("tend", [("if nxt or stays then", "if nxt then")], test_the_owner_is_told_of_a_topic),
     "no limit of jobs": ("push", [("return t.count > t.max_jobs", "return false")], test_max_jobs),

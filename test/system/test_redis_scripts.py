@@ -1,7 +1,7 @@
 """The Lua scripts of the engine on Redis, against a real redis-server: each step of a job's life. See redis_slot.py."""
 import pytest
 
-from redis_slot import (header, jobs_of, LEASE, notices, SECOND, Slot, T0, what, server, slot)  # noqa: F401  pylint: disable=unused-import
+from redis_slot import (header, jobs_of, LEASE, notices, OWNER, SECOND, Slot, T0, what, server, slot)  # noqa: F401  pylint: disable=unused-import
 
 
 def test_a_job_from_push_to_ack(slot):
@@ -409,6 +409,61 @@ def test_dead_max(slot):
         slot.now += 1
         slot.got(1, lease=n + 1)
         slot.do("B", job, "k", lease=n + 1)
+        assert slot.sets()["dead"] == jobs[max(n - 1, 0):n + 1], "at once"
+    assert slot.tend()[8] == b"0"
+
+
+def test_dead_max_of_many_at_once(slot):
+    """Whatever kills them; more than there may be: those that were dead before go at once, the owner sees to the rest."""
+    def looked_at(said):
+        assert OWNER in said[3]
+        assert float(slot.redis("ZSCORE", slot.key("a"), "t")) <= slot.now
+        slot.now += 1
+        return slot.tend()[8]
+    slot.conf(1, dead_max=2, retries=0)
+    first = [slot.put(key=f"k{n}") for n in range(2)]
+    slot.edit(*[what("V", job, "k") for job in first])
+    slot.now += 1
+    jobs = [slot.put(ttr=SECOND) for _ in range(5)]
+    said = slot.edit(*[what("V", job, "k") for job in jobs[:3]])
+    assert slot.sets()["dead"] == jobs[:3] and slot.redis("HLEN", slot.key("k")) == 0
+    assert looked_at(said) == b"1" and slot.sets()["dead"] == jobs[1:3]
+    slot.got(2)
+    slot.now += SECOND
+    slot.got(lease=2)  # finds them: their leases ran out
+    assert slot.sets()["dead"] == jobs[3:]
+    job = slot.put(ttr=SECOND)
+    slot.got(lease=3, held=1)
+    slot.now += 1
+    assert slot.call("orphans", 500, bytes.fromhex("a1a1a1a1"), "", "")[6] == b"%014x" % 1
+    assert slot.sets()["dead"] == [jobs[4], job]
+    slot.do("K", jobs[4], "0")
+    slot.now += 1
+    slot.edit(what("V", jobs[4], "k"))
+    assert slot.sets()["dead"] == [job, jobs[4]]
+    said = slot.conf(2, dead_max=1)
+    assert looked_at(said) == b"1" and slot.sets()["dead"] == [jobs[4]]
+
+
+def test_dead_max_when_a_job_comes_back_in_the_same_call(slot):
+    slot.conf(1, dead_max=2)
+    jobs = [slot.put() for _ in range(4)]
+    for job in jobs[:2]:
+        slot.now += 1
+        slot.do("V", job, "k")
+    slot.now += 1
+    slot.edit(what("K", jobs[0], "0"), *[what("V", job, "k") for job in jobs[2:]])
+    assert slot.sets()["dead"] == jobs[2:] and slot.sets()["ready"] == jobs[:1]
+
+
+def test_dead_max_and_leases_that_housekeeping_ends(slot):
+    slot.conf(1, dead_max=2, retries=0)
+    jobs = [slot.put(ttr=SECOND) for _ in range(4)]
+    slot.got(4)
+    slot.now += SECOND
+    said = slot.tend()
+    assert said[4:7] == [b"%014x" % slot.now, b"1", b"4"], "at once again: what died now stands there then"
+    slot.now += 1
     assert slot.tend()[8] == b"2"
     assert slot.sets()["dead"] == jobs[2:]
 
@@ -445,6 +500,13 @@ MUTATIONS = {
     "quick: the rest is forgotten": ("take", [("#members == 0 and #due <= want", "#members == 0")],
                                      test_order_of_what_is_due),
     "quick: ttl is not looked at": ("take", [("flags < 64 and", "")], test_ttl_met_by_a_take),
+    "any number of dead ones": ("edit", [("for _, t in ipairs(list) do trim(t) end", "")], test_dead_max),
+    "one that came back goes as a dead one": ("edit", [("not (t.left and t.left[j.id])", "true")],
+                                              test_dead_max_when_a_job_comes_back_in_the_same_call),
+    "the owner is not told of too many dead ones": ("edit", [("t.over = true", "")], test_dead_max_of_many_at_once),
+    "the owner does not look again": ("tend", [("or over > 0", "")], test_dead_max_and_leases_that_housekeeping_ends),
+    "fewer dead ones from now on: nobody looks": ("conf", [("t.over = not own and call('ZCARD', t.dead) > 0", "")],
+                                                  test_dead_max_of_many_at_once),
     "quick: keys are not looked at": ("push", [("if key_len > 0 or flags", "if key_len > 0 then count = 1 end if flags")], test_keys),
 }
 

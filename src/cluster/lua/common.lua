@@ -420,6 +420,13 @@ local function is_heavy(t, more, less)
     return false
 end
 
+-- It was dead and is that no more, or is gone: of the topic's dead ones there is one less.
+local function undie(j)
+    local t = j.t
+    t.left = t.left or {}
+    t.left[j.id], t.undied = true, (t.undied or 0) + 1
+end
+
 -- This is how the job is from now on; body nil: as it was. A new body: was_size is that of the old one.
 local function keep(j, body)
     local t, id, n = j.t, j.id, #heads
@@ -436,6 +443,9 @@ local function keep(j, body)
         is_there = key == was_key and member == was_member and score == was_score
         if key ~= was_key or member ~= was_member then
             push_to(t.drop, was_key, was_member)
+        end
+        if j.was_set == 'd' and j.set ~= 'd' then
+            undie(j)
         end
     end
     if not is_there then
@@ -457,6 +467,7 @@ local function keep(j, body)
             look_at(t, j.at + t.dead_keep)
         end
         if j.was_set ~= 'd' then
+            t.died = (t.died or 0) + 1
             ended(j)
         end
     elseif j.was_set ~= 's' or j.due ~= j.was_due then -- else who waits knows its due time
@@ -509,6 +520,33 @@ local function forget(j)
     end
     if j.was_set ~= 'd' then
         ended(j)
+    else
+        undie(j)
+    end
+end
+
+-- A topic may have only so many dead jobs: if others have died the oldest go, but for those that this call
+-- has to do with. What is still too much (more died at once than there may be, or there may be fewer now) is for
+-- the slot's owner, at once.
+local function trim(t)
+    local left = t.undied or 0
+    local over = t.dead_max and t.died and call('ZCARD', t.dead) + t.died - left - t.dead_max or 0
+    if over <= 0 then
+        return
+    end
+    local ids = call('ZRANGE', t.dead, 0, math.min(over, 128) + left - 1)
+    for i, h in ipairs(#ids > 0 and call('HMGET', HEAD, unpack(ids)) or {}) do
+        local j = h and load(t, ids[i], h)
+        if not j or j.set ~= 'd' then
+            drop_entry(t, t.dead, ids[i])
+        elseif not (t.left and t.left[j.id]) then
+            forget(j)
+            over = over - 1
+        end
+    end
+    if over > 0 then
+        look_at(t, now)
+        t.over = true
     end
 end
 
@@ -554,7 +592,7 @@ end
 local function waiters(list)
     local out, told, owner = {}, {}, #ends > 0
     for i, t in ipairs(list) do
-        owner = owner or is_first(t)
+        owner = owner or is_first(t) or t.over
         local all = (t.freed or t.soonest) and call('ZRANGE', t.wait, 0, -1, 'WITHSCORES') or {}
         local nodes, over = {}, {}
         for at = 1, #all, 2 do

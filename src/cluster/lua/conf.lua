@@ -26,6 +26,10 @@ if tonumber(ARGV[REST]) > tonumber(t.pv) then
     end
     call('HSET', t.conf, unpack(set))
     t.pv, t.freed = ARGV[REST], true -- who waits may have been held back by the old ones
+    t.over = not own and call('ZCARD', t.dead) > 0 -- there may be more than may be kept now
+    if t.over then
+        look_at(t, now)
+    end
 end
 local nodes, told = waiters(list)
 if #unset > 0 then

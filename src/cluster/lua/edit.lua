@@ -82,7 +82,8 @@ if kept then
     local reply, rest = recall(kept)
     return unpack_to(reply, rest, 1)
 end
-local list, why = topics('ttr', 'ttl', 'retries', 'backoff', 'dead_keep', 'in_flight', 'max_bytes')
+local list, why = topics('ttr', 'ttl', 'retries', 'backoff', 'dead_keep', 'dead_max', 'in_flight',
+                         'max_bytes')
 if not list then
     return why
 end
@@ -281,6 +282,9 @@ for _, j in ipairs(order) do
     elseif j.ver ~= j.was_ver then
         keep(j, j.body)
     end
+end
+for _, t in ipairs(list) do
+    trim(t)
 end
 local nodes, told = waiters(list)
 local vers = versions(list)

@@ -13,7 +13,7 @@ if kept then
 elseif clock_is_off() then
     return {'CLOCK', hex(now)}
 end
-local list, why = topics('retries', 'backoff', 'in_flight', 'dead_keep')
+local list, why = topics('retries', 'backoff', 'in_flight', 'dead_keep', 'dead_max')
 if not list then
     return why
 end
@@ -33,6 +33,7 @@ if #ids > 0 then
         end
     end
 end
+trim(t)
 local nodes, told = waiters(list)
 local vers = versions(list)
 local replies = {more or '', more and ids[#ids] or '', hex(count)}

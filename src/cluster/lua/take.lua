@@ -140,8 +140,8 @@ if kept then
 elseif off and want > 0 then
     return {'CLOCK', hex(now)}
 end
-local list, why = topics('ttr', 'retries', 'backoff', 'dead_keep', 'out', 'hold', 'in_flight', 'rate',
-                         'burst', 'level', 'level_at')
+local list, why = topics('ttr', 'retries', 'backoff', 'dead_keep', 'dead_max', 'out', 'hold', 'in_flight',
+                         'rate', 'burst', 'level', 'level_at')
 if not list then
     return why
 end
@@ -329,6 +329,7 @@ if not more then
         sooner(t.look)
     end
 end
+trim(t)
 local nodes, told = waiters(list)
 if #ids < want and not cut and wait > now then
     call('ZADD', t.wait, dec(wait), NODE)

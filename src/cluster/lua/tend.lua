@@ -83,10 +83,13 @@ end
 if t.dead_keep then
     dropped = meet(t.dead, until_now(t.dead, now - t.dead_keep, most), drop_dead)
 end
+local over = 0
 if t.dead_max then
-    local over = math.min(call('ZCARD', t.dead) - dropped - t.dead_max, most)
+    -- Of those that die now none can go before it stands there: then it is looked at again at once.
+    over = call('ZCARD', t.dead) + (t.died or 0) - dropped - t.dead_max
     if over > 0 then
-        dropped = dropped + meet(t.dead, call('ZRANGE', t.dead, 0, over + dropped - 1), drop_dead)
+        local drops = meet(t.dead, call('ZRANGE', t.dead, 0, math.min(over, most) + dropped - 1), drop_dead)
+        dropped, over = dropped + drops, over - drops
     end
 end
 if t.in_flight and ran_out > 0 then
@@ -110,7 +113,7 @@ if t.dead_keep then
     first_after(t.dead, now - t.dead_keep, t.dead_keep)
 end
 sooner(t.look)
-local more = (ran_out == most or expired == most or dropped >= most) and '1' or '0'
+local more = (ran_out == most or expired == most or dropped >= most or over > 0) and '1' or '0'
 local nodes, told = waiters(list)
 local stays = not t.is_new or is_first(t)
 t.look = nil
