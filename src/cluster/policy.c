@@ -203,7 +203,8 @@ static const char *objection(const struct tr_cluster *c, const struct tr_policy 
         (p->in_flight != UINT64_MAX && p->in_flight < p->spread) ||
         (p->max_jobs != UINT64_MAX && p->max_jobs < p->spread) ||
         (p->max_bytes != UINT64_MAX && p->max_bytes < p->spread) ||
-        (p->rate_milli != 0 && p->rate_milli < p->spread)) {
+        (p->rate_milli != 0 && p->rate_milli < p->spread * UINT64_C(1000)) ||
+        (p->rate_milli != 0 && p->burst != 0 && p->burst < p->spread)) {
         return "a limit below spread cannot be kept: each slot has its share";
     }
     return NULL;

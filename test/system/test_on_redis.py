@@ -504,6 +504,10 @@ def test_limits_below_spread_are_refused(web):
     for limit in ("in_flight", "max_jobs", "dead_max"):
         is_error(web.ask("PUT", "/v1/topics/t", json.dumps({"spread": 4, limit: 3})), 422)
         assert web.ask("PUT", f"/v1/topics/t-{limit}", json.dumps({"spread": 4, limit: 4})).status == 200
+    for limits in ({"rate": 3.9}, {"rate": 1, "burst": 4}, {"rate": 4, "burst": 3}):
+        is_error(web.ask("PUT", "/v1/topics/t", json.dumps({"spread": 4, **limits})), 422)
+    assert web.ask("PUT", "/v1/topics/t-rate", json.dumps({"spread": 4, "rate": 4, "burst": 4})).status == 200
+    is_error(web.ask("PATCH", "/v1/topics/t-rate", json.dumps({"burst": 2})), 422)
     assert web.ask("PUT", "/v1/topics/none", json.dumps({"spread": 4, "dead_max": 0})).status == 200
 
 
