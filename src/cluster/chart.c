@@ -250,6 +250,9 @@ void tr_chart_answered(struct tr_cluster *c, struct tr_call *call,
     } else if (good) {
         read_map(c, reply->items[0]);
     }
+    if (!good && !c->alone) {
+        (void)tr_link_denied(c, reply);
+    }
     whole = hole(c) < 0;
     if (!good || !whole) {
         tr_shards_doubt(&c->shards);

@@ -662,6 +662,9 @@ void tr_cluster_trouble(struct tr_cluster *c, const struct tr_call *call, enum t
 {
     struct tr_span words = words_of(reply);
 
+    if (why == TR_ROUTE_REFUSED && tr_link_denied(c, reply)) {
+        return;
+    }
     if (why == TR_ROUTE_CLOCK) {
         if (c->clock_off_us <= c->now.boot_us) {
             tr_cluster_note(c, TR_NOTE_WARNING,
@@ -683,13 +686,13 @@ enum tr_engine_stage tr_cluster_stage(const struct tr_cluster *c)
                                                                             : c->stage;
 }
 
-/* A server that is needed and not there; NULL: none is. */
+/* A server that is needed and not there, also while that is tried again; NULL: none is. */
 static const char *missing(const struct tr_cluster *c, unsigned *server)
 {
     for (unsigned i = 0; i < c->shards.count; i++) {
         const struct tr_link *l = &c->links[i];
 
-        if (l->state == TR_LINK_DOWN && l->failures > 0 && l->why[0] != '\0' &&
+        if (l->state != TR_LINK_UP && l->failures > 0 && l->why[0] != '\0' &&
             (!tr_link_any_up(c) || tr_shards_serves(&c->shards, (int)i))) {
             *server = i;
             return l->why;
@@ -720,6 +723,8 @@ unsigned tr_cluster_unready(struct tr_cluster *c, struct tr_reason *reasons)
         tr_text(c->away, sizeof c->away, "Redis at %s cannot be reached: %s",
                 c->shards.names[server], why);
         reasons[n++] = (struct tr_reason){"redis_away", c->away};
+    } else if (c->denied_us > c->now.boot_us && n == 0) {
+        reasons[n++] = (struct tr_reason){"redis_auth", c->denied};
     } else if (n == 0 && tr_chart_trouble(c, reasons)) {
         n++;
     } else if (c->stage != TR_ENGINE_OPEN && n == 0 && tr_life_agreed(c)) {

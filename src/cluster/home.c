@@ -222,6 +222,7 @@ static void beat_answered(struct tr_cluster *c, struct tr_call *call,
     }
     if (why != 0 || reply->event != TR_REDIS_LIST || reply->count == 0) {
         no_beat(c);
+        (void)tr_link_denied(c, reply);
     } else if (same(reply->items[0], "OK") && reply->count >= MEMBER_FROM) {
         c->beat_us = c->now.boot_us + c->config.lease_us * 3 / 10;
         if (!learn_uuid(c, reply->items[6])) {

@@ -746,6 +746,7 @@ struct tr_wake_link {
     unsigned server;
     uint64_t timer_us;
     unsigned failures;
+    bool denied; /* it may not wait for them, and that was told */
 };
 
 struct tr_cl_slot {
@@ -788,7 +789,9 @@ struct tr_cluster {
     char refusal[2 * TR_CL_WHY];
     char away[2 * TR_CL_WHY];
     bool draining;
-    uint64_t short_us;     /* boot time until which replicas are told to be missing */
+    uint64_t short_us;  /* boot time until which replicas are told to be missing */
+    uint64_t denied_us; /* boot time until which it is told that a right is missing: */
+    char denied[3 * TR_CL_WHY];
     uint64_t clock_off_us; /* boot time until which its clock is told to be off; 0: it is not */
     uint64_t server_us;    /* what time it was by Redis, */
     uint64_t server_at_us; /* at this boot time; 0: not known */

@@ -17,6 +17,8 @@
 
 #define RETRY_FIRST_US UINT64_C(20000)
 
+#define DENIED_US UINT64_C(10000000)
+
 #define TAG_INFO UINT64_MAX
 #define TAG_CONFIG (UINT64_C(1) << 63)
 
@@ -256,6 +258,55 @@ static void refuse(struct tr_cluster *c, unsigned server, enum tr_cl_refusal wha
     tr_link_hang_up(c, server, why);
 }
 
+/* Where it stands in that; behind its end: nowhere. */
+static size_t place_of(const char *text, struct tr_span s)
+{
+    size_t len = strlen(text);
+    size_t at = 0;
+
+    while (at + len <= s.len && memcmp(s.at + at, text, len) != 0) {
+        at++;
+    }
+    return at + len <= s.len ? at : s.len;
+}
+
+bool tr_link_lacks_right(const struct tr_redis_reply *reply)
+{
+    return reply != NULL && reply->event == TR_REDIS_ERROR &&
+           (tr_span_begins(reply->error, "NOPERM") ||
+            place_of("The user executing the script can't", reply->error) < reply->error.len);
+}
+
+/* What was said, as the middle of a sentence, and without the place in a script. */
+static struct tr_span unstopped(struct tr_span words)
+{
+    words.len = place_of(" script: ", words);
+    words.len -= words.len > 0 && words.at[words.len - 1] == '.';
+    return words;
+}
+
+bool tr_link_denied(struct tr_cluster *c, const struct tr_redis_reply *reply)
+{
+    bool news = c->denied_us <= c->now.boot_us;
+    struct tr_span words;
+
+    if (!tr_link_lacks_right(reply)) {
+        return false;
+    }
+    words = unstopped(reply->error);
+    tr_text(c->denied, sizeof c->denied,
+            "Redis does not let this user do what is needed: %.*s. Give it the right (ACL SETUSER "
+            "with ~%s* +@all -@dangerous +info +cluster|nodes), or name another one (redis.user)",
+            (int)(words.len < TR_CL_WHY ? words.len : TR_CL_WHY), words.at, c->layout.prefix);
+    c->denied_us = c->now.boot_us + DENIED_US;
+    if (c->stage == TR_ENGINE_OPENING) {
+        c->stage = TR_ENGINE_REFUSED;
+    } else if (news) {
+        tr_cluster_note(c, TR_NOTE_WARNING, "%s.", c->denied);
+    }
+    return true;
+}
+
 void tr_link_role(struct tr_link *l, struct tr_span info)
 {
     l->facts.primary = is(tr_link_info(info, "role"), "master");
@@ -386,6 +437,9 @@ void tr_link_heard(void *ctx, unsigned conn, uint64_t tag, const struct tr_redis
             tr_text(why, sizeof why, "%.*s", (int)reply->error.len,
                     reply->error.len > 0 ? reply->error.at : "");
             tr_link_hang_up(c, conn, why);
+            if (tr_link_denied(c, reply)) {
+                c->links[conn].why[0] = '\0'; /* it can be reached */
+            }
         }
     } else if (l->state == TR_LINK_UP && (tag & TR_LINK_WAITS) != 0 && tag < TAG_CONFIG) {
         tr_confirm_heard(c, conn, tag, reply);
@@ -414,6 +468,7 @@ static bool begins(const char *text, const char *word)
 void tr_link_closed(void *ctx, unsigned conn, const char *why, struct tr_now now)
 {
     struct tr_cluster *c = ctx;
+    struct tr_span said = unstopped((struct tr_span){why, strlen(why)});
 
     tr_cluster_set_now(c, now);
     if (conn == TR_CL_WAKE_CONN) {
@@ -423,9 +478,9 @@ void tr_link_closed(void *ctx, unsigned conn, const char *why, struct tr_now now
     if (begins(why, "WRONGPASS") || begins(why, "NOAUTH") || begins(why, "NOPERM")) {
         c->refused |= TR_CL_AUTH;
         tr_text(c->refusal, sizeof c->refusal,
-                "Redis at %s does not let us in: %s. Set redis.password, and redis.user if it is "
+                "Redis at %s does not let us in: %.*s. Set redis.password, and redis.user if it is "
                 "not the default one",
-                c->shards.names[conn], why);
+                c->shards.names[conn], (int)said.len, said.at);
         if (c->stage == TR_ENGINE_OPENING) {
             c->stage = TR_ENGINE_REFUSED;
         }

@@ -325,6 +325,14 @@ void tr_wake_heard(struct tr_cluster *c, const struct tr_redis_reply *reply)
     if (c->wake.state != TR_LINK_UP) {
         return;
     }
+    if (tr_link_lacks_right(reply) && !c->wake.denied) {
+        c->wake.denied = true;
+        tr_cluster_note(c, TR_NOTE_WARNING,
+                        "Redis does not let this user wait for wake-ups from other nodes: %.*s. "
+                        "Topics that are waited for are asked once a second; give it +blpop.",
+                        (int)reply->error.len - (reply->error.at[reply->error.len - 1] == '.'),
+                        reply->error.at);
+    }
     if (reply->event == TR_REDIS_ERROR) { /* MOVED, UNBLOCKED, LOADING ... */
         tr_shards_doubt(&c->shards);
         c->port.close(c->port.ctx, TR_CL_WAKE_CONN);
@@ -332,6 +340,7 @@ void tr_wake_heard(struct tr_cluster *c, const struct tr_redis_reply *reply)
         return;
     }
     c->wake.failures = 0;
+    c->wake.denied = false;
     if (reply->count == 2 && reply->items[1].at != NULL) {
         c->stat.wakes_heard++;
         woken(c, reply->items[1]);

@@ -140,6 +140,10 @@ void tr_link_less(struct tr_cluster *c, const struct tr_call *call);
 /* Makes a connection if there is none and it is time. */
 void tr_link_dial(struct tr_cluster *c, unsigned server);
 void tr_link_hang_up(struct tr_cluster *c, unsigned server, const char *why);
+/* It was refused because the user of this node may not do it. */
+bool tr_link_lacks_right(const struct tr_redis_reply *reply);
+/* Then it is told, and the start is refused; false: it was something else. */
+bool tr_link_denied(struct tr_cluster *c, const struct tr_redis_reply *reply);
 void tr_link_timers(struct tr_cluster *c);
 uint64_t tr_link_next(const struct tr_cluster *c);
 void tr_link_up(void *ctx, unsigned conn, struct tr_now now);

@@ -353,7 +353,8 @@ def test_another_layout_is_refused(tmp_path, redis):
 
 def test_a_wrong_password_is_refused(tmp_path):
     with Redis("--requirepass", "secret") as guarded:
-        assert "redis.password" in refused(*guarded.tarry())
+        said = refused(*guarded.tarry())
+        assert "redis.password" in said and ".." not in said, said
         said = refused(*guarded.tarry(), "--set", "redis.password=wrong-one")
         assert "redis.password" in said and "wrong-one" not in said
         flags = [*guarded.tarry(), "--set", "redis.password=secret"]
@@ -364,6 +365,42 @@ def test_a_wrong_password_is_refused(tmp_path):
             assert told.json["settings"]["redis.password"]["value"] is None
             assert b"secret" not in told.body
             assert one.stop() == 0 and "secret" not in one.said
+
+
+def test_a_missing_right_is_named(tmp_path):
+    """At the start, and later; Redis itself can be reached all the while."""
+    with Redis() as guarded:
+        acl = guarded.client()
+        flags = [*guarded.tarry("t:"), "--set", "redis.password=pw", "--set"]
+        for n, (rights, word) in enumerate(((("~other:*", "+@all"), "keys"), (("~t:*", "+@all", "-info"), "'info'"),
+                                            (("~t:*", "+@all", "-@scripting"), "'evalsha'"),
+                                            (("~t:*", "+@all", "-zadd"), "can't run this command or subcommand. Give"))):
+            acl("ACL", "SETUSER", f"u{n}", "on", ">pw", *rights)
+            said = refused(*flags, f"redis.user=u{n}")
+            assert word in said and "~t:* +@all -@dangerous" in said and "cannot be reached" not in said, said
+        acl("ACL", "SETUSER", "fine", "on", ">pw", "~t:*", "+@all", "-@dangerous", "+info")
+        with web_server(tmp_path / "a", *flags, "redis.user=fine") as one:
+            web = Web(web_port(one))
+            until(lambda: web.get("/readyz").status == 200)
+            acl("ACL", "SETUSER", "fine", "resetkeys")
+            reasons = lambda: [r["code"] for r in web.get("/readyz").json["reasons"]]
+            until(lambda: reasons() == ["redis_auth"])
+            assert web.post("/v1/topics/t/jobs", b"x").status in (500, 503)
+            acl("ACL", "SETUSER", "fine", "~t:*")
+            until(lambda: reasons() == [])
+            assert one.stop() == 0 and "does not let this user" in one.said
+        acl("ACL", "SETUSER", "deaf", "on", ">pw", "~t:*", "+@all", "-blpop")
+        with web_server(tmp_path / "b", *flags, "redis.user=deaf") as one:
+            web = Web(web_port(one))
+            until(lambda: web.get("/readyz").status == 200)
+            one.wait_for(r"give it \+blpop")
+            assert one.stop() == 0 and one.said.count("+blpop") == 1
+
+
+def test_an_unreachable_redis_is_named_at_the_start(tmp_path):
+    with web_server(tmp_path / "a", "--engine", "redis", "--set", "redis.servers=127.0.0.1:1") as one:
+        web_port(one)
+        assert one.stop() == 0 and "Redis at 127.0.0.1:1 cannot be reached: Connection refused" in one.said
 
 
 def test_what_needs_the_embedded_engine():
