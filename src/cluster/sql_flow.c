@@ -99,7 +99,7 @@ static bool build(struct tr_cluster *c, struct tr_clane *lane)
     return row != NULL;
 }
 
-/* A number of the line that is written when a job ends: "created=1 handed=2". */
+/* A number of the line that is written when a job ends: "created=1 delay=0 handed=2". */
 static uint64_t number_in(struct tr_span info, const char *name)
 {
     size_t len = strlen(name);
@@ -119,7 +119,7 @@ static uint64_t number_in(struct tr_span info, const char *name)
 struct known {
     bool lives;
     struct tr_sql_job is;
-    uint64_t created_us, handed_us;
+    uint64_t created_us, delay_us, handed_us;
     uint64_t now_us;
 };
 
@@ -149,14 +149,13 @@ static unsigned tell(struct tr_cluster *c, const struct tr_sql_ask *ask, const s
 {
     struct tr_event *e = c->desk->events;
     const struct tr_sql_job *is = &k->is;
-    bool delayed = k->lives && is->delay_us > 0;
     unsigned n = 0;
 
     if (k->created_us != 0 && !has(ask, TR_EVENT_PUSHED)) {
         add(e, &n,
             (struct tr_event){.at_us = k->created_us,
                               .what = TR_EVENT_PUSHED,
-                              .state = (uint8_t)(delayed ? TR_DELAYED : TR_READY)});
+                              .state = (uint8_t)(k->delay_us > 0 ? TR_DELAYED : TR_READY)});
     }
     if (k->lives && is->due_us > is->created_us && is->due_us <= k->now_us &&
         is->state != TR_SQL_DEAD) {
@@ -198,9 +197,11 @@ static void show(struct tr_cluster *c, struct tr_item *item, const struct tr_sql
     }
     if (k.lives) {
         k.created_us = k.is.created_us;
+        k.delay_us = k.is.delay_us;
         k.handed_us = k.is.handed_us;
     } else if (ask->number > 0) {
         k.created_us = number_in(ask->flow[0].info, "created=");
+        k.delay_us = number_in(ask->flow[0].info, "delay="); /* older lines have none */
         k.handed_us = number_in(ask->flow[0].info, "handed=");
     }
     if (!k.lives && ask->number == 0) {

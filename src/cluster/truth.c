@@ -500,8 +500,10 @@ static void add_event(struct tr_truth *t, struct tr_sql_item *item, uint64_t now
     }
     t->info[0] = '\0';
     if (ends) {
-        tr_text(t->info, sizeof t->info, "created=%" PRIu64 " handed=%" PRIu64 " attempts=%u",
-                item->row.created_us, item->row.handed_us, (unsigned)item->row.attempts);
+        tr_text(t->info, sizeof t->info,
+                "created=%" PRIu64 " delay=%" PRIu64 " handed=%" PRIu64 " attempts=%u",
+                item->row.created_us, item->row.delay_us, item->row.handed_us,
+                (unsigned)item->row.attempts);
     }
     item->events[0] =
         (struct tr_sql_event){.event = (uint8_t)event_of(t, item),
