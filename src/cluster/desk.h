@@ -138,6 +138,11 @@ unsigned tr_desk_conn(const struct tr_cluster *c, unsigned slot);
 unsigned tr_desk_lane_conn(const struct tr_cluster *c, enum tr_cl_kind kind, unsigned slot);
 /* It has just failed: nothing is asked for the moment. */
 bool tr_desk_down(const struct tr_cluster *c);
+/* No row can be changed, as far as is known, nor before long: nothing can be handed out. */
+bool tr_desk_stands(const struct tr_cluster *c);
+/* What it has said that makes a request end so, if it can be reached; good as `why` of asks is.
+ * NULL: nothing that would help. */
+const char *tr_desk_words(const struct tr_cluster *c, int status);
 /* What who asked is told. */
 int tr_desk_status(const struct tr_sql_ask *ask, enum tr_sql_end end);
 /* The same of one item of a change, which was not done; or perhaps it was, and then the index is to

@@ -442,10 +442,13 @@ static void clear_answer(struct tr_req *r)
     r->out.picture = NULL;
 }
 
-/* No server is there, or will be before long, that is needed for it. */
-static bool is_away(const struct tr_cluster *c, enum tr_op op)
+bool tr_cluster_is_away(const struct tr_cluster *c, enum tr_op op)
 {
-    return op != TR_OP_PICTURE && !tr_link_hope(c) && (c->desk == NULL || tr_desk_needs_redis(op));
+    bool redis = op != TR_OP_PICTURE && (c->desk == NULL || tr_desk_needs_redis(op));
+
+    /* Others ask the database, and hear so; who waits for a job would ask it when there is one. */
+    return (redis && !tr_link_hope(c)) ||
+           (op == TR_OP_RESERVE && c->desk != NULL && tr_desk_stands(c));
 }
 
 void tr_cluster_submit(struct tr_cluster *c, struct tr_req *r, struct tr_now now)
@@ -460,7 +463,8 @@ void tr_cluster_submit(struct tr_cluster *c, struct tr_req *r, struct tr_now now
     if (is_local(r->op)) {
         do_local(c, r);
     } else if (tr_cluster_stage(c) != TR_ENGINE_OPEN || (c->refused & TR_CL_TRUTH) != 0 ||
-               is_away(c, r->op)) {
+               tr_cluster_is_away(c, r->op)) {
+        r->out.why = tr_desk_words(c, TARRY_EAWAY);
         tr_req_finish(r, TARRY_EAWAY);
     } else if (r->op == TR_OP_RESERVE) {
         tr_wait_ask(c, r);

@@ -739,6 +739,8 @@ enum tr_cl_refusal { /* why this Redis cannot be served; bits */
                      TR_CL_COORD = 64,  /* other nodes have another coordinator, */
                      TR_CL_TRUTH = 128, /* or their jobs elsewhere */
 };
+/* No server is there, or will be before long, that is needed for it. */
+bool tr_cluster_is_away(const struct tr_cluster *c, enum tr_op op);
 void tr_home_refuse(struct tr_cluster *c, enum tr_cl_refusal what, const char *why);
 
 struct tr_wake_link {

@@ -8,7 +8,7 @@
  */
 
 #include "base/err.h"
-#include "cluster/inner.h"
+#include "cluster/desk.h"
 
 #include <string.h>
 
@@ -83,6 +83,9 @@ void tr_item_finish(struct tr_cluster *c, struct tr_item *item, int status)
     }
     if (item->req != NULL && status == TARRY_ENOSPC && c->desk != NULL) {
         item->req->out.why = "the database takes no changes: its disk or a table is full";
+    }
+    if (item->req != NULL && tr_desk_words(c, status) != NULL) {
+        item->req->out.why = tr_desk_words(c, status);
     }
     if (item->req != NULL && item->op == TR_OP_HISTORY && status == TARRY_ENOTFOUND &&
         c->desk == NULL && (item->req->key_len > 0 || tr_place_id_ok(&c->layout, item->req->id))) {

@@ -18,6 +18,7 @@
  * that was done says that it is over.
  */
 
+#include "base/err.h"
 #include "base/text.h"
 #include "cluster/desk.h"
 
@@ -66,6 +67,23 @@ unsigned tr_lines_least(const struct tr_desk *d, unsigned conn)
         }
     }
     return best;
+}
+
+bool tr_desk_stands(const struct tr_cluster *c)
+{
+    enum tr_sql_blame blame = c->desk->blame;
+
+    return blame == TR_SQL_AWAY || blame == TR_SQL_REFUSED || blame == TR_SQL_NO_TABLES ||
+           blame == TR_SQL_READ_ONLY; /* one that is full can often write a little */
+}
+
+const char *tr_desk_words(const struct tr_cluster *c, int status)
+{
+    const struct tr_desk *d = c->desk;
+    bool away = status == TARRY_EAWAY && d != NULL && tr_desk_stands(c) && d->blame != TR_SQL_AWAY;
+    bool full = status == TARRY_ENOSPC && d != NULL && d->blame == TR_SQL_FULL;
+
+    return away || full ? d->why : NULL;
 }
 
 /* ---- what an answer tells ---- */

@@ -11,7 +11,7 @@
  */
 
 #include "base/err.h"
-#include "cluster/inner.h"
+#include "cluster/desk.h"
 
 #include <stddef.h>
 
@@ -99,6 +99,9 @@ void tr_wait_finish(struct tr_cluster *c, struct tr_wait *w, int status)
 {
     struct tr_req *r = w->item.req;
 
+    if (tr_desk_words(c, status) != NULL) {
+        r->out.why = tr_desk_words(c, status);
+    }
     tr_list_remove(&w->all); /* what `done` does may be the end of all others */
     leave_lines(c, w);
     tr_req_finish(r, status);
@@ -255,7 +258,8 @@ static bool is_over(struct tr_cluster *c, struct tr_wait *w)
         return true;
     }
     if (w->until_us <= c->now.boot_us && !w->idle) {
-        tr_wait_finish(c, w, TARRY_ETIMEOUT);
+        /* That there is none is not known if nobody could be asked. */
+        tr_wait_finish(c, w, tr_cluster_is_away(c, TR_OP_RESERVE) ? TARRY_EAWAY : TARRY_ETIMEOUT);
         return true;
     }
     return false;

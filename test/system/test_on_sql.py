@@ -173,6 +173,13 @@ def test_a_database_that_is_killed_loses_nothing(tmp_path, own):
                 assert web.get("/readyz").json["reasons"][0]["code"] == "sql_away"
                 refused = web.post("/v1/topics/t/reserve")
                 assert refused.status == 503, refused
+                for topic in ("t", "never-used"):
+                    for _ in range(3):
+                        began = time.monotonic()
+                        refused = web.post(f"/v1/topics/{topic}/reserve", wait="5s")
+                        assert refused.status == 503 and time.monotonic() - began < 4, refused
+                with Client(served(one)) as client:
+                    assert client.ask("reserve-with-timeout 1").word == "INTERNAL_ERROR"
                 own.maria.start()
                 until(lambda: web.get("/readyz").status == 200)
         got = take_all(web, "t", 30)

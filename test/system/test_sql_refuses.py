@@ -115,3 +115,32 @@ def test_what_the_database_does_not_take_is_final(node):
         node.both.maria.ask(f"SET GLOBAL max_allowed_packet = {PACKET}")
     node.cut()
     wait_until(lambda: node.web.post("/v1/topics/big/jobs", big, delay="1h").status == 201)
+
+
+def test_a_database_that_can_be_reached_says_why(node):
+    """Not that it cannot be reached: its words, as /readyz has them."""
+    job = node.web.push("words", b"x")["id"]
+
+    def refused(code, word):
+        def whole():
+            said = node.web.get("/readyz").json["reasons"]
+            return [r["message"] for r in said if r["code"] == code]
+        wait_until(lambda: node.web.post("/v1/topics/words/jobs", b"y").status == 503)
+        wait_until(whole)
+        [message] = whole()
+        assert word in message
+        for said in (node.web.post("/v1/topics/words/jobs", b"y"), node.web.post("/v1/topics/words/reserve", wait="5s"),
+                     node.web.post("/v1/topics/words/reserve"), node.web.ask("DELETE", f"/v1/jobs/{job}"),
+                     node.web.ask("PUT", "/v1/topics/words", "{}")):
+            assert (said.status, said.code) == (503, "away"), said
+            assert word in said.json["error"]["message"], said
+    for change, back, code, word in (
+            ("SET GLOBAL read_only = 1", "SET GLOBAL read_only = 0", "sql_read_only", "read-only"),
+            ("RENAME TABLE job TO other", "RENAME TABLE other TO job", "sql_tables", "tarry sql migrate")):
+        node.both.maria.ask(change, node.user)
+        try:
+            refused(code, word)
+        finally:
+            node.both.maria.ask(back, node.user)
+        wait_until(lambda: node.web.get("/readyz").status == 200)
+        wait_until(lambda: node.web.post("/v1/topics/words/jobs", b"y").status == 201)
