@@ -105,7 +105,7 @@ export async function readiness(signal) {
     try {
         const reply = await fetch(new URL('../readyz', base), {signal, cache: 'no-store'});
 
-        return (await reply.json()).reasons ?? [];
+        return ((await reply.json()).reasons ?? []).map(reason => ({...reason, ready: reply.ok}));
     } catch {
         return [];
     }

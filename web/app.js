@@ -113,7 +113,7 @@ let reasons = []; /* why it is not ready */
 
 /* What everybody should know: it is not ready, it has a test clock, we may only look. */
 function notices() {
-    const list = reasons.map(reason => el('p', {class: 'notice bad'}, `Not ready: ${reason.message}`));
+    const list = reasons.map(reason => el('p', {class: 'notice bad'}, `${reason.ready ? 'Warning' : 'Not ready'}: ${reason.message}`));
 
     if (who.test_clock) {
         list.push(el('p', {class: 'notice'}, `Test clock: time stands still at ${fullMoment(now())}. `,

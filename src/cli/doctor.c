@@ -120,12 +120,17 @@ static void check_ready(struct doctor *d)
 
     if (!tr_cli_send_quietly(&d->cli->server, &r, &a) || !tr_cli_read(&a, &v)) {
         say(d, BAD, "ready", "see the server's log", "it does not say whether it is ready");
-    } else if (a.status == 200) {
+        tr_cli_answer_fini(&a);
+        return;
+    }
+    if (a.status == 200) {
         say(d, WELL, "ready", "", "it takes jobs");
-    } else if (tr_cli_member(&v, "reasons", &v) && v.kind == TR_JSON_ARRAY_KIND) {
+    }
+    if (tr_cli_member(&v, "reasons", &v) && v.kind == TR_JSON_ARRAY_KIND) {
         tr_json_walk_init(&walk, &v);
         while (tr_json_walk_element(&walk, &reason)) {
-            say(d, BAD, "ready", "see the server's log, and the lines below", "%s",
+            say(d, a.status == 200 ? NOTE : BAD, "ready",
+                "see the server's log, and the lines below", "%s",
                 tr_cli_string(&reason, "message", text, sizeof text));
         }
     }

@@ -218,7 +218,7 @@ bool tr_chart_trouble(struct tr_cluster *c, struct tr_reason *reason)
     } else {
         return false;
     }
-    *reason = (struct tr_reason){"redis_away", c->away};
+    *reason = (struct tr_reason){"redis_away", c->away, false};
     return true;
 }
 

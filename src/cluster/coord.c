@@ -242,6 +242,6 @@ bool tr_coord_trouble(struct tr_cluster *c, struct tr_reason *reason)
     tr_text(c->coord.told, sizeof c->coord.told,
             "the coordinator (%s) does not answer, jobs are served without housekeeping: %s",
             c->coord.port.kind, c->coord.why);
-    *reason = (struct tr_reason){"coordinator_away", c->coord.told};
+    *reason = (struct tr_reason){"coordinator_away", c->coord.told, false};
     return true;
 }

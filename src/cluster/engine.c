@@ -717,39 +717,48 @@ unsigned tr_cluster_unready(struct tr_cluster *c, struct tr_reason *reasons)
     unsigned n = 0;
     unsigned server = 0;
     const char *why = missing(c, &server);
+    /* With a database it is that one who takes them. */
+    bool takes =
+        c->desk != NULL && tr_cluster_stage(c) == TR_ENGINE_OPEN && (c->refused & TR_CL_TRUTH) == 0;
 
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
         if ((c->refused & refusals[i].bit) != 0 && n == 0) {
-            reasons[n++] = (struct tr_reason){refusals[i].code, c->refusal};
+            reasons[n++] = (struct tr_reason){refusals[i].code, c->refusal, false};
         }
     }
     if (why != NULL && n == 0) {
         tr_text(c->away, sizeof c->away, "Redis at %s cannot be reached: %s",
                 c->shards.names[server], why);
-        reasons[n++] = (struct tr_reason){"redis_away", c->away};
+        reasons[n++] = (struct tr_reason){"redis_away", c->away, false};
     } else if (c->denied_us > c->now.boot_us && n == 0) {
-        reasons[n++] = (struct tr_reason){"redis_auth", c->denied};
+        reasons[n++] = (struct tr_reason){"redis_auth", c->denied, false};
     } else if (n == 0 && tr_chart_trouble(c, reasons)) {
         n++;
     } else if (c->stage != TR_ENGINE_OPEN && n == 0 && tr_life_agreed(c)) {
-        reasons[n++] = (struct tr_reason){"redis_away",
-                                          "no answer has come from Redis yet: see redis.servers"};
+        reasons[n++] = (struct tr_reason){
+            "redis_away", "no answer has come from Redis yet: see redis.servers", false};
     }
     if (c->room.full) {
         reasons[n++] = (struct tr_reason){
-            "redis_full", "Redis takes no changes: give it memory or disk, see its log"};
+            "redis_full", "Redis takes no changes: give it memory or disk, see its log", false};
     }
     if (tr_loss_is_red(c)) {
         reasons[n++] = (struct tr_reason){
-            "redis_lost", "Redis has lost data: the jobs that were there are lost, see the log"};
+            "redis_lost", "Redis has lost data: the jobs that were there are lost, see the log",
+            false};
     }
     if (c->short_us > c->now.boot_us) {
         reasons[n++] = (struct tr_reason){
-            "redis_replicas", "fewer replicas confirm changes than redis.wait_replicas asks for"};
+            "redis_replicas", "fewer replicas confirm changes than redis.wait_replicas asks for",
+            false};
     }
     if (c->clock_off_us > c->now.boot_us) {
         reasons[n++] = (struct tr_reason){
-            "redis_clock", "the clock of a Redis server is off: its jobs wait until it is right"};
+            "redis_clock", "the clock of a Redis server is off: its jobs wait until it is right",
+            false};
+    }
+    for (unsigned i = 0; i < n; i++) {
+        reasons[i].serves = takes;
     }
     n += tr_desk_trouble(c, &reasons[n]);
     n += n < TR_REASONS - 2 && tr_coord_trouble(c, &reasons[n]);

@@ -295,6 +295,6 @@ bool tr_desk_trouble(const struct tr_cluster *c, struct tr_reason *reason)
     if (c->desk == NULL || c->desk->blame == TR_SQL_FINE) {
         return false;
     }
-    *reason = (struct tr_reason){codes[c->desk->blame], c->desk->why};
+    *reason = (struct tr_reason){codes[c->desk->blame], c->desk->why, false};
     return true;
 }

@@ -42,7 +42,19 @@ typedef void tr_notice_fn(void *ctx, enum tr_notice kind, const char *text);
 struct tr_reason {
     const char *code;    /* for programs: draining */
     const char *message; /* for people */
+    bool serves;         /* new jobs are taken all the same: it is a warning */
 };
+
+/* Is there one among them for which no new jobs are to come? */
+static inline bool tr_reasons_stop(const struct tr_reason *reasons, unsigned count)
+{
+    bool stop = false;
+
+    for (unsigned i = 0; i < count; i++) {
+        stop = stop || !reasons[i].serves;
+    }
+    return stop;
+}
 
 enum { TR_REASONS = 8 }; /* that are told at once */
 
@@ -110,8 +122,9 @@ struct tr_engine_ops {
     void (*view)(void *ctx, struct tr_engine_view *v);
     uint64_t (*clock)(void *ctx);
     const uint8_t *(*uuid)(void *ctx); /* 16 bytes, of the store; once it is OPEN */
-    unsigned (*unready)(void *ctx, struct tr_reason *reasons); /* why it takes no jobs: how many
-                                                                  reasons, TR_REASONS - 2 at most */
+    unsigned (*unready)(void *ctx, struct tr_reason *reasons); /* why it takes no jobs, or what
+                                                                  else is wrong: how many reasons,
+                                                                  TR_REASONS - 2 at most */
     const char *(*durability)(void *ctx);          /* when success is answered: a sentence */
     void (*tell)(void *ctx, struct tr_json *j);    /* members of /v1/stats */
     void (*metrics)(void *ctx, struct tr_prom *p); /* all that is not of a topic */

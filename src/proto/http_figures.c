@@ -250,22 +250,27 @@ static void tell_reasons(struct tr_json *j, const struct tr_reason *reasons, uns
     tr_json_close(j, ']');
 }
 
-/* The first reason is the error, too, so that whoever knows our errors knows this one. */
+/* The first reason that stops it is the error, too, so that whoever knows our errors knows it. */
 void tr_hs_readyz(struct tr_hs *s)
 {
     struct tr_reason reasons[TR_REASONS];
     unsigned count = s->port->unready != NULL ? s->port->unready(s->port->ctx, reasons) : 0;
     struct tr_http_error e = {.status = 503, .code = "not_ready"};
     struct tr_hs_reply r;
+    bool ready = !tr_reasons_stop(reasons, count);
+    unsigned first = 0;
 
-    tr_hs_open(s, &r, count == 0 ? 200 : 503);
+    tr_hs_open(s, &r, ready ? 200 : 503);
     tr_json_name(&r.json, "status");
-    tr_json_text(&r.json, count == 0 ? "ready" : "not_ready");
+    tr_json_text(&r.json, ready ? "ready" : "not_ready");
     tr_json_name(&r.json, "ready");
-    tr_json_bool(&r.json, count == 0);
+    tr_json_bool(&r.json, ready);
     tell_reasons(&r.json, reasons, count);
-    if (count > 0) {
-        e.message = reasons[0].message;
+    if (!ready) {
+        while (reasons[first].serves) {
+            first++;
+        }
+        e.message = reasons[first].message;
         tr_http_error_tell(&r.json, &e);
     }
     tr_hs_close(s, &r);

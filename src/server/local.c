@@ -323,11 +323,12 @@ static unsigned unready(void *ctx, struct tr_reason *reasons)
     tr_engine_stat(l->engine, &s);
     if (s.damaged) {
         reasons[n++] = (struct tr_reason){
-            "damaged", "something of the store cannot be read: the log and tarry check say what"};
+            "damaged", "something of the store cannot be read: the log and tarry check say what",
+            false};
     }
     if (s.refusing) {
         reasons[n++] = (struct tr_reason){"disk_nearly_full",
-                                          "the disk is nearly full: no new jobs are taken"};
+                                          "the disk is nearly full: no new jobs are taken", false};
     }
     return n;
 }

@@ -192,8 +192,9 @@ static void tell_process(struct tr_prom *p, const struct tr_metrics_of *of)
 
 static void tell_ready(struct tr_prom *p, const struct tr_metrics_of *of)
 {
-    tr_prom_gauge(p, "tarry_ready", "1 while /readyz answers 200.", of->reason_count == 0);
-    tr_prom_family(p, "tarry_unready", "gauge", "1 for each reason why /readyz answers 503.");
+    tr_prom_gauge(p, "tarry_ready", "1 while /readyz answers 200.",
+                  !tr_reasons_stop(of->reasons, of->reason_count));
+    tr_prom_family(p, "tarry_unready", "gauge", "1 for each reason that /readyz tells.");
     for (unsigned i = 0; i < of->reason_count; i++) {
         tr_prom_begin(p, "");
         tr_prom_label_text(p, "reason", of->reasons[i].code);

@@ -138,24 +138,24 @@ static unsigned unready_for(const struct tr_server *s, struct tr_reason *reasons
     unsigned n = 0;
 
     if (s->stop_us != 0) {
-        reasons[n++] = (struct tr_reason){"stopping", "the server is stopping"};
+        reasons[n++] = (struct tr_reason){"stopping", "the server is stopping", false};
     }
     if (s->loading) {
-        reasons[n++] = (struct tr_reason){"loading", "the store is being opened"};
+        reasons[n++] = (struct tr_reason){"loading", "the store is being opened", false};
         return n;
     }
     s->engine.ops->view(s->engine.ctx, &engine);
     if (engine.draining) {
         reasons[n++] =
-            (struct tr_reason){"draining", "the server is draining: it takes no new jobs"};
+            (struct tr_reason){"draining", "the server is draining: it takes no new jobs", false};
     }
     n += s->engine.ops->unready(s->engine.ctx, reasons + n);
     if (!s->serving && n == 0) {
-        reasons[n++] = (struct tr_reason){"loading", "the store is being opened"};
+        reasons[n++] = (struct tr_reason){"loading", "the store is being opened", false};
     }
     if (!tr_mem_spare(&s->mem, MEMORY_SHORT)) {
-        reasons[n++] = (struct tr_reason){"memory_short",
-                                          "memory.limit is nearly reached: no new jobs are taken"};
+        reasons[n++] = (struct tr_reason){
+            "memory_short", "memory.limit is nearly reached: no new jobs are taken", false};
     }
     return n;
 }

@@ -147,7 +147,11 @@ def test_a_redis_that_is_away_takes_no_answer_away(tmp_path, own):
         web = ready_web(one)
         first = web.push("t", b"a")
         own.redis.stop()
-        until(lambda: web.get("/readyz").status == 503)
+        ready = until(lambda: (lambda a: a.json["reasons"] and a)(web.get("/readyz")))
+        assert ready.status == 200 and ready.json["ready"] and ready.json["status"] == "ready", ready
+        assert [r["code"] for r in ready.json["reasons"]] == ["redis_away"] and "error" not in ready.json
+        page = web.get("/metrics").body.decode()
+        assert "\ntarry_ready 1\n" in page and 'tarry_unready{reason="redis_away"} 1' in page
         pushed = web.push("t", b"b")
         assert web.get(f"/v1/jobs/{first['id']}").json["body"] == "a"
         gone = web.push("t", b"c")
