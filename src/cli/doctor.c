@@ -23,8 +23,10 @@ struct doctor {
     struct tr_cli *cli;
     struct tr_json_value stats;
     struct tr_json_value settings;
+    struct tr_json_value config;
     bool has_settings;
-    bool here; /* the server runs on this machine, and we can see it */
+    bool elsewhere; /* its jobs are in Redis, or in a database */
+    bool here;      /* the server runs on this machine, and we can see it */
     uint64_t pid;
     unsigned told;
     unsigned bad;
@@ -171,12 +173,29 @@ static void check_clock(struct doctor *d, uint64_t before_ms, uint64_t after_ms)
     }
 }
 
+/* Of what keeps the jobs, which may be on other machines. */
+static void check_durability_elsewhere(struct doctor *d)
+{
+    char words[900] = "";
+    bool safe;
+
+    (void)tr_cli_string(&d->config, "durability", words, sizeof words);
+    safe = strstr(words, "takes nothing back") != NULL && strstr(words, "failover may") == NULL;
+    say(d, safe ? WELL : NOTE, "durability",
+        safe ? "" : "if that is not enough: appendonly, appendfsync, replicas; or sql.url", "%s",
+        words);
+}
+
 static void check_durability(struct doctor *d)
 {
     uint64_t p99 = figure(d, "store", "commit_p99_us");
     char sync[32];
     char text[TR_HUMAN_TEXT];
 
+    if (d->elsewhere) {
+        check_durability_elsewhere(d);
+        return;
+    }
     (void)setting(d, "store.sync", sync, sizeof sync);
     if (strcmp(sync, "always") == 0) {
         say(d, WELL, "durability", "", "success is answered when the disk has it");
@@ -208,7 +227,7 @@ static void check_disk(struct doctor *d)
             "the disk is nearly full: pushes are refused");
         return;
     }
-    if (!d->here || *setting(d, "store.path", path, sizeof path) == '\0') {
+    if (!d->here || d->elsewhere || *setting(d, "store.path", path, sizeof path) == '\0') {
         return;
     }
     if (path[0] != '/') { /* it is seen from where the server was started */
@@ -378,7 +397,11 @@ static void check_jobs(struct doctor *d)
             "%s jobs are ready, and nobody takes them", tr_human_count(ready, text));
     }
     (void)setting(d, "store.backup_root", root, sizeof root);
-    if (root[0] == '\0' || strcmp(root, "off") == 0) {
+    if (d->elsewhere) {
+        say(d, WELL, "backups", "", "are those of %s: tarry makes none there",
+            strcmp(setting(d, "sql.url", root, sizeof root), "none") != 0 ? "the database"
+                                                                          : "Redis");
+    } else if (root[0] == '\0' || strcmp(root, "off") == 0) {
         say(d, NOTE, "backups", "store.backup_root, and tarry backup NAME from a timer",
             "the server may not make any");
     } else {
@@ -422,7 +445,11 @@ static int examine(struct doctor *d, const struct tr_cli_answer *stats, uint64_t
     }
     if (tr_cli_send_quietly(&d->cli->server, &config, &a) && a.status == 200 &&
         tr_cli_read(&a, &v)) {
+        char kind[32];
+
+        d->config = v;
         d->has_settings = tr_cli_member(&v, "settings", &d->settings);
+        d->elsewhere = strcmp(setting(d, "engine.kind", kind, sizeof kind), "redis") == 0;
     }
     d->pid = figure(d, NULL, "pid");
     d->here = is_here(d);
