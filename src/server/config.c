@@ -470,6 +470,22 @@ void tr_config_warn(const struct tr_config *c, struct tr_logger *log)
     if (!c->on_redis && c->sql_url != NULL) {
         tr_logger_say(log, TR_LEVEL_WARNING, "sql.url means nothing without --engine redis");
     }
+    if (!c->on_redis && c->zookeeper_servers != NULL) {
+        tr_logger_say(log, TR_LEVEL_WARNING,
+                      "zookeeper.servers means nothing without --engine redis");
+    }
+    if (!c->on_redis && c->settings[TR_KEY_CLUSTER_SLOTS].from != TR_FROM_DEFAULT) {
+        tr_logger_say(log, TR_LEVEL_WARNING, "cluster.slots means nothing without --engine redis");
+    }
+    if (c->on_redis && c->settings[TR_KEY_STORE_PATH].from == TR_FROM_FLAG) {
+        tr_logger_say(log, TR_LEVEL_WARNING,
+                      "--data means nothing with --engine redis: jobs are in %s",
+                      c->sql_url != NULL ? "the database" : "Redis");
+    }
+    if (c->on_redis && c->sql_url == NULL && (c->sql_user != NULL || c->sql_password != NULL)) {
+        tr_logger_say(log, TR_LEVEL_WARNING,
+                      "sql.user and sql.password mean nothing without sql.url: jobs are in Redis");
+    }
     if (c->drop_in && c->data_path != NULL && tr_config_has_binlog(c->data_path)) {
         tr_logger_say(log, TR_LEVEL_WARNING,
                       "%s holds a binlog of beanstalkd, which tarry does not read: the jobs in it "
