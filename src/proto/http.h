@@ -98,6 +98,7 @@ struct tr_hs_port {
     enum tr_hs_store store; /* whoever changes it wakes the sessions */
     struct tr_reason later; /* what is said with TR_HS_LATER; NULL: the store is being opened */
     bool test_clock;
+    const char *elsewhere; /* what has the jobs, for people; NULL: a folder of this server */
     unsigned slots; /* that the jobs are cut into: what `spread` of a policy may be; 0: one */
     const char *backup_root; /* a folder, below which copies of the store may be made; NULL: none */
     uint8_t lease_key[TR_SIPHASH_KEY];

@@ -25,12 +25,17 @@ static void tell_now(struct tr_hs *s, uint64_t now_us)
     tr_hs_close(s, &r);
 }
 
+static void unsupported(struct tr_hs *s, const char *message)
+{
+    tr_hs_refuse(s,
+                 &(struct tr_http_error){.status = 501, .code = "unsupported", .message = message});
+}
+
 static void no_clock(struct tr_hs *s)
 {
-    tr_hs_refuse(s, &(struct tr_http_error){.status = 501,
-                                            .code = "unsupported",
-                                            .message = "there is no test clock: start the server "
-                                                       "with --test-clock"});
+    unsupported(s, s->port->elsewhere != NULL
+                       ? "a test clock needs --engine local"
+                       : "there is no test clock: start the server with --test-clock");
 }
 
 static void advanced(struct tr_hs *s)
@@ -254,11 +259,15 @@ void tr_hs_backup(struct tr_hs *s)
     struct tr_http_text dir = s->args.values[TR_ARG_DIR].text;
     const char *root = s->port->backup_root;
 
+    if (s->port->elsewhere != NULL) {
+        tr_text(s->path, sizeof s->path,
+                "a backup needs --engine local: the jobs are in %s, use the backup of that",
+                s->port->elsewhere);
+        unsupported(s, s->path);
+        return;
+    }
     if (root == NULL) {
-        tr_hs_refuse(s, &(struct tr_http_error){.status = 501,
-                                                .code = "unsupported",
-                                                .message = "no copies are made: set "
-                                                           "store.backup_root to a folder"});
+        unsupported(s, "no copies are made: set store.backup_root to a folder");
         return;
     }
     dir = without_root(dir, root);

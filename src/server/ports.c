@@ -247,6 +247,9 @@ static void init_http(struct tr_server *s)
     port->version = TARRY_VERSION;
     port->files = tr_web_files;
     port->test_clock = s->config->test_clock;
+    if (s->config->on_redis) {
+        port->elsewhere = s->config->sql_url != NULL ? "the database" : "Redis";
+    }
     port->slots = s->config->on_redis ? s->config->cluster_slots : 1;
     port->tell_config = tell_config;
     port->tell_stats = tell_stats;

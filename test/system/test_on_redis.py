@@ -413,7 +413,35 @@ def test_what_needs_the_embedded_engine():
         assert word in refused("--engine", "redis", *where, *flags)
 
 
+def test_what_only_the_embedded_engine_can(web):
+    for path, word in (("/v1/backup?dir=x", "use the backup of that"), ("/v1/clock/advance?by=1s", "needs --engine local")):
+        said = web.ask("POST", path)
+        assert said.status == 501 and word in said.json["error"]["message"], said
+    assert "needs --engine local" in web.get("/v1/clock").json["error"]["message"]
+
+
+def test_settings_that_mean_nothing_are_warned_of(tmp_path, redis):
+    with web_server(tmp_path / "a", *redis.tarry(), "--set", "sql.user=x") as one:
+        web_port(one)
+        assert one.stop() == 0
+        assert "--data means nothing with --engine redis" in one.said and "nothing without sql.url" in one.said
+    with web_server(tmp_path / "b", "--set", "zookeeper.servers=127.0.0.1:1", "--set", "cluster.slots=64") as one:
+        web_port(one)
+        assert one.stop() == 0
+        for key in ("zookeeper.servers", "cluster.slots"):
+            assert f"{key} means nothing without --engine redis" in one.said, one.said
+
+
 # ---- what it tells ----
+
+
+def test_doctor(server):
+    """It repeats what the server says of its durability, and asks for no folder that would be refused."""
+    said = tarry("doctor", "--server", f"127.0.0.1:{web_port(server)}", "--json")
+    found = {line["check"]: line for line in json.loads(said.stdout)}
+    assert "Found: Redis 7." in found["durability"]["says"] and found["durability"]["verdict"] == "note"
+    assert found["backups"]["verdict"] == "ok" and "those of Redis" in found["backups"]["says"]
+    assert "disk room" not in found and "disk sync" not in found
 
 
 def test_it_says_what_it_promises(server, web):
