@@ -605,6 +605,92 @@ static void test_cluster_a_slot_is_told_what_was_read(void **state)
     free(g);
 }
 
+/* Housekeeping, what is noted of topics and words to others, in the order in which they were sent.
+ */
+static void say_all(struct rig *g)
+{
+    for (unsigned i = 0; i < g->sent_count; i++) {
+        struct tr_span noted[] = {SPAN("OK"), SPAN("00000000-")};
+        struct sent *s = &g->sent[i];
+
+        if (!s->answered && !is_script(s, TR_SCRIPT_BEAT)) {
+            say(g, s, noted, is_script(s, TR_SCRIPT_TOPIC) ? 2 : 0);
+        }
+    }
+}
+
+/* This node and another one live. */
+static void say_lives(struct rig *g, const char *other)
+{
+    struct tr_span items[] = {SPAN("OK"),
+                              SPAN("1800000000000000"),
+                              SPAN("1800000010000000"),
+                              SPAN("1"),
+                              SPAN("4"),
+                              SPAN("tarry:"),
+                              SPAN("000102030405060708090a0b0c0d0e0f"),
+                              SPAN(other),
+                              SPAN(""),
+                              SPAN("1122334455667788"),
+                              SPAN("")};
+
+    say_all(g);
+    pass(g, 3 * SECOND);
+    say(g, find(g, NULL, TR_SCRIPT_BEAT), items, sizeof items / sizeof items[0]);
+    pass(g, 1);
+}
+
+/* How many words went to that node since so many commands. */
+static unsigned words_to(const struct rig *g, unsigned since, const char *node)
+{
+    unsigned words = 0;
+
+    for (unsigned i = since; i < g->sent_count; i++) {
+        const struct sent *s = &g->sent[i];
+
+        words += is_script(s, TR_SCRIPT_WAKE) && strstr(s->args[3], node) != NULL;
+    }
+    return words;
+}
+
+/* A slot got its first job of a topic, which its owner is told; then it is another node's, which
+ * may have looked at it before it heard that it is its own. */
+static void test_cluster_a_new_owner_is_told_again(void **state)
+{
+    static const char first[] = "00000000000000a1", second[] = "00000000000000b2";
+    unsigned told = 0, told_again = 0;
+
+    (void)state;
+    for (unsigned i = 0; i < 8; i++) { /* topics of all slots: some are the other node's */
+        struct tr_span pushed[] = {SPAN("OK"), SPAN("06651728e2a000"), SPAN("ffffffff"), SPAN(""),
+                                   SPAN("N0000000000140106651728e2a000")};
+        struct rig *g = malloc(sizeof *g);
+        char topic[] = "orders0";
+        struct ask a;
+        unsigned since;
+
+        assert_non_null(g);
+        topic[6] = (char)('0' + i);
+        open_engine(g);
+        say_lives(g, first);
+        a = push_of(hold(g, topic), "x");
+        submit(g, &a, TR_OP_PUSH);
+        (void)turn(g);
+        say_topics(g);
+        say(g, find(g, NULL, TR_SCRIPT_PUSH), pushed, 5);
+        pass(g, 1);
+        told += words_to(g, 0, first);
+        assert_int_equal(words_to(g, 0, second), 0);
+        since = g->sent_count;
+        say_lives(g, second);
+        assert_int_equal(words_to(g, since, second), words_to(g, 0, first));
+        told_again += words_to(g, since, second);
+        finish(g);
+        free(g);
+    }
+    assert_true(told > 0 && told_again > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -621,6 +707,7 @@ int main(void)
         cmocka_unit_test(test_cluster_a_topic_is_noted_before_its_push),
         cmocka_unit_test(test_cluster_newer_settings),
         cmocka_unit_test(test_cluster_a_slot_is_told_what_was_read),
+        cmocka_unit_test(test_cluster_a_new_owner_is_told_again),
         cmocka_unit_test(test_cluster_flight),
         cmocka_unit_test(test_cluster_no_room),
         cmocka_unit_test(test_cluster_bulk_of_many_names),
