@@ -35,6 +35,20 @@ def fill(web):
         assert len(ids) < 1000
 
 
+def fill_by_beanstalk(client):
+    """The same in the tube default: how many jobs found room all the same, since the server clears away behind a
+    commit or needs no new page for this one."""
+    taken = 0
+    while True:
+        client.send(client.put_bytes(BODY))
+        word = client.reply().word
+        if word == "OUT_OF_MEMORY":
+            return taken
+        assert word == "INSERTED"
+        taken += 1
+        assert taken < 1000
+
+
 def test_a_full_disk_of_the_database(tmp_path, disk):
     maria = Server(home=tmp_path, data=disk.folder, before=disk.enter)
     with Both(maria=maria) as both, web_server(tmp_path / "a", *both.tarry()) as node:
@@ -48,8 +62,7 @@ def test_a_full_disk_of_the_database(tmp_path, disk):
         assert web.get("/v1/topics/t").json["ready"] == len(kept)
         assert web.get(f"/v1/jobs/{min(kept)}").status == 200
         with Client(served(node)) as client:
-            client.send(client.put_bytes(BODY))
-            assert client.reply().word == "OUT_OF_MEMORY"
+            assert fill_by_beanstalk(client) < len(kept)
 
         def push():
             said = web.post("/v1/topics/t/jobs", BODY)
