@@ -203,7 +203,7 @@ static void check_late(struct sim_oracle *o, const struct sim_ask *a, struct sim
              sim_op_name(a->req.op), j->id, v->late_us, j->late_us);
     }
     j->late_us = v->late_us;
-    j->late_due_us = v->due_us;
+    j->late_due_us = v->due_us <= o->model.now.wall_us ? v->due_us : 0; /* 0: the clock went back */
     j->late_start = o->starts;
 }
 
