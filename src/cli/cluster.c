@@ -158,11 +158,12 @@ static void print_slots(struct tr_cli *c, const struct tr_json_value *v)
 static void print_facts(struct tr_cli *c, const struct tr_json_value *v)
 {
     struct tr_json_value part;
+    char shown[TR_CLI_SHOWN];
     char text[512];
     char span[TR_HUMAN_TEXT];
     uint64_t ms;
 
-    tr_human_fact("server", "%s", tr_cli_server_name(&c->server));
+    tr_human_fact("server", "%s", tr_cli_server_shown(&c->server, shown));
     tr_human_fact("store", "%s", tr_cli_string(v, "store", text, sizeof text));
     tr_human_fact("promises", "%s", tr_cli_string(v, "promises", text, sizeof text));
     if (tr_cli_member(v, "coordinator", &part)) {

@@ -44,6 +44,25 @@ const char *tr_cli_server_name(const struct tr_cli_server *s)
     return s->url != NULL ? s->url : LOCAL;
 }
 
+/* A password may have @, / and ? in it. All that we add to an address is encoded, so that an @ is
+ * never of that. */
+static const char *show_url(char out[TR_CLI_SHOWN], const char *url)
+{
+    const char *scheme = strstr(url, "://");
+    const char *from = scheme != NULL ? scheme + 3 : url;
+    const char *at = strrchr(from, '@');
+    const char *rest = at != NULL ? at : from;
+
+    tr_text(out, TR_CLI_SHOWN, "%.*s%s%.*s", (int)(from - url), url, at != NULL ? "***" : "",
+            (int)strcspn(rest, "?"), rest);
+    return out;
+}
+
+const char *tr_cli_server_shown(const struct tr_cli_server *s, char out[TR_CLI_SHOWN])
+{
+    return show_url(out, tr_cli_server_name(s));
+}
+
 void tr_cli_answer_fini(struct tr_cli_answer *a)
 {
     free(a->body);
@@ -128,27 +147,13 @@ static int check_token(const struct tr_cli_server *s)
     return TR_CLI_FINE;
 }
 
-/* The URL without its query, and without what may be a password. */
-static const char *show_url(char out[TR_CLI_URL_MAX], const char *url)
-{
-    const char *scheme = strstr(url, "://");
-    const char *from = scheme != NULL ? scheme + 3 : url;
-    const char *end = from + strcspn(from, "/?");
-    const char *at = memchr(from, '@', (size_t)(end - from));
-    const char *rest = at != NULL ? at : from;
-
-    tr_text(out, TR_CLI_URL_MAX, "%.*s%s%.*s", (int)(from - url), url, at != NULL ? "***" : "",
-            (int)strcspn(rest, "?"), rest);
-    return out;
-}
-
 int tr_cli_url(const struct tr_cli_server *s, const char *target, char url[TR_CLI_URL_MAX])
 {
     const char *base = tr_cli_server_name(s);
     bool has_scheme = strncmp(base, "http://", 7) == 0 || strncmp(base, "https://", 8) == 0;
     const char *host = has_scheme ? strstr(base, "://") + 3 : base;
     size_t len = strlen(base);
-    char shown[TR_CLI_URL_MAX];
+    char shown[TR_CLI_SHOWN];
 
     while (len > 0 && base[len - 1] == '/') {
         len--;
@@ -189,7 +194,7 @@ static size_t take(char *bytes, size_t one, size_t len, void *ctx)
 
 int tr_cli_tell_failure(CURLcode code, const char *url)
 {
-    char shown[TR_CLI_URL_MAX];
+    char shown[TR_CLI_SHOWN];
 
     if (code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL) {
         fprintf(stderr, "tarry: --server takes an address such as %s: \"%s\" is none.\n", LOCAL,

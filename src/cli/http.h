@@ -47,8 +47,10 @@ struct tr_cli_target {
 void tr_cli_server_init(struct tr_cli_server *s);
 void tr_cli_server_fini(struct tr_cli_server *s);
 
-/* The address as people should read it. */
+/* Its address; and as people should read it: without a query, and what may be a password. */
+enum { TR_CLI_SHOWN = 4096 };
 const char *tr_cli_server_name(const struct tr_cli_server *s);
+const char *tr_cli_server_shown(const struct tr_cli_server *s, char out[TR_CLI_SHOWN]);
 
 /*
  * Asks, and waits as long as the answer takes. 0, or stderr says why there is no answer, and this

@@ -96,13 +96,14 @@ static int print(struct tr_cli *c, const struct tr_cli_answer *a)
 {
     struct tr_json_value v;
     struct tr_json_value part;
+    char shown[TR_CLI_SHOWN];
     char text[64];
     uint64_t ms;
 
     if (!tr_cli_read(a, &v)) {
         return TR_CLI_FAILED;
     }
-    tr_human_fact("server", "%s", tr_cli_server_name(&c->server));
+    tr_human_fact("server", "%s", tr_cli_server_shown(&c->server, shown));
     tr_human_fact("version", "%s", tr_cli_string(&v, "version", text, sizeof text));
     span(&v, "up for", "uptime_ms");
     tr_human_fact("sync", "%s", tr_cli_string(&v, "sync", text, sizeof text));

@@ -127,9 +127,11 @@ static void draw_head(struct top *t, const struct tr_json_value *s)
     char e[TR_HUMAN_TEXT];
     char in[TR_HUMAN_TEXT];
     char out[32];
+    char shown[TR_CLI_SHOWN];
 
     line(t, TR_BOLD, "tarry %s  %s  up %s  %s%s%s", tr_cli_string(s, "version", a, sizeof a),
-         tr_cli_server_name(&t->cli->server), tr_human_span(tr_cli_number_or(s, "uptime_ms", 0), b),
+         tr_cli_server_shown(&t->cli->server, shown),
+         tr_human_span(tr_cli_number_or(s, "uptime_ms", 0), b),
          tr_human_moment(tr_cli_number_or(s, "now_ms", 0), c), t->trouble != NULL ? "  ! " : "",
          t->trouble != NULL ? t->trouble : "");
     line(t, TR_PLAIN, "jobs   delayed %s  ready %s  reserved %s  dead %s  waiting consumers %s",

@@ -407,9 +407,16 @@ def test_server_addresses_that_are_none():
         assert (done.returncode, done.stdout) == (2, ""), server
         assert "TARRY_SERVER) takes an address such as http://127.0.0.1:11301" in done.stderr, done.stderr
     assert "no host" in tarry("stats", env={**bare, "TARRY_SERVER": "http://"}).stderr
-    for server in ("http://me:SECRET@127.0.0.1:1", "ftp://me:SECRET@127.0.0.1"):
+    for server in ("http://me:SECRET@127.0.0.1:1", "ftp://me:SECRET@127.0.0.1", "http://me:a@SECRET@127.0.0.1:1",
+                   "http://me:a/SECRET@127.0.0.1:1", "http://me:SECRET?a@127.0.0.1:1"):
         done = tarry("stats", "--server", server, env=bare)
         assert done.returncode in (1, 2) and "SECRET" not in done.stderr and "***@127.0.0.1" in done.stderr, done.stderr
+
+
+def test_a_password_in_the_address_is_not_shown(cli):
+    for words in (["stats"], ["top", "--once"]):
+        done = cli.run(*words, "--server", cli.env["TARRY_SERVER"].replace("://", "://me:SECRET@"))
+        assert done.returncode == 0 and "SECRET" not in done.stdout + done.stderr and "***@127.0.0.1" in done.stdout
 
 
 def test_a_server_that_never_answers_is_given_up():
