@@ -251,15 +251,21 @@ static bool has_hold(const struct tr_topic *t)
     return holds != 0;
 }
 
-bool tr_topic_shown(const struct tr_topic *t)
+/* By a job, a policy, somebody who uses, watches or waits, or since it was to stay? */
+static bool is_used(const struct tr_topic *t)
 {
     return t->jobs != 0 || t->policy != NULL || t->holds[TR_HOLD_USE] != 0 ||
            t->holds[TR_HOLD_WATCH] != 0 || t->wanted != 0 || !tr_list_empty(&t->in_kept);
 }
 
+bool tr_topic_shown(const struct tr_topic *t)
+{
+    return is_used(t) || t->pause.armed; /* or nobody could see why it hands out nothing */
+}
+
 bool tr_topic_needed(const struct tr_topic *t)
 {
-    return t->holds[TR_HOLD_KEEP] != 0 || tr_topic_shown(t);
+    return t->holds[TR_HOLD_KEEP] != 0 || is_used(t);
 }
 
 uint64_t tr_topics_shown(const struct tr_topics *ts)

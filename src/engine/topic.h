@@ -200,7 +200,7 @@ TR_MUST_USE int tr_topics_add(struct tr_topics *ts, uint32_t number, const char 
 /* Does anything keep the topic: a job, a policy, a hold, somebody who waits? */
 bool tr_topic_needed(const struct tr_topic *t);
 
-/* Does anything but TR_HOLD_KEEP keep it? And how many of those are there? */
+/* Does anything but TR_HOLD_KEEP keep it, or is it paused? And how many of those are there? */
 bool tr_topic_shown(const struct tr_topic *t);
 uint64_t tr_topics_shown(const struct tr_topics *ts);
 

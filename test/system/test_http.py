@@ -695,6 +695,11 @@ def test_topics_are_told_alike_and_default_is_like_any_other(server, web):
     assert told() == ["default", "jobs", "policy"]
     assert web.ask("DELETE", "/v1/topics/default", force="true").json["purged"] == 1
     assert told() == ["jobs", "policy"]
+    with Client(server.port()) as client:
+        assert client.say("pause-tube default 30") == "PAUSED"
+    assert web.get("/v1/topics/default").json["tube_paused_ms"] > 20_000  # else nobody could lift it
+    assert told() == ["default", "jobs", "policy"]
+    assert "tube_paused_ms" not in web.post("/v1/topics/default/resume").json
 
 
 FULL = {"ttr": "90s", "retries": -1, "backoff": "4m,10m,1h", "ttl": "2h", "rate": 0.5, "burst": 7,
