@@ -100,7 +100,7 @@ void tr_change_bring(struct tr_engine *e, struct tr_job *job)
 {
     uint64_t since_us = ready_since(e, job);
 
-    job->first_us = since_us;
+    job->first_us = job->due_us <= e->clock.t_us ? since_us : 0; /* 0: it has not been ready yet */
     tr_change_schedule(e, job);
     tr_change_still_ready(job, since_us);
 }

@@ -423,6 +423,9 @@ static int replay(struct tr_engine *e, struct tr_replay *p)
     note_stood(e, p);
     set_clock(e, tr_advance_begin(e, start_us));
     e->began_us = e->clock.t_us;
+    if (e->stood_us > e->began_us) { /* the clock was ahead then, or is behind now */
+        e->stood_us = e->began_us;
+    }
     e->log.open.no = p->next_batch;
     e->log.durable = p->next_batch - 1;
     e->log.synced = p->next_batch - 1;

@@ -92,6 +92,34 @@ static void test_park_burst(void **state)
     rig_fini(&rig);
 }
 
+/* Jobs of a parked topic that are in memory before they are due tell how late they were then. */
+static void test_park_lateness(void **state)
+{
+    struct rig rig;
+    uint32_t t = start(&rig);
+    uint64_t here;
+    uint64_t late = 0;
+    uint64_t id;
+
+    (void)state;
+    for (unsigned i = 0; i < JOBS; i++) {
+        (void)rig_push(&rig, t, 200 * RIG_SECOND + i);
+    }
+    rig_pass(&rig, 199 * RIG_SECOND);
+    assert_int_equal(rig_engine_stat(&rig).parked, 1);
+    here = near(&rig);
+    assert_true(here > 10);
+    rig.now.boot_us += 30 * RIG_SECOND;
+    rig.now.wall_us += 30 * RIG_SECOND;
+    rig_settle(&rig);
+    while ((id = rig_reserve(&rig, t, ME)) != 0) {
+        late += rig_view(&rig, id).late_us > 28 * RIG_SECOND;
+        assert_int_equal(rig_with(&rig, TR_OP_DELETE, id, ME), TARRY_OK);
+    }
+    assert_true(late >= here);
+    rig_fini(&rig);
+}
+
 /* A parked job is found by its id, and the first delayed one behind those that are due. */
 static void test_park_by_id(void **state)
 {
@@ -307,6 +335,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_park_ready_jobs_leave_memory),
         cmocka_unit_test(test_park_burst),
+        cmocka_unit_test(test_park_lateness),
         cmocka_unit_test(test_park_by_id),
         cmocka_unit_test(test_park_start),
         cmocka_unit_test(test_park_sleeps),

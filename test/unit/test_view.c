@@ -359,6 +359,38 @@ static void test_view_lateness_over_a_stop(void **state)
     rig_fini(&rig);
 }
 
+/* What a clock said that was ahead does not count: who is late after it has been set right is told.
+ */
+static void test_view_lateness_after_a_clock_that_was_ahead(void **state)
+{
+    const uint64_t day = 24 * 3600 * RIG_SECOND;
+    struct rig rig;
+    uint32_t t = start(&rig);
+    uint64_t near = rig_push(&rig, t, 10 * RIG_SECOND);
+    uint64_t far = rig_push(&rig, t, 3 * 3600 * RIG_SECOND);
+
+    (void)state;
+    rig_close(&rig);
+    rig.now.boot_us += RIG_SECOND;
+    rig.now.wall_us += day;
+    rig_open(&rig);
+    rig_settle(&rig);
+    rig_close(&rig);
+    rig.now.boot_us += RIG_SECOND;
+    rig.now.wall_us -= day;
+    rig_open(&rig);
+    assert_int_equal(rig_state(&rig, near), TR_DELAYED);
+    rig.now.boot_us += 40 * RIG_SECOND;
+    rig.now.wall_us += 40 * RIG_SECOND;
+    rig_settle(&rig);
+    assert_int_equal(rig_view(&rig, near).late_us, 30 * RIG_SECOND);
+    rig.now.boot_us += 3 * 3600 * RIG_SECOND;
+    rig.now.wall_us += 3 * 3600 * RIG_SECOND;
+    rig_settle(&rig);
+    assert_int_equal(rig_view(&rig, far).late_us, 40 * RIG_SECOND);
+    rig_fini(&rig);
+}
+
 static void test_view_peek_reads_body_from_disk(void **state)
 {
     struct rig rig;
@@ -460,6 +492,7 @@ int main(void)
         cmocka_unit_test(test_view_refusals),
         cmocka_unit_test(test_view_lateness),
         cmocka_unit_test(test_view_lateness_over_a_stop),
+        cmocka_unit_test(test_view_lateness_after_a_clock_that_was_ahead),
         cmocka_unit_test(test_view_kept_topics),
         cmocka_unit_test(test_view_peek_reads_body_from_disk),
     };
