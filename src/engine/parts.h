@@ -386,7 +386,6 @@ enum tr_bulk_step { TR_BULK_SLOTS, TR_BULK_RUNS, TR_BULK_LOADING, TR_BULK_MEMORY
 /* Many jobs are changed; see bulk.c. */
 struct tr_bulk {
     bool on;
-    bool tried;         /* the schedules that are held, at its end */
     struct tr_req *req; /* NULL: its maker has left */
     uint32_t actor;     /* who that is */
     enum tr_bulk_what what;
