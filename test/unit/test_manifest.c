@@ -27,6 +27,8 @@ static struct tr_manifest *sample(uint32_t slots)
                               .slot_bytes = 65536,
                               .seg_no = 9,
                               .log_batch = 77,
+                              .clock_us = ~UINT64_C(1700000000000000),
+                              .next_rid = UINT64_C(1) << 39,
                               .uuid = "0123456789abcde",
                               .key = "edcba9876543210",
                               .ckpt = {{70, 3}, {75, 4}},
@@ -34,6 +36,10 @@ static struct tr_manifest *sample(uint32_t slots)
                               .slot_count = slots};
     for (uint32_t i = 0; i < slots; i++) {
         m->slots[i] = (struct tr_manifest_slot){i, i + 1, ~(uint64_t)i, 2 * i + 1, 2 * i + 2};
+    }
+    for (uint32_t i = 0; slots == TR_MANIFEST_SLOTS_MAX && i < TR_GROUPS_MAX; i++) {
+        m->groups[m->group_count++] = (struct tr_manifest_group){
+            .no = i + 1, .rid_first = 10 * i + 1, .rid_last = 10 * i + 9, .bytes = {9, 8, 4096}};
     }
     return m;
 }
