@@ -39,6 +39,7 @@ struct tr_overlay {
     size_t count;
     size_t room;
     uint64_t bytes;
+    bool full; /* something did not fit any more, and its file is still open */
     int files; /* that the disk has not */
 };
 
@@ -127,6 +128,7 @@ int tr_overlay_put(struct tr_overlay *o, int file, uint64_t off, const uint8_t *
         return TARRY_OK;
     }
     if (o->bytes + len > BYTES_MAX) {
+        o->full = true;
         return TARRY_EFULL;
     }
     if (!make_room(o)) {
@@ -144,6 +146,11 @@ int tr_overlay_put(struct tr_overlay *o, int file, uint64_t off, const uint8_t *
     return TARRY_OK;
 }
 
+bool tr_overlay_full(const struct tr_overlay *o)
+{
+    return o->full;
+}
+
 int tr_overlay_file(struct tr_overlay *o)
 {
     return VIRTUAL + o->files++;
@@ -154,6 +161,7 @@ static void drop(struct tr_overlay *o, int file)
     size_t from = place_of(o, file, 0);
     size_t to = from;
 
+    o->full = false;
     for (; to < o->count && o->patches[to].file == file; to++) {
         o->bytes -= o->patches[to].len;
         tr_mem_free(o->mem, o->patches[to].bytes, (size_t)o->patches[to].len);

@@ -12,6 +12,8 @@
 #include "base/mem.h"
 #include "port/disk.h"
 
+#include <stdbool.h>
+
 struct tr_overlay;
 
 /* Over this disk; or NULL: no memory. */
@@ -26,6 +28,9 @@ void tr_overlay_done(const struct tr_overlay *o, struct tr_io *io);
  * or overlap none of them. TARRY_EFULL: there are too many. */
 TR_MUST_USE int tr_overlay_put(struct tr_overlay *o, int file, uint64_t off, const uint8_t *bytes,
                                uint64_t len);
+
+/* Has anything been refused for that since a file was closed? */
+bool tr_overlay_full(const struct tr_overlay *o);
 
 /* A file that the disk has not; it is empty. */
 int tr_overlay_file(struct tr_overlay *o);

@@ -225,16 +225,29 @@ static void blame(const struct tr_engine *e, const struct tr_group *g, int err)
     }
 }
 
-/* Salvage: the last group cannot be used. `which`: the file that stands in the way. */
+/* `which`: the file of the group that stands in the way. */
+static const char *why_lost(const struct tr_engine *e, const struct tr_group *g,
+                            enum tr_group_file which)
+{
+    if (which != TR_GROUP_SIDE) {
+        return g->runs[which].file < 0
+                   ? "A run file is missing, or cannot be opened: all that is in the group is lost."
+                   : "The footer of a run is damaged, and a block of it is, too: all that is in "
+                     "the group is lost.";
+    }
+    return e->overlay != NULL && tr_overlay_full(e->overlay)
+               ? "The index of a group is damaged, and too large to be made again in memory: what "
+                 "is in the group cannot be read now. A start of the server makes the index again."
+               : "The index of a group is damaged, and its runs are, too: all that is in the group "
+                 "is lost.";
+}
+
+/* Salvage: the last group cannot be used. */
 static void give_up(struct tr_engine *e, enum tr_group_file which)
 {
     struct tr_group *g = e->groups.order[e->groups.count - 1];
     struct tr_finding f = {.fate = TR_FATE_LOST,
-                           .what = which == TR_GROUP_SIDE
-                                       ? "The index of a group is damaged, and its runs are, too: "
-                                         "all that is in the group is lost."
-                                       : "The footer of a run is damaged, and a block of it is, "
-                                         "too: all that is in the group is lost.",
+                           .what = why_lost(e, g, which),
                            .id = g->is.rid_first,
                            .id_last = g->is.rid_last};
     int files[] = {g->runs[TR_GROUP_LIVE].file, g->runs[TR_GROUP_DEAD].file, g->side_file};

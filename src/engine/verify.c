@@ -42,7 +42,8 @@ struct verify {
     struct {
         uint64_t batch;
         uint64_t pages;
-    } ckpt[2];         /* by the manifest: to the engine one that is damaged is none */
+    } ckpt[2];         /* by the manifest: to the engine one that is damaged is none, */
+    uint32_t newer;    /* or not the newer one */
     uint64_t findings; /* when it began */
     uint64_t done;
     uint64_t all;
@@ -115,6 +116,7 @@ static void note_checkpoints(struct verify *v, const struct tr_manifest *man)
         v->ckpt[i].batch = man->ckpt[i].batch;
         v->ckpt[i].pages = man->ckpt[i].pages;
     }
+    v->newer = man->ckpt_now;
 }
 
 static void verify_manifests(struct verify *v)
@@ -152,7 +154,7 @@ static void verify_manifests(struct verify *v)
 static void verify_checkpoint(struct verify *v, unsigned which)
 {
     const struct tr_manifest *man = &v->e->meta.now;
-    bool refused = man->ckpt[which].batch == 0;
+    bool refused = which == v->newer && which != man->ckpt_now;
     uint64_t findings = v->sum->findings;
     char file[TR_IO_NAME_MAX] = "ckpt.0";
 

@@ -248,10 +248,12 @@ static void test_overlay_walk(void **state)
     assert_int_equal(ranges[1], 1001200);
     assert_int_equal(ranges[2], 1004100);
     assert_int_equal(ranges[3], 2005100);
+    assert_false(tr_overlay_full(o));
     for (unsigned i = 0; i < 100 && err == TARRY_OK; i++) { /* there is an end to it */
         err = tr_overlay_put(o, 0, (uint64_t)i * sizeof much, much, sizeof much);
     }
     assert_int_equal(err, TARRY_EFULL);
+    assert_true(tr_overlay_full(o));
     end(o);
 }
 

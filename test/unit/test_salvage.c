@@ -96,7 +96,9 @@ struct seen {
     unsigned lost[IDS]; /* told to be lost, by id */
     unsigned ranges;    /* that may have more, or deaths that are not known */
     unsigned fates[TR_FATE_COUNT];
-    char file[TR_IO_NAME_MAX]; /* of the last finding */
+    char file[TR_IO_NAME_MAX]; /* of the last finding, */
+    const char *what;          /* and what it says */
+    unsigned checkpoints;      /* so many were about one */
 };
 
 static int see_job(void *ctx, const struct tr_record *rec, struct tr_topic *t)
@@ -119,6 +121,8 @@ static void see_finding(void *ctx, const struct tr_finding *f)
     s->findings++;
     s->fates[f->fate]++;
     memcpy(s->file, f->file, sizeof s->file);
+    s->what = f->what;
+    s->checkpoints += strncmp(f->file, "ckpt.", 5) == 0;
     if (f->fate == TR_FATE_TWICE || f->id_last != 0 || (f->fate == TR_FATE_LOST && f->id == 0)) {
         s->ranges++;
     } else if (f->id != 0 && f->id < IDS) {
@@ -406,10 +410,24 @@ static void test_look_at_what_can_be_made_again(void **state)
     rig_fini(&rig);
 }
 
+static void lose_a_run(struct rig *rig, const struct image *im)
+{
+    struct tr_io io = {.op = TR_IO_UNLINK};
+
+    put_back(rig, im);
+    for (unsigned i = 0; i < im->count && io.name[0] == '\0'; i++) {
+        if (ends(im->names[i], ".run")) {
+            memcpy(io.name, im->names[i], sizeof io.name);
+        }
+    }
+    assert_int_equal(rig->port.ops->run(rig->port.ctx, &io), TARRY_OK);
+}
+
 /* The newer checkpoint, which a start passes over. */
 static void test_look_tells_of_the_newer_checkpoint(void **state)
 {
     static const uint64_t offs[] = {4, 20, 50};
+    static struct seen now;
     struct rig rig;
     struct image im;
     unsigned newer;
@@ -426,6 +444,12 @@ static void test_look_tells_of_the_newer_checkpoint(void **state)
         spoil(&rig, &im, newer == 0 ? "ckpt.0" : "ckpt.1", offs[k]);
         spoil(&rig, &im, newer == 0 ? "ckpt.0" : "ckpt.1", 8192 + offs[k]);
     }
+    lose_a_run(&rig, &im); /* and of a store that cannot be opened as it is */
+    assert_int_equal(look(&rig, &now), TARRY_OK);
+    assert_int_equal(now.checkpoints, 0);
+    sim_disk_poke(rig.disk, newer == 0 ? "ckpt.0" : "ckpt.1", 20, "\xff\xff", 2);
+    assert_int_equal(look(&rig, &now), TARRY_OK);
+    assert_int_equal(now.checkpoints, 1);
     forget(&im);
     rig_fini(&rig);
 }
@@ -494,6 +518,25 @@ static void test_look_without_an_index(void **state)
     assert_true(rig_stat(&rig, rig_hold(&rig, "mail")).ready > 10);
     assert_true(rig_engine_stat(&rig).damaged);
     rig_close(&rig);
+    forget(&im);
+    rig_fini(&rig);
+}
+
+/* Of a group of which a run is not there: it is not called damaged. */
+static void test_look_without_a_run(void **state)
+{
+    static struct seen now;
+    struct rig rig;
+    struct image im;
+
+    (void)state;
+    make(&rig);
+    save(&rig, &im);
+    lose_a_run(&rig, &im);
+    assert_int_equal(look(&rig, &now), TARRY_OK);
+    assert_int_equal(now.fates[TR_FATE_LOST], 1);
+    assert_true(ends(now.file, ".run"));
+    assert_non_null(strstr(now.what, "is missing"));
     forget(&im);
     rig_fini(&rig);
 }
@@ -722,6 +765,7 @@ int main(void)
         cmocka_unit_test(test_look_tells_of_the_newer_checkpoint),
         cmocka_unit_test(test_look_tells_of_headers),
         cmocka_unit_test(test_look_without_an_index),
+        cmocka_unit_test(test_look_without_a_run),
         cmocka_unit_test(test_good_store),
         cmocka_unit_test(test_repair_purged),
         cmocka_unit_test(test_harm),
