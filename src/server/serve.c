@@ -386,6 +386,7 @@ static uint64_t load_turn(struct tr_server *s)
     uint64_t until = s->stop_us != 0 ? s->stop_us + STOP_DISK_US : s->start_us + HOLD_US;
     uint64_t late;
     struct tr_now now;
+    bool said;
 
     tr_conns_work(&s->conns, WORK_US);
     now = tr_clock_linux_now();
@@ -395,14 +396,15 @@ static uint64_t load_turn(struct tr_server *s)
         tr_conns_wake(&s->conns);
     }
     tr_conns_flush(&s->conns, SEND_US);
-    if (tr_meanwhile_over(&s->meanwhile)) {
-        tr_loop_linux_stop(s->loop);
+    said = tr_list_empty(&s->conns.work) && tr_list_empty(&s->conns.unsent);
+    if (tr_meanwhile_over(&s->meanwhile) && (said || s->stop_us == 0 || now.boot_us >= until)) {
+        tr_loop_linux_stop(s->loop); /* of a stop all hear before */
     } else if (s->stop_us != 0 && now.boot_us >= until) {
         puts("stopped before it was ready");
         (void)fflush(stdout);
         _Exit(TR_EXIT_FINE); /* the thread that opens it cannot be waited for */
     }
-    if (!tr_list_empty(&s->conns.work) || !tr_list_empty(&s->conns.unsent)) {
+    if (!said) {
         return 0;
     }
     until = now.boot_us < until ? until : UINT64_MAX;

@@ -1,5 +1,6 @@
 """While a store is being opened somebody answers: alive, not ready, come again. strace makes the reads of the
 store slow, so that opening a small one takes some seconds."""
+import contextlib
 import os
 import select
 import shutil
@@ -19,13 +20,14 @@ PUSH = b"POST /v1/topics/t/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1
 
 
 class Slow(Server):
-    """The first reads take their time."""
+    """The first reads take their time, and what is sent may, too."""
 
-    def __init__(self, data, reads, each_ms=300):
+    def __init__(self, data, reads, each_ms=300, send_ms=0):
         self.web, self.beanstalk = free_port(), free_port()
         super().__init__(data, "--http", f"127.0.0.1:{self.web}", "--beanstalk", f"127.0.0.1:{self.beanstalk}",
-                         before=["strace", "-f", "-o", "/dev/null", "-e", "trace=pread64", "-e",
-                                 f"inject=pread64:delay_enter={each_ms * 1000}:when=1..{reads}"])
+                         before=["strace", "-f", "-o", "/dev/null", "-e", "trace=pread64,sendto", "-e",
+                                 f"inject=pread64:delay_enter={each_ms * 1000}:when=1..{reads}", "-e",
+                                 f"inject=sendto:delay_enter={send_ms * 1000}"])
 
     def signal(self, number):
         """To tarry, not to strace."""
@@ -94,3 +96,16 @@ def test_stop_while_it_loads(tmp_path):
     with Server(data) as server:
         assert server.ready()[0] == 50
         assert server.stop() == 0
+
+
+def test_all_who_wait_hear_of_a_stop(tmp_path):
+    """Who opens the store gives up before all of them are told."""
+    data = tmp_path / "store"
+    tool(data, "push", 50)
+    with Slow(data, reads=1000, each_ms=100, send_ms=5) as server, contextlib.ExitStack() as all_of_them:
+        waiting = [all_of_them.enter_context(raw_late(server)) for _ in range(100)]
+        not_ready(server.web, "loading")
+        server.signal(signal.SIGTERM)
+        answers = [read_answer(early) for early in waiting]
+        assert [answer and (answer.status, answer.code) for answer in answers] == [(503, "loading")] * 100
+        assert server.ended() == 0
