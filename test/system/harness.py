@@ -12,6 +12,7 @@ import time
 
 TARRY = os.environ["TARRY_BIN"]
 STORE_TOOL = os.environ["STORE_TOOL"]
+LOCAL = ["--beanstalk", "127.0.0.1:0", "--http", "off"]  # a free port
 PATIENCE_S = 120  # how long anything may take on a busy machine before a test gives up
 
 STOP_S = 30  # a stop ends within seconds (the figures are bench/run's); more than that, and it waits for somebody

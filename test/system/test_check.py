@@ -14,7 +14,7 @@ import time
 import pytest
 
 from client import Client
-from harness import PATIENCE_S, TARRY, Server, tarry, tool
+from harness import LOCAL, PATIENCE_S, TARRY, Server, tarry, tool
 from web import Web, web_port, web_server
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
@@ -135,7 +135,7 @@ def test_newer_format(data):
             content[copy + 4:copy + 8] = crc32c(content[copy + 8:copy + 32768]).to_bytes(4, "little")
         path.write_bytes(content)
     before = bytes_of(data)
-    for args in (["check"], ["check", "--repair"], ["export"], ["serve", "--data"]):
+    for args in (["check"], ["check", "--repair"], ["export"], ["serve", *LOCAL, "--data"]):
         done = tarry(*args, data)
         assert done.returncode == 3
         assert "newer" in done.stderr
@@ -180,7 +180,7 @@ def test_damaged_log(data):
     after, status = jobs(data)
     assert status == 3
     assert len(after) >= len(before) - 1
-    refused = tarry("serve", "--data", data)
+    refused = tarry("serve", "--data", data, *LOCAL)
     assert refused.returncode == 3
     assert "tarry check" in refused.stderr
 
@@ -499,7 +499,7 @@ def test_serve_read_only_damaged(data):
 
 
 def test_serve_read_only_needs_a_store(tmp_path):
-    done = tarry("serve", "--read-only", "--data", tmp_path / "none")
+    done = tarry("serve", "--read-only", "--data", tmp_path / "none", *LOCAL)
     assert done.returncode == 1
     assert re.search("no such directory|no store", done.stderr)
     assert not (tmp_path / "none").exists()

@@ -14,9 +14,8 @@ import time
 
 import pytest
 
-from harness import PATIENCE_S, TARRY, Server, tarry
+from harness import LOCAL, PATIENCE_S, TARRY, Server, tarry
 
-LOCAL = ["--beanstalk", "127.0.0.1:0", "--http", "off"]  # a free port
 DOC = pathlib.Path(__file__).parents[2] / "doc" / "config.md"
 
 
