@@ -130,7 +130,7 @@ static void counted(struct tr_cluster *c, struct tr_item *counter)
             count(c, item, item->then);
         }
     }
-    if (!is_under_way(t)) {
+    if (!is_under_way(t) && c->gather == TR_GATHER_COUNTS) { /* else its settings are waited for */
         tr_ctopics_gathered(c, t);
     }
     tr_ctopic_unpin(c, t);

@@ -419,7 +419,7 @@ static void load_ended(struct tr_cluster *c, struct tr_item *loader)
     }
     if (loader->status == TARRY_OK && gather_later(c, t)) {
         ask_load(c, t);
-    } else {
+    } else if (c->gather == TR_GATHER_LOADS) { /* else it is its counts that are waited for */
         tr_ctopics_gathered(c, t);
     }
     tr_ctopic_unpin(c, t);
