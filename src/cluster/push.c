@@ -19,11 +19,7 @@ static bool is_sane(const struct tr_cluster *c, const struct tr_req *r)
            (unsigned)r->conflict < TR_CONFLICT_COUNT;
 }
 
-static void to_lane(struct tr_cluster *c, struct tr_item *item)
-{
-    tr_lane_put(c, TR_CL_PUSH, item);
-}
-
+/* Meanwhile its topic may have got other slots. */
 static void to_slot(struct tr_cluster *c, struct tr_item *item)
 {
     struct tr_ctopic *t = item->topic;
@@ -31,18 +27,31 @@ static void to_slot(struct tr_cluster *c, struct tr_item *item)
     unsigned i =
         r->key_len > 0 ? tr_place_of_key(r->key, r->key_len, t->spread) : t->turn & (t->spread - 1);
 
-    if (!t->known || t->version == 0) { /* if this push makes it; it may have been forgotten */
-        t->order = r->beanstalk ? TR_ORDER_ID : TR_ORDER_DUE;
-    }
     item->slot = t->spots[i].slot;
     if (c->desk != NULL) {
         tr_desk_push_ask(c, item);
-    } else if (t->known) {
-        tr_ctopic_note(c, t, r->keep_topic);
-        to_lane(c, item);
-    } else { /* who asks for all topics behind its answer finds it */
-        tr_ctopic_noted(c, item, r->keep_topic, to_lane);
+    } else {
+        tr_lane_put(c, TR_CL_PUSH, item);
     }
+}
+
+static void with_topic(struct tr_cluster *c, struct tr_item *item)
+{
+    struct tr_ctopic *t = item->topic;
+    const struct tr_req *r = item->req;
+
+    if (!t->known || t->version == 0) { /* if this push makes it; it may have been forgotten */
+        t->order = r->beanstalk ? TR_ORDER_ID : TR_ORDER_DUE;
+    }
+    if (c->desk == NULL && (!t->known || !tr_list_empty(&t->noted))) {
+        /* Who asks for all topics behind its answer finds it. Nobody overtakes those who wait. */
+        tr_ctopic_noted(c, item, r->keep_topic, to_slot);
+        return;
+    }
+    if (c->desk == NULL) {
+        tr_ctopic_note(c, t, r->keep_topic);
+    }
+    to_slot(c, item);
 }
 
 void tr_push_ask(struct tr_cluster *c, struct tr_item *item)
@@ -62,7 +71,7 @@ void tr_push_ask(struct tr_cluster *c, struct tr_item *item)
         if (item->topic == NULL) {
             tr_item_pin(item, t);
         }
-        tr_ctopic_load(c, item, to_slot);
+        tr_ctopic_load(c, item, with_topic);
     }
 }
 
