@@ -197,7 +197,7 @@ static void show(struct tr_cluster *c, struct tr_item *item, const struct tr_sql
     }
     if (k.lives) {
         k.created_us = k.is.created_us;
-        k.delay_us = k.is.delay_us;
+        k.delay_us = tr_truth_delay(&k.is);
         k.handed_us = k.is.handed_us;
     } else if (ask->number > 0) {
         k.created_us = number_in(ask->flow[0].info, "created=");

@@ -485,6 +485,11 @@ static enum tr_event_what event_of(const struct tr_truth *t, const struct tr_sql
     }
 }
 
+uint64_t tr_truth_delay(const struct tr_sql_job *j)
+{
+    return j->releases + j->timeouts == 0 ? j->delay_us : 0; /* each of those sets another one */
+}
+
 /* brief: one line when a job ends; full: one for each change. */
 static void add_event(struct tr_truth *t, struct tr_sql_item *item, uint64_t now_us)
 {
@@ -502,7 +507,7 @@ static void add_event(struct tr_truth *t, struct tr_sql_item *item, uint64_t now
     if (ends) {
         tr_text(t->info, sizeof t->info,
                 "created=%" PRIu64 " delay=%" PRIu64 " handed=%" PRIu64 " attempts=%u",
-                item->row.created_us, item->row.delay_us, item->row.handed_us,
+                item->row.created_us, tr_truth_delay(&item->row), item->row.handed_us,
                 (unsigned)item->row.attempts);
     }
     item->events[0] =

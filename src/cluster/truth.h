@@ -101,6 +101,9 @@ struct tr_truth {
 
 struct tr_truth_topic tr_truth_topic(const struct tr_policy *p);
 
+/* With which it was pushed, or 0 if that is not known any more. */
+uint64_t tr_truth_delay(const struct tr_sql_job *j);
+
 /* `decide` of an ask whose items have a struct tr_truth each. */
 void tr_truth_decide(struct tr_sql_ask *ask, unsigned from, unsigned to);
 

@@ -100,6 +100,13 @@ def test_history_of_jobs_that_are_gone(web):
     assert history(web, job) == [("delayed", "pushed")]
     assert web.ask("DELETE", f"/v1/jobs/{job}").status == 200
     assert history(web, job) == [("delayed", "pushed"), ("gone", "cancelled")]
+    job = web.push("t", b"x")["id"]  # the delay of a release is none of its push
+    for _ in range(2):
+        taken = web.reserve("t", wait="60s")[0]
+        assert web.post(f"/v1/jobs/{job}/release", lease=taken["lease"], delay="1s").status == 200
+        assert history(web, job)[0] == ("ready", "pushed")
+    assert web.ask("DELETE", f"/v1/jobs/{job}").status == 200
+    assert history(web, job)[0] == ("ready", "pushed")
     is_error(web.get(f"/v1/jobs/{int(job) + (1 << 40)}/history"), 404, "not_found")
     is_error(web.get("/v1/jobs/7/history"), 404, "not_found")
 
