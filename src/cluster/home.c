@@ -130,6 +130,7 @@ static void other_truth(struct tr_cluster *c)
                        : "the jobs of this store are in a database, and this node has no sql.url: "
                          "set sql.url as its other nodes have it, or give this node a "
                          "redis.prefix of its own");
+    tr_waits_end(c, TARRY_EAWAY); /* what they would get is not to be had here */
 }
 
 /* "address version", and in the next line its coordinator. */

@@ -480,6 +480,8 @@ void tr_waits_init(struct tr_cluster *c);
 void tr_wait_ask(struct tr_cluster *c, struct tr_req *r);
 void tr_wait_abandon(struct tr_cluster *c, struct tr_wait *w);
 void tr_wait_finish(struct tr_cluster *c, struct tr_wait *w, int status);
+/* The same for all that wait. */
+void tr_waits_end(struct tr_cluster *c, int status);
 /* Its question came to nothing: another one, the line, or the end. */
 void tr_wait_on(struct tr_cluster *c, struct tr_wait *w);
 /* There was more than came: it is to be asked for there again. */

@@ -108,6 +108,13 @@ void tr_wait_finish(struct tr_cluster *c, struct tr_wait *w, int status)
     wait_free(c, w);
 }
 
+void tr_waits_end(struct tr_cluster *c, int status)
+{
+    while (!tr_list_empty(&c->waiting)) { /* who asks again is refused at once */
+        tr_wait_finish(c, TR_CONTAINER_OF(c->waiting.next, struct tr_wait, all), status);
+    }
+}
+
 static int make_seen(struct tr_cluster *c, struct tr_wait *w)
 {
     unsigned spots = 0;
