@@ -135,8 +135,8 @@ class Relay:
 def test_lost_commits_are_found_out(maria):
     """Answers that do not come, and commits that never came: the lane tells one from the other. This
     test is the first, as a server that has just been started is not asked to kill old connections: locks have to do."""
-    with Relay(maria.port, seed=5) as relay:
-        counts = Tool(relay.port, make(maria), 2, seed=5).result()
+    with Relay(maria.port, seed=5, every=6) as relay:
+        counts = Tool(relay.port, make(maria), 3, seed=5).result()
         assert min(relay.lost.values()) > 0, relay.lost
     assert counts["lookups"] > 0 and counts["unsure"] == 0
     assert counts["undone"] == 0  # those that were not done were done again
