@@ -150,7 +150,7 @@ static unsigned unready_for(const struct tr_server *s, struct tr_reason *reasons
             (struct tr_reason){"draining", "the server is draining: it takes no new jobs", false};
     }
     n += s->engine.ops->unready(s->engine.ctx, reasons + n);
-    if (!s->serving && n == 0) {
+    if (!s->serving && !tr_reasons_stop(reasons, n)) {
         reasons[n++] = (struct tr_reason){"loading", "the store is being opened", false};
     }
     if (!tr_mem_spare(&s->mem, MEMORY_SHORT)) {
