@@ -49,7 +49,7 @@ async function ask(range, topic, signal) {
     let rest = total.steps.map(one => one.count);
 
     if (!topic && steps.length > 0) {
-        const {topics} = await get(['topics'], {sort: 'delayed', limit: SERIES - 1}, signal);
+        const {topics, matched} = await get(['topics'], {sort: 'delayed', limit: SERIES - 1}, signal);
         const most = topics.filter(t => t.delayed > 0);
         const each = await Promise.all(most.map(t =>
             get(['forecast'], {...query, topic: t.name}, signal).then(told => spread(told, steps), () => steps.map(() => 0))));
@@ -62,6 +62,9 @@ async function ask(range, topic, signal) {
                 rest = rest.map((n, i) => Math.max(0, n - counts[i])); /* asked a moment later */
             }
         });
+        if (matched <= topics.length && result.series.length > 0) { /* there are no others: that moment is all that is left */
+            rest = rest.map(() => 0);
+        }
     }
     if (topic || result.series.length === 0 || rest.some(n => n > 0)) {
         result.series.push(topic || (result.series.length > 0 ? 'others' : 'jobs'));
