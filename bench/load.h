@@ -71,7 +71,6 @@ struct conn {
     unsigned number;
     bool sending; /* epoll tells when there is room to write */
     bool mover;
-    bool consumer;
     uint32_t tube; /* mode tubes: the one in use */
     char *out;
     size_t out_len;

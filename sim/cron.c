@@ -10,7 +10,7 @@
  *     none skipped, none twice        ticks of the grid between two states = fired + skipped +
  *                                     waiting; those that were missed: as `missed` says        I24
  *     on the grid, in time            ticks are where arithmetic says; none is left behind     I24
- *     overlap, limit, end, after      as SPEC says                                             I31
+ *     overlap, limit, end, after      as doc/schedules.md says                                 I31
  *
  * When a batch is closed all facts are noted: what a recovery finds must be the note of its batch,
  * so a job and the step of its schedule are there together or not at all (I10).

@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* How the process ends; the first four are the numbers of SPEC §2. */
+/* How the process ends: as doc/cli.md has it, and doc/operating.md of the first four. */
 enum tr_cli_exit {
     TR_CLI_FINE = 0,
     TR_CLI_FAILED = 1,

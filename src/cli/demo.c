@@ -432,8 +432,8 @@ static int tell_end(struct demo *d)
                d->closed > 0 ? d->late_ms[d->closed / 2] : 0,
                d->closed > 0 ? d->late_ms[d->closed - 1] : 0);
     } else {
-        printf("\n%" PRIu64 " orders: %" PRIu64 " were paid in time, %" PRIu64 " closed.", d->count,
-               d->paid, d->closed);
+        printf("\n%" PRIu64 " order%s: %" PRIu64 " paid in time, %" PRIu64 " closed.", d->count,
+               d->count == 1 ? "" : "s", d->paid, d->closed);
         tell_lateness(d);
     }
     return d->early == 0 && d->paid + d->closed == d->count ? TR_CLI_FINE : TR_CLI_FAILED;

@@ -19,7 +19,6 @@ struct tr_quarantine {
     char path[TR_QUARANTINE_PATH]; /* of this repair's own folder */
     char *report;
     size_t report_len;
-    size_t report_room;
     struct tr_kept {
         char file[TR_IO_NAME_MAX];
         uint64_t off;

@@ -27,7 +27,7 @@
 #define BEAT_AGAIN_US UINT64_C(300000)
 #define FRESH_US UINT64_C(10000000) /* so long a store that was made is new */
 
-enum { TEND_MOST = 128, TEND_GONE = 5, MEMBER_FROM = 7, AGENDA_MOST = 16, LOOKS_AT_ONCE = 16 };
+enum { TEND_MOST = 128, TEND_GONE = 5, MEMBER_FROM = 7, LOOKS_AT_ONCE = 16 };
 
 static tr_call_done_fn beat_answered;
 

@@ -5,7 +5,7 @@
  *
  * All keys of a slot have its number between braces, and Redis Cluster looks at nothing else; so a
  * script may touch all of them, and a slot is on one server as a whole. The name of a topic has no
- * brace and no colon (SPEC §1), so keys of different topics are never the same.
+ * brace and no colon (base/name.h), so keys of different topics are never the same.
  *
  * An id is seq * 1024 + slot, whatever the number of slots, so that whoever has an id knows where
  * to look. seq is below 2^43, which leaves ids below 2^53.

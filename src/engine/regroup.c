@@ -16,7 +16,7 @@
 
 #include <string.h>
 
-enum { LIST_BYTES = 65536, SETTLE_PAGES = 64, KEY_PAGES = 64 };
+enum { LIST_BYTES = 65536, KEY_PAGES = 64 };
 
 static int run(struct tr_engine *e, struct tr_io *io)
 {

@@ -87,7 +87,7 @@ enum tr_job_state { TR_DELAYED = 1, TR_READY, TR_RESERVED, TR_DEAD };
 
 /* Both orders begin with the priority. */
 enum tr_order {
-    TR_ORDER_DUE, /* then due, then id: SPEC §1 */
+    TR_ORDER_DUE, /* then due, then id: HTTP */
     TR_ORDER_ID,  /* then id: beanstalk */
     TR_ORDER_COUNT
 };

@@ -41,7 +41,7 @@ enum {
     TR_SQL_CONNS_MAX = 64,
 };
 
-enum tr_sql_state { TR_SQL_WAITING, TR_SQL_RESERVED, TR_SQL_DEAD, TR_SQL_STATES };
+enum tr_sql_state { TR_SQL_WAITING, TR_SQL_RESERVED, TR_SQL_DEAD };
 
 /* A row: a job as it is. 0 stands for none, and for what the topic says. */
 struct tr_sql_job {

@@ -29,7 +29,7 @@
 
 #include <string.h>
 
-enum { DAY_S = 86400, HEAD = 44, TIME = 8, TYPE = 6, LEAP = 12 };
+enum { DAY_S = 86400, HEAD = 44, TIME = 8, TYPE = 6 };
 
 static uint64_t big(const uint8_t *p, unsigned size)
 {

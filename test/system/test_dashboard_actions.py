@@ -1,7 +1,6 @@
 """What can be done in the dashboard, in a real browser against the real server: each action asks first,
 and does what it says."""
 import json
-import re
 import time
 
 from selenium.webdriver.common.by import By

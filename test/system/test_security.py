@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from client import Client
-from harness import PATIENCE_S, TARRY, tarry
+from harness import PATIENCE_S, tarry
 from web import Web, raw, read_answer, talk, web_port, web_server
 
 ROLES = ("read", "produce", "consume", "admin")

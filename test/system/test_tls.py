@@ -16,7 +16,7 @@ import pytest
 
 from client import Client
 from harness import PATIENCE_S, STOP_S, TARRY, sanitized, tarry
-from web import LISTENING, Answer, Web, read_answer, web_server
+from web import LISTENING, Web, read_answer, web_server
 
 EC = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
 RSA = ["-newkey", "rsa:2048"]

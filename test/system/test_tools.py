@@ -135,7 +135,7 @@ def test_demo_fast(tmp_path):
     paid = len(re.findall(r"paid: its time-out is cancelled$", done.stdout, re.M))
     closed = len(re.findall(r"closed: nobody paid; on time$", done.stdout, re.M))
     assert paid > 0 and closed > 0 and paid + closed == 12
-    assert f"12 orders: {paid} were paid in time, {closed} closed. None early" in done.stdout
+    assert f"12 orders: {paid} paid in time, {closed} closed. None early" in done.stdout
     assert list(tmp_path.iterdir()) == []  # nothing is left behind
 
 

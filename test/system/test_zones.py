@@ -113,7 +113,7 @@ def moment_of(local, zone, fold):
 
 
 def expected(zone, minute, hour, begin, end):
-    """By SPEC 6, in words of Python: fold=0 is the first of two, and in a gap the offset before it."""
+    """As doc/schedules.md has it, in words of Python: fold=0 is the first of two, and in a gap the offset before it."""
     ticks = set()
     kind = "all" if all(matches(hour, h, 0, 23) for h in range(24)) else "step" if "/" in hour else "fixed"
     for local in local_times(minute, hour, begin, end):
