@@ -105,6 +105,15 @@ function policyForm(name, policy, saved) {
         locked ? null : el('div', {class: 'buttons'}, el('button', {class: 'main'}, 'Save …')));
 }
 
+// What a topic that is paused says of it; empty: it is not.
+function pauseText({policy: {paused}, tube_paused_ms: tube}) {
+    if (paused === 'no') {
+        return tube ? `Paused by pause-tube: no hand-outs for ${duration(tube)}` : '';
+    }
+    return `Paused: ${{in: 'no pushes', out: 'no hand-outs', both: 'no pushes, no hand-outs'}[paused.what ?? paused]}`
+        + (paused.until_ms ? ` until ${fullMoment(paused.until_ms)}` : '');
+}
+
 export function show(place, {one: name, signal}) {
     const states = ['delayed', 'ready', 'reserved', 'dead'];
     const counts = states.map(state => tile(state, href(['jobs'], {topic: name, state}), state));
@@ -149,17 +158,13 @@ export function show(place, {one: name, signal}) {
     }
 
     function fill(t) {
-        const pause = t.policy.paused;
-
         states.forEach((state, i) => counts[i].set(short(t[state]), t[state] >= 10000 ? count(t[state]) : ''));
         wait.set(t.oldest_ready_ms === undefined ? 'none' : duration(t.oldest_ready_ms), `${count(t.waiting)} consumers waiting`);
         late.set(duration(t.late_p99_ms), `p50 ${duration(t.late_p50_ms)}`);
         flow.set(rate(t.pushed_per_s), `in; ${rate(t.handed_per_s)} out`);
         next.set(t.next_due_ms ? duration(Math.max(0, t.next_due_ms - now())) : 'none', t.next_due_ms ? fullMoment(t.next_due_ms) : '');
-        paused.hidden = pause === 'no' && !t.tube_paused_ms;
-        paused.textContent = pause === 'no' && t.tube_paused_ms ? `Paused by pause-tube: no hand-outs for ${duration(t.tube_paused_ms)}` :
-            pause === 'no' ? '' : `Paused: ${{in: 'no pushes', out: 'no hand-outs', both: 'no pushes, no hand-outs'}[pause.what ?? pause]}`
-            + (pause.until_ms ? ` until ${fullMoment(pause.until_ms)}` : '');
+        paused.textContent = pauseText(t);
+        paused.hidden = paused.textContent === '';
         if (JSON.stringify(t.policy) !== latest && !form.contains(document.activeElement)) {
             latest = JSON.stringify(t.policy);
             form.replaceChildren(policyForm(name, t.policy, again));
