@@ -422,7 +422,7 @@ uint64_t sim_prefix_floor(const struct sim_prefix *p)
     return p->count > 0 ? p->snaps[p->first].batch : 0;
 }
 
-uint64_t sim_prefix_newest(const struct sim_prefix *p)
+static uint64_t newest(const struct sim_prefix *p)
 {
     return p->count > 0 ? p->snaps[p->first + p->count - 1].batch : 0;
 }
@@ -431,9 +431,9 @@ void sim_prefix_closed(struct sim_prefix *p, const struct tr_engine *e, uint64_t
 {
     struct sim_rows *snap;
 
-    if (p->count > 0 && batch <= sim_prefix_newest(p)) {
+    if (p->count > 0 && batch <= newest(p)) {
         sim_fail(p->report, "I6", "batch %" PRIu64 " is closed after batch %" PRIu64, batch,
-                 sim_prefix_newest(p));
+                 newest(p));
         return;
     }
     snap = new_snap(p, batch);
@@ -638,7 +638,7 @@ void sim_prefix_recovered(struct sim_prefix *p, const struct tr_engine *e, uint6
     } else if (p->count > 0 && want == NULL) {
         sim_fail(p->report, "I10",
                  "recovered to batch %" PRIu64 ", but only %" PRIu64 " to %" PRIu64 " are allowed",
-                 batch, sim_prefix_floor(p), sim_prefix_newest(p));
+                 batch, sim_prefix_floor(p), newest(p));
     } else if (want != NULL) {
         compare(p, want, &p->now);
         compare_policies(p, want, &p->now);

@@ -92,6 +92,5 @@ void sim_rows_copy(struct sim_rows *to, const struct sim_rows *from);
 void sim_rows_free(struct sim_rows *r);
 
 uint64_t sim_prefix_floor(const struct sim_prefix *p);
-uint64_t sim_prefix_newest(const struct sim_prefix *p);
 
 #endif

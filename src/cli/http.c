@@ -192,7 +192,8 @@ static size_t take(char *bytes, size_t one, size_t len, void *ctx)
     return len;
 }
 
-int tr_cli_tell_failure(CURLcode code, const char *url)
+/* Says on stderr why there is no answer. Gives how the process ends. */
+static int tell_failure(CURLcode code, const char *url)
 {
     char shown[TR_CLI_SHOWN];
 
@@ -339,7 +340,7 @@ int tr_cli_send(struct tr_cli_server *s, const struct tr_cli_request *r, struct 
         return exit;
     }
     code = perform(s, r, url, a);
-    return code == CURLE_OK ? TR_CLI_FINE : tr_cli_tell_failure(code, url);
+    return code == CURLE_OK ? TR_CLI_FINE : tell_failure(code, url);
 }
 
 bool tr_cli_send_quietly(struct tr_cli_server *s, const struct tr_cli_request *r,

@@ -25,7 +25,4 @@ TR_MUST_USE bool tr_cli_transfer_begin(struct tr_cli_transfer *t, CURL *curl,
                                        const struct tr_cli_request *r, const char *url);
 void tr_cli_transfer_end(struct tr_cli_transfer *t, CURL *curl);
 
-/* Says on stderr why there is no answer. Gives how the process ends. */
-int tr_cli_tell_failure(CURLcode code, const char *url);
-
 #endif

@@ -23,7 +23,8 @@ enum { ROWS_KEPT = 1000, CELL_MAX = 4096, FACT_WIDTH = 15 };
 
 /* ---- the terminal ---- */
 
-bool tr_human_colours(void)
+/* May stdout have colours: a terminal, NO_COLOR is not set. */
+static bool colours(void)
 {
     const char *no = getenv("NO_COLOR");
     const char *term = getenv("TERM");
@@ -32,7 +33,8 @@ bool tr_human_colours(void)
            strcmp(term, "dumb") != 0;
 }
 
-unsigned tr_human_columns(void)
+/* Columns of the terminal that stdout is; 0: it is none. */
+static unsigned human_columns(void)
 {
     struct winsize size = {0};
 
@@ -49,12 +51,12 @@ const char *tr_human_paint(enum tr_paint paint)
         [TR_RED] = "\033[31m", [TR_GREEN] = "\033[32m", [TR_YELLOW] = "\033[33m",
         [TR_CYAN] = "\033[36m"};
 
-    return tr_human_colours() ? codes[paint] : "";
+    return colours() ? codes[paint] : "";
 }
 
 const char *tr_human_unpaint(enum tr_paint paint)
 {
-    return paint != TR_PLAIN && tr_human_colours() ? "\033[0m" : "";
+    return paint != TR_PLAIN && colours() ? "\033[0m" : "";
 }
 
 enum tr_paint tr_human_state(const char *state)
@@ -99,7 +101,8 @@ static size_t character(const char *text, bool *wide)
     return len;
 }
 
-unsigned tr_human_width(const char *text)
+/* How many columns the text takes. */
+static unsigned human_width(const char *text)
 {
     unsigned width = 0;
     bool wide;
@@ -118,7 +121,7 @@ static void cut(char *text, unsigned columns)
     char *at = text;
     bool wide;
 
-    if (tr_human_width(text) <= columns) {
+    if (human_width(text) <= columns) {
         return;
     }
     while (*at != '\0') {
@@ -147,7 +150,7 @@ void tr_table_init(struct tr_table *t, const struct tr_column *columns, unsigned
     t->cells = tr_cli_memory(NULL, cells * sizeof *t->cells);
     t->paints = tr_cli_memory(NULL, cells * sizeof *t->paints);
     for (unsigned i = 0; i < count; i++) {
-        t->widths[i] = tr_human_width(columns[i].title);
+        t->widths[i] = human_width(columns[i].title);
     }
 }
 
@@ -155,7 +158,7 @@ void tr_table_init(struct tr_table *t, const struct tr_column *columns, unsigned
 static void print_cell(const struct tr_table *t, unsigned column, char *text, enum tr_paint paint,
                        bool last)
 {
-    unsigned terminal = tr_human_columns();
+    unsigned terminal = human_columns();
     unsigned before = 0;
     unsigned width;
 
@@ -165,7 +168,7 @@ static void print_cell(const struct tr_table *t, unsigned column, char *text, en
     if (column + 1 == t->count && terminal > before + 4) {
         cut(text, terminal - before);
     }
-    width = tr_human_width(text);
+    width = human_width(text);
     width = t->widths[column] > width ? t->widths[column] - width : 0;
     printf("%*s%s%s%s%*s", t->columns[column].right ? (int)width : 0, "", tr_human_paint(paint),
            text, tr_human_unpaint(paint), t->columns[column].right || last ? 0 : (int)width, "");
@@ -201,7 +204,7 @@ static void print_head(const struct tr_table *t)
 static void flush(struct tr_table *t)
 {
     for (size_t i = 0; i < t->used; i++) {
-        unsigned width = tr_human_width(t->cells[i]);
+        unsigned width = human_width(t->cells[i]);
         unsigned *is = &t->widths[i % t->count];
 
         *is = width > *is ? width : *is;

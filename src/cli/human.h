@@ -35,15 +35,6 @@ struct tr_table {
     bool headed;
 };
 
-/* May stdout have colours: a terminal, NO_COLOR is not set. */
-bool tr_human_colours(void);
-
-/* Columns of the terminal that stdout is; 0: it is none. */
-unsigned tr_human_columns(void);
-
-/* How many columns the text takes. */
-unsigned tr_human_width(const char *text);
-
 /* The paint, if stdout may have colours; else "". And its end. */
 const char *tr_human_paint(enum tr_paint paint);
 const char *tr_human_unpaint(enum tr_paint paint);

@@ -90,7 +90,9 @@ void tr_import_add(struct tr_import *im, const struct tr_import_job *job)
     end_row(im);
 }
 
-bool tr_import_line(struct tr_import *im, const struct tr_json_value *line, uint64_t place)
+/* Adds what a line of `tarry export` has to the batch. False: it is a dead job, which may not be
+ * buried; stderr says why. */
+static bool import_line(struct tr_import *im, const struct tr_json_value *line, uint64_t place)
 {
     static const char *const dead_names[] = {"topic", "key",         "tag",     "priority",
                                              "ttr",   "ttl",         "retries", "backoff",
@@ -420,7 +422,7 @@ static int take_line(struct tr_import *im, struct lines *l, size_t len)
     if (tr_cli_member(&line, "schedule", &v) && v.kind == TR_JSON_OBJECT_KIND) {
         return take_other(im, &line, &v, l->number);
     }
-    return tr_import_line(im, &line, l->number) ? TR_CLI_FINE : TR_CLI_FAILED;
+    return import_line(im, &line, l->number) ? TR_CLI_FINE : TR_CLI_FAILED;
 }
 
 /* How many lines an earlier run has done. */

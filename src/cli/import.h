@@ -58,10 +58,6 @@ struct tr_import_job {
 
 /* One more for the batch, which is not full. */
 void tr_import_add(struct tr_import *im, const struct tr_import_job *job);
-/* The same from a line of `tarry export`. False: it is a dead one, which may not be buried; stderr
- * says why. */
-TR_MUST_USE bool tr_import_line(struct tr_import *im, const struct tr_json_value *line,
-                                uint64_t place);
 
 /* Is the batch full? */
 bool tr_import_full(const struct tr_import *im);

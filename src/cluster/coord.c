@@ -145,7 +145,7 @@ void tr_coord_failed(void *ctx, const char *why, struct tr_now now)
     tr_text(c->coord.why, sizeof c->coord.why, "%s", why);
 }
 
-void tr_coord_changed(void *ctx, struct tr_now now)
+static void coord_changed(void *ctx, struct tr_now now)
 {
     struct tr_cluster *c = ctx;
 
@@ -155,10 +155,8 @@ void tr_coord_changed(void *ctx, struct tr_now now)
 
 struct tr_coord_ear tr_cluster_coord_ear(struct tr_cluster *c)
 {
-    return (struct tr_coord_ear){.ctx = c,
-                                 .members = tr_coord_members,
-                                 .failed = tr_coord_failed,
-                                 .changed = tr_coord_changed};
+    return (struct tr_coord_ear){
+        .ctx = c, .members = tr_coord_members, .failed = tr_coord_failed, .changed = coord_changed};
 }
 
 void tr_coord_ousted(struct tr_cluster *c, unsigned slot)

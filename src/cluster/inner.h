@@ -214,7 +214,6 @@ struct tr_lane_told {
 void tr_lane_common(struct tr_cluster *c, const struct tr_answer *a, const struct tr_lane_told *of);
 /* All in `flying` end so. */
 void tr_lane_fail(struct tr_cluster *c, struct tr_clane *lane, int status);
-const struct tr_cl_way *tr_lane_way(enum tr_cl_kind kind);
 /* An answer that says SPREAD: so many slots it should be; else 0. */
 unsigned tr_lane_spread(const struct tr_redis_reply *reply);
 
@@ -616,7 +615,6 @@ void tr_coord_turn(struct tr_cluster *c);
 uint64_t tr_coord_next(const struct tr_cluster *c);
 void tr_coord_members(void *ctx, const struct tr_coord_view *view, struct tr_now now);
 void tr_coord_failed(void *ctx, const char *why, struct tr_now now);
-void tr_coord_changed(void *ctx, struct tr_now now);
 /* May it look after its slots, at this moment? To be asked before each step. */
 bool tr_coord_may(struct tr_cluster *c);
 /* Is it among those who live, as far as is known? */

@@ -29,7 +29,7 @@
 
 enum { CROWD_PART = 4, CROWD_FADES = 8, TRIES_MAX = 4, KEY_SLOT_BITS = 16 };
 
-const struct tr_cl_way *tr_lane_way(enum tr_cl_kind kind)
+static const struct tr_cl_way *way_of(enum tr_cl_kind kind)
 {
     static const struct tr_cl_way *const ways[TR_CL_KINDS] = {
         [TR_CL_PUSH] = &tr_push_way,       [TR_CL_EDIT] = &tr_edit_way,
@@ -136,7 +136,7 @@ void tr_lane_add(struct tr_cluster *c, struct tr_clane *lane, struct tr_item *it
 
 void tr_lane_put(struct tr_cluster *c, enum tr_cl_kind kind, struct tr_item *item)
 {
-    const struct tr_cl_way *way = tr_lane_way(kind);
+    const struct tr_cl_way *way = way_of(kind);
     struct tr_clane *lane = tr_lane_of(c, kind, way != NULL && way->meta ? 0 : item->slot);
 
     if (lane == NULL) {
@@ -344,7 +344,7 @@ static void go_beside(struct tr_cluster *c, struct tr_clane *lane, const struct 
 
 void tr_lane_go(struct tr_cluster *c, struct tr_clane *lane)
 {
-    const struct tr_cl_way *way = tr_lane_way(lane->kind);
+    const struct tr_cl_way *way = way_of(lane->kind);
     unsigned flying = under_way(lane) + under_way(lane->twin);
     unsigned waiting;
 
@@ -488,7 +488,7 @@ static void look_for_new(struct tr_cluster *c, const struct tr_clane *lane,
 static void answered(struct tr_cluster *c, struct tr_clane *lane,
                      const struct tr_redis_reply *reply)
 {
-    const struct tr_cl_way *way = tr_lane_way(lane->kind);
+    const struct tr_cl_way *way = way_of(lane->kind);
     struct tr_answer a;
 
     if (way->jobs && tr_answer_read(reply, &a) == TARRY_OK) {

@@ -327,7 +327,6 @@ void tr_lookup_tidy(struct tr_engine *e); /* a slice */
 /* Makes a read of the job's record; it is sent, or dropped. TARRY_EFULL: too many are in flight. */
 TR_MUST_USE int tr_read_new(struct tr_engine *e, const struct tr_job *job, struct tr_read **read);
 void tr_read_send(struct tr_engine *e, struct tr_read *read, struct tr_job *job, struct tr_req *r);
-void tr_read_drop(struct tr_engine *e, struct tr_read *read);
 TR_MUST_USE int tr_read_start(struct tr_engine *e, struct tr_job *job, struct tr_req *r,
                               bool relog);
 /* The same for a far job, without a request. */
@@ -536,7 +535,6 @@ void tr_backup_adopted(struct tr_engine *e, uint64_t batch); /* and is durable *
 void tr_promote_step(struct tr_engine *e);
 void tr_promote_io_done(struct tr_engine *e, struct tr_io *io);
 void tr_promote_give_up(struct tr_engine *e, int why);
-bool tr_promote_offers(const struct tr_engine *e); /* a group for the next manifest */
 void tr_promote_list(const struct tr_engine *e,
                      struct tr_manifest *next); /* the groups that it is to name */
 void tr_promote_adopted(struct tr_engine *e);   /* that is durable */

@@ -457,7 +457,7 @@ static void files_done(struct tr_engine *e)
     }
 }
 
-bool tr_promote_offers(const struct tr_engine *e)
+static bool promote_offers(const struct tr_engine *e)
 {
     const struct tr_promote *p = &e->promote;
 
@@ -482,7 +482,7 @@ void tr_promote_adopted(struct tr_engine *e)
 void tr_promote_list(const struct tr_engine *e, struct tr_manifest *next)
 {
     const struct tr_promote *p = &e->promote;
-    bool offers = tr_promote_offers(e);
+    bool offers = promote_offers(e);
 
     next->group_count = 0;
     for (uint32_t i = 0; i < e->groups.count; i++) {

@@ -120,7 +120,7 @@ int tr_read_start(struct tr_engine *e, struct tr_job *job, struct tr_req *r, boo
     return err;
 }
 
-void tr_read_drop(struct tr_engine *e, struct tr_read *read)
+static void drop(struct tr_engine *e, struct tr_read *read)
 {
     if (read != NULL) {
         tr_mem_free(e->mem, read->buf, read->len);
@@ -132,7 +132,7 @@ static void read_free(struct tr_engine *e, struct tr_read *read)
 {
     tr_list_remove(&read->link);
     e->read_count--;
-    tr_read_drop(e, read);
+    drop(e, read);
 }
 
 void tr_read_free_all(struct tr_engine *e)

@@ -307,7 +307,8 @@ static const struct tr_manifest_slot *in_manifest(const struct tr_replay *p, uin
     return NULL;
 }
 
-uint64_t tr_replay_claimed(const struct tr_replay *p, uint64_t seg_no)
+/* Newest batch that anybody says was durable, from segment seg_no on. */
+static uint64_t claimed(const struct tr_replay *p, uint64_t seg_no)
 {
     uint64_t batch = p->e->meta.now.log_batch;
 
@@ -378,7 +379,7 @@ static bool lacks(const struct tr_replay *p, const struct tr_slot *slot)
     if (next != NULL && p->scans[next->number].first_batch != 0) {
         return p->scans[next->number].first_batch > p->next_batch;
     }
-    return tr_replay_claimed(p, slot->seg_no) >= p->next_batch;
+    return claimed(p, slot->seg_no) >= p->next_batch;
 }
 
 /* Walks the frames of one segment; stops at the first that is not good. */
@@ -476,7 +477,7 @@ static int cut(struct tr_replay *p, const struct tr_slot *tail)
 static bool had_header(const struct tr_replay *p, const struct tr_slot *slot)
 {
     return TR_MUTANT(HEADER_ALARM) ||
-           (slot->first_batch != 0 && tr_replay_claimed(p, slot->seg_no) >= slot->first_batch);
+           (slot->first_batch != 0 && claimed(p, slot->seg_no) >= slot->first_batch);
 }
 
 static int repair_header(struct tr_replay *p, const struct tr_slot *slot)
@@ -582,7 +583,7 @@ static int end_log(struct tr_replay *p, struct tr_slot *tail)
 {
     struct tr_log *log = &p->e->log;
     const struct tr_manifest_slot *m = in_manifest(p, tail->number);
-    uint64_t newest = tr_replay_claimed(p, tail->seg_no);
+    uint64_t newest = claimed(p, tail->seg_no);
     int err;
 
     if (p->salvage != NULL) { /* what is new goes to a new segment */
@@ -646,7 +647,7 @@ int tr_replay_run(struct tr_replay *p)
     p->e->state.recall = recall;
     p->e->state.has = has;
     p->e->state.recall_ctx = p;
-    p->next_batch = tr_replay_claimed(p, UINT64_MAX) + 1;
+    p->next_batch = claimed(p, UINT64_MAX) + 1;
     p->e->log.seg_no = p->e->meta.now.seg_no;
     while (slot != NULL && err == TARRY_OK) {
         struct tr_slot *next;

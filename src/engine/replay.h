@@ -39,7 +39,4 @@ TR_MUST_USE int tr_replay_scan(struct tr_replay *p);
  */
 TR_MUST_USE int tr_replay_run(struct tr_replay *p);
 
-/* Newest batch that anybody says was durable, from segment seg_no on. */
-uint64_t tr_replay_claimed(const struct tr_replay *p, uint64_t seg_no);
-
 #endif

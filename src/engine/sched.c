@@ -86,7 +86,7 @@ struct tr_sched *tr_scheds_find(const struct tr_scheds *ss, const char *name, si
     return s;
 }
 
-struct tr_sched *tr_scheds_by_number(const struct tr_scheds *ss, uint64_t number)
+static struct tr_sched *scheds_by_number(const struct tr_scheds *ss, uint64_t number)
 {
     return tr_map_find(&ss->by_number, number);
 }
@@ -98,7 +98,7 @@ struct tr_sched *tr_scheds_by_live(const struct tr_scheds *ss, uint64_t id)
 
 struct tr_sched *tr_scheds_after(const struct tr_scheds *ss, uint64_t number)
 {
-    const struct tr_sched *at = tr_scheds_by_number(ss, number);
+    const struct tr_sched *at = scheds_by_number(ss, number);
     struct tr_list *n = at != NULL ? at->link.next : ss->all.next;
 
     while (n != &ss->all && TR_CONTAINER_OF(n, struct tr_sched, link)->number <= number) {
@@ -229,7 +229,7 @@ static int make_room(struct tr_scheds *ss, const struct tr_schedule_state *at)
 static int apply_whole(struct tr_state *state, const struct tr_record *rec, struct tr_reader *r)
 {
     struct tr_scheds *ss = &state->scheds;
-    struct tr_sched *old = tr_scheds_by_number(ss, rec->number);
+    struct tr_sched *old = scheds_by_number(ss, rec->number);
     struct tr_sched *other = tr_scheds_find(ss, (const char *)rec->name.at, rec->name.len);
     struct tr_schedule_state at;
     struct tr_sched *s;
@@ -299,7 +299,7 @@ static int apply_step(struct tr_state *state, struct tr_sched *s, const struct t
 int tr_scheds_apply(struct tr_state *state, const struct tr_record *rec)
 {
     struct tr_reader r = tr_reader_of(rec->body.at, rec->body.len);
-    struct tr_sched *s = tr_scheds_by_number(&state->scheds, rec->number);
+    struct tr_sched *s = scheds_by_number(&state->scheds, rec->number);
     uint64_t what = tr_read_le(&r, 1);
 
     if (what == TR_SCHED_WHOLE) {
@@ -396,7 +396,7 @@ bool tr_scheds_ok(const struct tr_scheds *ss)
     for (const struct tr_list *n = ss->all.next; n != &ss->all; n = n->next) {
         const struct tr_sched *s = TR_CONTAINER_OF(n, struct tr_sched, link);
 
-        if (s->number <= number || tr_scheds_by_number(ss, s->number) != s ||
+        if (s->number <= number || scheds_by_number(ss, s->number) != s ||
             tr_scheds_find(ss, tr_sched_name(s), s->name_len) != s ||
             (s->at.live_id != 0 && tr_map_find(&ss->live, s->at.live_id) != s)) {
             return false;

@@ -73,7 +73,6 @@ TR_MUST_USE int tr_scheds_apply(struct tr_state *s, const struct tr_record *rec)
 
 const char *tr_sched_name(const struct tr_sched *s);
 struct tr_sched *tr_scheds_find(const struct tr_scheds *ss, const char *name, size_t len);
-struct tr_sched *tr_scheds_by_number(const struct tr_scheds *ss, uint64_t number);
 struct tr_sched *tr_scheds_by_live(const struct tr_scheds *ss, uint64_t id);
 /* The first one with a larger number, or NULL. */
 struct tr_sched *tr_scheds_after(const struct tr_scheds *ss, uint64_t number);

@@ -111,7 +111,7 @@ static bool check_page(const struct tr_sidecar *side, uint32_t page, const uint8
     return err == TARRY_OK;
 }
 
-void tr_scrub_check(void *ctx)
+static void check(void *ctx)
 {
     struct tr_scrub *s = ctx;
     const struct tr_group *g = s->group;
@@ -333,7 +333,7 @@ void tr_scrub_io_done(struct tr_engine *e)
         s->step = TR_SCRUB_WAIT; /* the next step lets go of it */
     } else if (s->step == TR_SCRUB_READ && good) {
         struct tr_io io = {
-            .op = TR_IO_CALL, .call = tr_scrub_check, .buf = s, .off = s->io.off, .len = s->io.len};
+            .op = TR_IO_CALL, .call = check, .buf = s, .off = s->io.off, .len = s->io.len};
 
         send(e, TR_SCRUB_CHECK, io);
     } else if (s->step == TR_SCRUB_READ && s->count > 1) {

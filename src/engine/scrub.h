@@ -66,6 +66,5 @@ uint64_t tr_scrub_next(const struct tr_engine *e); /* boot: when it wants a turn
 void tr_scrub_stat(const struct tr_engine *e, struct tr_engine_stat *st);
 void tr_scrub_retime(struct tr_engine *e); /* scrub_rate or scrub_every_us is another now */
 void tr_scrub_fini(struct tr_engine *e);
-void tr_scrub_check(void *ctx); /* for TR_IO_CALL; ctx is the scrub */
 
 #endif

@@ -54,7 +54,8 @@ static int read_again(struct tr_survey *s, int file, uint64_t off, uint64_t len,
     return io.status == TARRY_OK && io.got == len ? TARRY_OK : TARRY_EDAMAGED;
 }
 
-void tr_survey_name(const struct tr_engine *e, const struct tr_slot *slot,
+/* The name of the file of a slot or run. */
+static void name_of(const struct tr_engine *e, const struct tr_slot *slot,
                     char name[TR_IO_NAME_MAX])
 {
     const struct tr_group *g;
@@ -89,7 +90,7 @@ static int tell_body_lost(const struct tr_survey *s, const struct tr_job *job)
                            .id = job->id,
                            .due_us = job->due_us};
 
-    tr_survey_name(s->e, job->slot, f.file);
+    name_of(s->e, job->slot, f.file);
     tell(s, &f, job->topic);
     return TARRY_OK;
 }

@@ -38,8 +38,4 @@ void tr_survey_fini(struct tr_survey *s);
 /* Bytes that it will read, about. */
 uint64_t tr_survey_bytes(const struct tr_engine *e);
 
-/* The name of the file of a slot or run. */
-void tr_survey_name(const struct tr_engine *e, const struct tr_slot *slot,
-                    char name[TR_IO_NAME_MAX]);
-
 #endif

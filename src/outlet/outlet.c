@@ -56,7 +56,7 @@ void tr_outlet_mark(struct tr_outlet *out)
     }
 }
 
-void tr_outlet_pause(struct tr_outlet *out, uint64_t us)
+static void pause_for(struct tr_outlet *out, uint64_t us)
 {
     out->pause_us = tr_outlets_boot(out->all) + us;
     out->all->next_us = min(out->all->next_us, out->pause_us);
@@ -406,7 +406,7 @@ static void given_back(struct tr_req *r)
 
     out->backing = false;
     if (out->short_of == 0) {
-        tr_outlet_pause(out, PAUSE_US);
+        pause_for(out, PAUSE_US);
     }
     tr_outlet_mark(out);
 }
@@ -420,7 +420,7 @@ static void fetched(struct tr_req *r)
     out->fetching = false;
     tr_outlet_mark(out);
     if (r->out.status != TARRY_OK) {
-        tr_outlet_pause(out, PAUSE_US);
+        pause_for(out, PAUSE_US);
         if (r->out.status == TARRY_EINVAL) { /* there is no such topic any more */
             tr_outlets_look(o, out->face->topic);
         }
@@ -537,7 +537,7 @@ static void open_sender(struct tr_outlet *out)
         tr_text(out->face->why, sizeof out->face->why, "the sender cannot be made: %s",
                 tarry_strerror(err));
         out->face->why_us = out->all->config.clock(out->all->config.ctx);
-        tr_outlet_pause(out, OPEN_PAUSE_US);
+        pause_for(out, OPEN_PAUSE_US);
         return;
     }
     out->window = out->kind->window(out->sender);

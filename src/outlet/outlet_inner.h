@@ -156,7 +156,6 @@ void tr_outlet_step(struct tr_outlet *out); /* may free it */
 void tr_outlet_retire(struct tr_outlet *out);
 void tr_outlet_stop(struct tr_outlet *out); /* its sender: what is under way ends soon */
 void tr_outlet_free(struct tr_outlet *out);
-void tr_outlet_pause(struct tr_outlet *out, uint64_t us);
 
 void tr_parcel_tell(struct tr_parcel *p);
 void tr_parcel_touch(struct tr_parcel *p, uint64_t now_us);

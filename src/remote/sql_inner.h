@@ -62,7 +62,6 @@ struct tr_sql_line {
 
 /* ---- sql_line.c */
 
-uint64_t tr_sql_now_ms(void);
 void tr_sql_line_do(struct tr_sql_line *line, struct tr_sql_ask *ask);
 void tr_sql_line_close(struct tr_sql_line *line);
 /* Runs line->text, which is complete. 0, or the fault is set. */

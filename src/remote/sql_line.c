@@ -35,7 +35,7 @@ enum {
     CUT_SPARE_S = 5, /* clocks of seconds that are compared */
 };
 
-uint64_t tr_sql_now_ms(void)
+static uint64_t sql_now_ms(void)
 {
     struct timespec at;
 
@@ -144,7 +144,7 @@ static int make_lane(struct tr_sql_line *line)
 static int connect_anew(struct tr_sql_line *line)
 {
     uint64_t before = line->number;
-    uint64_t now_ms = tr_sql_now_ms();
+    uint64_t now_ms = sql_now_ms();
     uint64_t age_ms = now_ms - line->made_ms;
     int err;
 
@@ -153,7 +153,7 @@ static int connect_anew(struct tr_sql_line *line)
     }
     line->conn = tr_sql_conn_open(line->access, &line->fault);
     if (line->conn == NULL) {
-        line->down_ms = tr_sql_now_ms() + DOWN_MS;
+        line->down_ms = sql_now_ms() + DOWN_MS;
         if (is_own(line->fault.blame)) { /* it is not about a job */
             line->fault.blame = TR_SQL_REFUSED;
         }
@@ -191,8 +191,8 @@ static int connect(struct tr_sql_line *line)
     if (err != TARRY_OK && is_own(line->fault.blame)) {
         line->fault.blame = TR_SQL_REFUSED;
     }
-    if (err != TARRY_OK && line->conn == NULL && line->down_ms < tr_sql_now_ms()) {
-        line->down_ms = tr_sql_now_ms() + DOWN_MS;
+    if (err != TARRY_OK && line->conn == NULL && line->down_ms < sql_now_ms()) {
+        line->down_ms = sql_now_ms() + DOWN_MS;
     }
     return err;
 }
@@ -217,11 +217,11 @@ static void note_row(void *ctx, const struct tr_sql_row *row)
 /* Was the transaction done that would have made the lane's op one more? */
 static enum tr_sql_end find_out(struct tr_sql_line *line)
 {
-    uint64_t until_ms = tr_sql_now_ms() + line->patience_ms;
+    uint64_t until_ms = sql_now_ms() + line->patience_ms;
     uint64_t lane = line->lane;
 
     atomic_fetch_add(&line->lookups, 1);
-    while (tr_sql_now_ms() < until_ms && !atomic_load(line->stop)) {
+    while (sql_now_ms() < until_ms && !atomic_load(line->stop)) {
         struct lane_row is = {0};
 
         line->down_ms = 0;
@@ -297,7 +297,7 @@ enum next { ONCE_MORE, IN_HALVES, GIVE_UP };
 static enum next after_failure(const struct tr_sql_line *line, enum tr_sql_ran ran, unsigned tries,
                                unsigned count)
 {
-    if (tr_sql_now_ms() >= line->until_ms || atomic_load(line->stop)) {
+    if (sql_now_ms() >= line->until_ms || atomic_load(line->stop)) {
         return GIVE_UP;
     }
     if (ran == TR_SQL_RAN_LOST) {
@@ -404,13 +404,13 @@ void tr_sql_line_do(struct tr_sql_line *line, struct tr_sql_ask *ask)
     ask->flow = NULL;
     ask->steps = NULL;
     ask->approximate = false;
-    line->until_ms = tr_sql_now_ms() + (line->patience_ms > ASK_MS ? line->patience_ms : ASK_MS);
+    line->until_ms = sql_now_ms() + (line->patience_ms > ASK_MS ? line->patience_ms : ASK_MS);
     ask->plans = NULL;
     for (unsigned from = 0; from < count;) {
         unsigned to = count - from < step ? count : from + step;
         unsigned smaller = 0;
 
-        if (ask->blame != TR_SQL_FINE && tr_sql_now_ms() >= line->until_ms) {
+        if (ask->blame != TR_SQL_FINE && sql_now_ms() >= line->until_ms) {
             tr_sql_fault_set(&line->fault, line->access, 2013, "it took too long");
             fail_items(line, ask, from, count, TR_SQL_UNDONE);
             break;

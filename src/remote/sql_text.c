@@ -54,7 +54,7 @@ static bool reserve(struct tr_sql_text *t, size_t more)
     return true;
 }
 
-void tr_sql_put_bytes(struct tr_sql_text *t, const char *at, size_t len)
+static void put_bytes(struct tr_sql_text *t, const char *at, size_t len)
 {
     if (reserve(t, len)) {
         memcpy(t->at + t->len, at, len);
@@ -64,7 +64,7 @@ void tr_sql_put_bytes(struct tr_sql_text *t, const char *at, size_t len)
 
 void tr_sql_put(struct tr_sql_text *t, const char *text)
 {
-    tr_sql_put_bytes(t, text, strlen(text));
+    put_bytes(t, text, strlen(text));
 }
 
 void tr_sql_put_number(struct tr_sql_text *t, uint64_t number)
@@ -72,7 +72,7 @@ void tr_sql_put_number(struct tr_sql_text *t, uint64_t number)
     char digits[DIGITS];
     int len = snprintf(digits, sizeof digits, "%" PRIu64, number);
 
-    tr_sql_put_bytes(t, digits, (size_t)len);
+    put_bytes(t, digits, (size_t)len);
 }
 
 void tr_sql_put_signed(struct tr_sql_text *t, int64_t number)
@@ -80,10 +80,11 @@ void tr_sql_put_signed(struct tr_sql_text *t, int64_t number)
     char digits[DIGITS];
     int len = snprintf(digits, sizeof digits, "%" PRId64, number);
 
-    tr_sql_put_bytes(t, digits, (size_t)len);
+    put_bytes(t, digits, (size_t)len);
 }
 
-void tr_sql_put_quoted(struct tr_sql_text *t, struct tr_span text)
+/* In quotes; NULL if at is. */
+static void put_quoted(struct tr_sql_text *t, struct tr_span text)
 {
     if (text.at == NULL) {
         tr_sql_put(t, "NULL");
@@ -110,7 +111,7 @@ void tr_sql_putf(struct tr_sql_text *t, const char *format, ...)
     for (const char *at = format; *at != '\0';) {
         size_t plain = strcspn(at, "%");
 
-        tr_sql_put_bytes(t, at, plain);
+        put_bytes(t, at, plain);
         at += plain;
         if (*at == '\0') {
             break;
@@ -121,7 +122,7 @@ void tr_sql_putf(struct tr_sql_text *t, const char *format, ...)
             tr_sql_put_number(t, va_arg(args, uint64_t));
         } else {
             TR_CHECK(at[1] == 'q');
-            tr_sql_put_quoted(t, *va_arg(args, const struct tr_span *));
+            put_quoted(t, *va_arg(args, const struct tr_span *));
         }
         at += 2;
     }

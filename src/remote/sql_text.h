@@ -26,11 +26,8 @@ void tr_sql_text_clear(struct tr_sql_text *t);
 void tr_sql_text_free(struct tr_sql_text *t);
 
 void tr_sql_put(struct tr_sql_text *t, const char *text);
-void tr_sql_put_bytes(struct tr_sql_text *t, const char *at, size_t len);
 void tr_sql_put_number(struct tr_sql_text *t, uint64_t number);
 void tr_sql_put_signed(struct tr_sql_text *t, int64_t number);
-/* In quotes; NULL if at is. */
-void tr_sql_put_quoted(struct tr_sql_text *t, struct tr_span text);
 /* %s text of ours, %u a uint64_t, %q a struct tr_span *, quoted. Nothing else. */
 void tr_sql_putf(struct tr_sql_text *t, const char *format, ...);
 

@@ -169,7 +169,7 @@ static int read_variable(struct tr_reading *r, const char *variable, const char 
                              (int)(equals - variable), variable);
 }
 
-int tr_config_read_env(struct tr_reading *r, char **env)
+static int read_env(struct tr_reading *r, char **env)
 {
     int err = TARRY_OK;
 
@@ -377,7 +377,7 @@ static int read_sources(struct tr_reading *r, const struct tr_flags *flags)
     }
     next_source(r);
     if (err == TARRY_OK) {
-        err = tr_config_read_env(r, c->env);
+        err = read_env(r, c->env);
     }
     next_source(r);
     if (err == TARRY_OK) {

@@ -72,7 +72,6 @@ TR_MUST_USE int tr_config_note(struct tr_reading *r, enum tr_key key, const char
 /* The sources. read_drop_in finishes what it has read. */
 TR_MUST_USE int tr_config_set_defaults(struct tr_reading *r);
 TR_MUST_USE int tr_config_read_file(struct tr_reading *r, const char *path);
-TR_MUST_USE int tr_config_read_env(struct tr_reading *r, char **env);
 TR_MUST_USE int tr_config_read_command(struct tr_reading *r, struct tr_flags *flags);
 TR_MUST_USE int tr_config_read_drop_in(struct tr_reading *r, int first);
 
