@@ -29,10 +29,12 @@ struct sim_job *sim_answer_meant(struct sim_oracle *o, const struct sim_ask *a)
 static void take_fields(struct sim_oracle *o, const struct sim_ask *a, struct sim_job *j)
 {
     const struct tr_job_view *v = &a->req.out.job;
+    struct tr_req fixed = sim_push_fixed(&o->model, a);
 
+    sim_fate_learn(&o->model, &fixed);
     j->priority = a->req.priority;
-    j->ttr_us = a->req.ttr_us;
-    j->extra = sim_extra_of_push(&a->req);
+    j->ttr_us = fixed.ttr_us;
+    j->extra = sim_extra_of_push(&fixed);
     j->body = (struct sim_body){.seed = a->body_seed, .len = (uint32_t)a->req.body_len};
     j->body.hash = sim_body_hash(a->req.body, j->body.len);
     sim_answer_due(o, a, v->due_us);

@@ -58,6 +58,14 @@ struct sim_extra sim_extra_of_push(const struct tr_req *r)
                               .beanstalk = r->beanstalk};
 }
 
+struct tr_req sim_push_fixed(const struct sim_model *m, const struct sim_ask *a)
+{
+    struct tr_req r = a->req;
+
+    tr_policy_fix(&m->topics[a->topic].policy.p, &r);
+    return r;
+}
+
 bool sim_extra_same(const struct sim_extra *a, const struct sim_extra *b)
 {
     return a->tag == b->tag && a->ttl_us == b->ttl_us && a->retries == b->retries &&

@@ -253,6 +253,8 @@ void sim_answer_each(struct sim_oracle *o, const struct sim_each *each);
 void sim_answer_bulk(struct sim_oracle *o, struct sim_ask *a);
 void sim_answer_purge(struct sim_oracle *o, struct sim_ask *a);
 /* extra.c: tag, ttl, retries and backoff of a push; tag and ttl of an edit. */
+struct tr_req sim_push_fixed(const struct sim_model *m,
+                             const struct sim_ask *a); /* with what its topic gives */
 void sim_extra_draw(struct sim_ask *a, struct tr_rng *rng);
 void sim_tag_draw(struct sim_ask *a, struct tr_rng *rng); /* one of a few */
 /* Is the job one of those that a reserve asks for, by its tag? */

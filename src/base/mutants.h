@@ -119,6 +119,7 @@
     X(TAG_NOT_IN_ROW, "R25", "a checkpoint does not say that the tag or ttl of a job has changed", "extra.c:tr_extra_describe_changes", "policy", 2000) \
     X(TAG_NOT_IN_RUN, "R25", "a promotion writes the old tag and ttl of a job that has changed", "promote_make.c:read_chosen", "far", 2000) \
     X(ENDLESS_RETRIES, "R39", "no attempt is the last one", "retry.c:tr_retry_was_last", "retry", 500) \
+    X(NOTHING_FIXED, "R39", "what the policy gives is not fixed by the push", "change.c:fixed", "policy", 500) \
     X(NO_BACKOFF, "R39", "what is not finished is ready again at once", "retry.c:tr_retry_delay", "retry", 500) \
     X(KICK_KEEPS_COUNT, "R39", "a kick does not count attempts anew", "retry.c:tr_retry_forgets", "retry", 500) \
     X(NO_RATE, "R40", "jobs are handed out as fast as anybody asks", "limit.c:bucket_of", "limit", 500) \

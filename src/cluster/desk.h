@@ -315,9 +315,9 @@ bool tr_desk_is_paused(const struct tr_cluster *c, const struct tr_policy *p);
 bool tr_desk_has_quota(const struct tr_policy *p);
 /* As it was counted: may there be no new job of so many bytes? */
 bool tr_desk_is_full(const struct tr_ctopic *t, size_t more_bytes);
-/* The row that is asked for; its texts are the ticket's. */
+/* The row that is asked for; its texts are the ticket's. r gets what the topic's policy gives. */
 void tr_desk_push_fill(struct tr_cluster *c, struct tr_ticket *k, const struct tr_item *item,
-                       const struct tr_req *r);
+                       struct tr_req *r);
 /* An id for a new job, then its lane: SCHEDULE if it is a schedule's. */
 void tr_numbers_give(struct tr_cluster *c, struct tr_item *item);
 void tr_numbers_free(struct tr_cluster *c);

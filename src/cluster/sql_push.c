@@ -97,12 +97,14 @@ static uint32_t retries_of(const struct tr_req *r)
 }
 
 void tr_desk_push_fill(struct tr_cluster *c, struct tr_ticket *k, const struct tr_item *item,
-                       const struct tr_req *r)
+                       struct tr_req *r)
 {
     char backoff[TR_HEADER_BACKOFF];
-    size_t len = r->backoff != NULL ? tr_header_put_backoff(backoff, r->backoff) : 0;
     struct tr_truth *t = &k->truth;
+    size_t len;
 
+    tr_policy_fix(&item->topic->policy, r);
+    len = r->backoff != NULL ? tr_header_put_backoff(backoff, r->backoff) : 0;
     t->what = TR_TRUTH_PUSH;
     t->conflict = r->conflict;
     t->full = item->implied;
@@ -113,7 +115,7 @@ void tr_desk_push_fill(struct tr_cluster *c, struct tr_ticket *k, const struct t
     t->age_us = c->now.boot_us - item->since_us;
     t->job = (struct tr_sql_job){.priority = r->priority,
                                  .ttr_us = r->ttr_us,
-                                 .ttl_us = r->ttl_us != 0 ? r->ttl_us : item->topic->policy.ttl_us,
+                                 .ttl_us = r->ttl_us,
                                  .retries = retries_of(r),
                                  .flags = (uint8_t)((r->beanstalk ? TR_HEADER_BEANSTALK : 0U) |
                                                     (r->ttl_us != 0 ? TR_HEADER_OWN_TTL : 0U)),

@@ -428,8 +428,24 @@ static void ask_extras(const struct tr_req *r, struct tr_record *rec,
     tr_extra_copy(&asked, rec, TR_EXTRA_FIELDS);
 }
 
+/* The push with what its topic's policy gives. */
+static const struct tr_req *fixed(const struct tr_topic *t, const struct tr_req *r,
+                                  struct tr_req *room)
+{
+    const struct tr_policy *p = tr_topic_policy(t);
+
+    if ((p->given & TR_POLICY_FIXED) == 0 || TR_MUTANT(NOTHING_FIXED)) {
+        return r;
+    }
+    *room = *r;
+    tr_policy_fix(p, room);
+    return room;
+}
+
 static int push_job(struct tr_engine *e, struct tr_req *r, struct tr_topic *t)
 {
+    struct tr_req room;
+    const struct tr_req *asked = fixed(t, r, &room);
     struct tr_record rec = {.type = TR_REC_PUSH,
                             .mask = TR_FIELD(DUE) | TR_FIELD(CREATED) | TR_FIELD(TOPIC) |
                                     TR_FIELD(PRIORITY) | TR_FIELD(TTR) | TR_FIELD(BODY),
@@ -438,7 +454,7 @@ static int push_job(struct tr_engine *e, struct tr_req *r, struct tr_topic *t)
                             .created_us = e->clock.t_us,
                             .topic = t->number,
                             .priority = r->priority,
-                            .ttr_us = r->ttr_us,
+                            .ttr_us = asked->ttr_us,
                             .delay_us = r->delay_us,
                             .body = {r->body, r->body_len}};
     uint8_t *copy = tr_jobs_copy_body(&e->state.jobs, r->body, (uint32_t)r->body_len);
@@ -449,13 +465,13 @@ static int push_job(struct tr_engine *e, struct tr_req *r, struct tr_topic *t)
     if (copy == NULL) {
         return TARRY_ENOMEM;
     }
-    rec.mask &= r->ttr_us != 0 ? UINT64_MAX : ~TR_FIELD(TTR);
+    rec.mask &= asked->ttr_us != 0 ? UINT64_MAX : ~TR_FIELD(TTR);
     rec.mask |= r->delay_us != 0 ? TR_FIELD(DELAY) : 0;
     err = tr_tally_kind(&e->state, t, rec.due_us, &rec.flags);
     rec.flags |= r->beanstalk ? TR_RF_BEANSTALK : 0;
     rec.flags |= rec.due_us > e->clock.t_us ? TR_RF_LATER : 0;
     rec.mask |= rec.flags != 0 ? TR_FIELD(FLAGS) : 0;
-    ask_extras(r, &rec, backoff);
+    ask_extras(asked, &rec, backoff);
     if (err == TARRY_OK) {
         err = tr_state_apply(&e->state, &rec, e->log.open.no, &job);
     }
@@ -509,6 +525,8 @@ static int admit(const struct tr_engine *e, struct tr_req *r, const struct tr_to
 /* A push whose key this job has. */
 static enum tr_verdict push_again(struct tr_engine *e, struct tr_req *r, struct tr_job *job)
 {
+    struct tr_req room;
+    const struct tr_req *asked = fixed(job->topic, r, &room);
     struct tr_record rec = {.mask = TR_FIELD(DUE) | TR_FIELD(DELAY) | TR_FIELD(PRIORITY) |
                                     TR_FIELD(TTR) | TR_FIELD(COUNTERS) | TR_FIELD(FLAGS),
                             .flags = (job->flags & (TR_RF_CELL | TR_RF_LATER)) |
@@ -516,7 +534,7 @@ static enum tr_verdict push_again(struct tr_engine *e, struct tr_req *r, struct 
                             .due_us = due_of(e, r),
                             .delay_us = r->delay_us,
                             .priority = r->priority,
-                            .ttr_us = r->ttr_us};
+                            .ttr_us = asked->ttr_us};
     uint8_t backoff[TR_BACKOFF_BYTES];
     int err;
 
@@ -541,7 +559,7 @@ static enum tr_verdict push_again(struct tr_engine *e, struct tr_req *r, struct 
     }
     rec.due_us += tr_policies_jitter(e, job->topic);
     rec.mask |= job->dead_seq != 0 ? TR_FIELD(DEAD) : 0;
-    ask_extras(r, &rec, backoff);
+    ask_extras(asked, &rec, backoff);
     err = rewrite(e, job, &rec, r);
     if (err == TARRY_OK) {
         tr_view_fill(e, job, &r->out.job);

@@ -54,6 +54,23 @@ static bool limits_ok(const struct tr_policy *p)
            p->in_flight > 0 && p->spread > 0;
 }
 
+void tr_policy_fix(const struct tr_policy *p, struct tr_req *r)
+{
+    if (r->ttr_us == 0 && (p->given & TR_POLICY_BIT(TTR)) != 0) {
+        r->ttr_us = p->ttr_us;
+    }
+    if (r->ttl_us == 0 && (p->given & TR_POLICY_BIT(TTL)) != 0) {
+        r->ttl_us = p->ttl_us;
+    }
+    if (!r->has_retries && (p->given & TR_POLICY_BIT(RETRIES)) != 0) {
+        r->has_retries = true;
+        r->retries = p->retries;
+    }
+    if (r->backoff == NULL && (p->given & TR_POLICY_BIT(BACKOFF)) != 0) {
+        r->backoff = &p->backoff;
+    }
+}
+
 bool tr_policy_ok(const struct tr_policy *p)
 {
     return (p->given & ~TR_POLICY_ALL) == 0 && p->ttr_us > 0 && p->ttr_us <= TR_DELAY_MAX_US &&

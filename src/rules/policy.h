@@ -84,6 +84,16 @@ struct tr_policy tr_policy_default(void);
 /* Those fields of `to` are as in `from` from now on, given there or not. */
 void tr_policy_change(struct tr_policy *to, const struct tr_policy *from, unsigned fields);
 
+/*
+ * A push takes what its topic's policy gives and it does not: ttr, ttl, retries, backoff. That is
+ * fixed by the push; what neither of them gives is the policy's when it is needed. The backoff is
+ * borrowed from the policy.
+ */
+#define TR_POLICY_FIXED                                                                            \
+    (TR_POLICY_BIT(TTR) | TR_POLICY_BIT(TTL) | TR_POLICY_BIT(RETRIES) | TR_POLICY_BIT(BACKOFF))
+struct tr_req;
+void tr_policy_fix(const struct tr_policy *p, struct tr_req *r);
+
 /* Is each field within its limits? */
 bool tr_policy_ok(const struct tr_policy *p);
 

@@ -135,6 +135,32 @@ def test_what_a_job_has_of_its_topic_is_shown(web):
     assert told["Tarry-Retries"] == "-1" and "Tarry-Ttl-Ms" not in told
 
 
+def test_what_the_policy_gives_is_fixed_by_the_push(web):
+    """And what it does not give is its own when it is needed."""
+    before = web.push("t", b"before")["id"]
+    web.ask("PUT", "/v1/topics/t", '{"ttr":"30s","retries":2,"backoff":"50s","ttl":"1h"}')
+    given = web.push("t", b"given", key="k")["id"]
+    own = web.push("t", b"own", ttr="5s", retries="7", ttl="2h")["id"]
+    web.ask("PUT", "/v1/topics/t", '{"ttr":"90s","retries":9,"backoff":"1s","ttl":"3h"}')
+
+    def told(job):
+        seen = web.get(f"/v1/jobs/{job}").json
+        return seen["ttr_ms"], seen["retries"], seen.get("ttl_ms")
+
+    assert told(before)[:2] == (90_000, 9)  # of ttl see engines.md
+    assert told(given) == (30_000, 2, 3600_000) and web.get(f"/v1/jobs/{given}").json["backoff"] == "50s"
+    assert told(own) == (5_000, 7, 2 * 3600_000)
+    jobs = {job["id"]: job for _ in range(3) for job in web.reserve("t", wait="60s")}
+    assert {id: job["lease_ms"] for id, job in jobs.items()} == {before: 90_000, given: 30_000, own: 5_000}
+    back = {}
+    for id in (before, given):
+        assert web.post(f"/v1/jobs/{id}/release", lease=jobs[id]["lease"]).status == 200
+        back[id] = web.get(f"/v1/jobs/{id}").json["due_ms"] / 1000 - time.time()
+    assert 30 < back[given] <= 50 and back[before] <= 1
+    assert web.push("t", b"again", key="k")["id"] == given  # takes its place
+    assert told(given) == (90_000, 9, 3 * 3600_000)
+
+
 def test_key_conflicts(web):
     first = web.push("t", b"one", key="k", delay="1h")
     again = web.post("/v1/topics/t/jobs", b"two", key="k", delay="2h", priority=5)

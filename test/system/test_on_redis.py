@@ -49,6 +49,7 @@ from test_http import (  # noqa: F401 (run here)
     test_topics,
     test_unknown_paths,
     test_what_a_job_has_of_its_topic_is_shown,
+    test_what_the_policy_gives_is_fixed_by_the_push,
 )
 from test_http_wire import (  # noqa: F401 (run here)
     test_bad_requests_are_told_and_closed,

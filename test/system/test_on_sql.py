@@ -39,6 +39,7 @@ from test_http import (  # noqa: F401 (run here)
     test_reserve_and_ack,
     test_topics,
     test_what_a_job_has_of_its_topic_is_shown,
+    test_what_the_policy_gives_is_fixed_by_the_push,
 )
 from web import Web, ready_web, web_port, web_server
 

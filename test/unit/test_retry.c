@@ -330,10 +330,11 @@ static void test_retry_kick_counts_anew(void **state)
     for (unsigned i = 0; i < 4; i++) {
         bool beanstalk = i % 2 != 0;
         bool used_up = i >= 2;
-        uint64_t id = rig_push(&rig, t, 0);
         struct ask a = rig_ask(i == 0 ? TR_OP_KICK : TR_OP_KICK_JOB);
+        uint64_t id;
 
         set_retries(&rig, t, used_up ? 0 : 5);
+        id = rig_push(&rig, t, 0);
         (void)take(&rig, t, ME);
         assert_int_equal(rig_with(&rig, used_up ? TR_OP_RELEASE : TR_OP_BURY, id, ME), TARRY_OK);
         assert_int_equal(rig_state(&rig, id), TR_DEAD);
