@@ -289,7 +289,7 @@ struct tarry_change {
     uint64_t ttr_us;
     const void *body;
     size_t body_len;
-    uint64_t ttl_us; /* 0: the topic's again */
+    uint64_t ttl_us; /* 0: none any more */
     const char *tag; /* NULL: none any more */
 };
 

@@ -233,7 +233,7 @@ void sim_answer_fields(struct sim_oracle *o, const struct sim_ask *a, struct sim
         what = "priority";
     } else if (v->due_us != j->due_us && !taken) {
         what = "due";
-    } else if (v->ttr_us != sim_job_ttr(&o->model, j)) {
+    } else if (v->ttr_us != sim_job_ttr(j)) {
         what = "ttr";
     } else if (!sim_extra_same(&a->job_extra, &j->extra)) {
         what = "tag, ttl, retries, backoff or port";
@@ -418,7 +418,7 @@ static void take_lease(struct sim_oracle *o, struct sim_ask *a, struct sim_job *
     j->lease = v->lease;
     j->lease_ttr_us = a->req.holder == 0 && a->req.op == TR_OP_RESERVE && a->req.ttr_us != 0
                           ? a->req.ttr_us
-                          : sim_job_ttr(m, j);
+                          : sim_job_ttr(j);
     j->last_lease = j->lease;
     j->last_ttr_us = j->lease_ttr_us;
     j->lease_lo_us = m->span_us + j->lease_ttr_us; /* from now, however slow the disk was */
@@ -577,7 +577,7 @@ static void answer_touch(struct sim_oracle *o, struct sim_ask *a)
 
     if (j != NULL && sim_answer_holder(o, a, j)) {
         if (j->holder != 0) {
-            j->lease_ttr_us = sim_job_ttr(&o->model, j);
+            j->lease_ttr_us = sim_job_ttr(j);
         } else if (a->req.ttr_us != 0) {
             j->lease_ttr_us = a->req.ttr_us;
         } else if (j->lease_ttr_us == 0) {

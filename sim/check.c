@@ -186,8 +186,8 @@ static void accept_kick(struct sim_oracle *o, struct sim_job *j, const struct si
         sim_job_expire(&o->model, j, !j->doubt);
     }
     j->was_dead = j->where == SIM_DEAD || sim_fate_may_be_dead(&o->model, j);
-    if (row->reserves == 0 && sim_fate_unsure(&o->model, j)) {
-        j->reserves = 0; /* it was dead by the policy before */
+    if (row->reserves == 0 && j->damaged) {
+        j->reserves = 0; /* it was dead before */
     }
     j->kicks++;
     j->due_us = is_shifted_later(o, j) ? o->model.now.wall_us : row->due_us;

@@ -21,32 +21,26 @@ static const struct tr_policy *policy_of(const struct sim_model *m, const struct
 /* ---- ttl ---- */
 
 /* The wall clock from which on it is not handed out any more. */
-static uint64_t end_of(const struct sim_model *m, const struct sim_job *j)
+static uint64_t end_of(const struct sim_job *j)
 {
-    uint64_t ttl_us = j->extra.ttl_us != 0 ? j->extra.ttl_us : policy_of(m, j)->ttl_us;
-
-    return ttl_us != 0 && j->reserves == 0 ? j->due_us + ttl_us : UINT64_MAX;
+    return j->extra.ttl_us != 0 && j->reserves == 0 ? j->due_us + j->extra.ttl_us : UINT64_MAX;
 }
 
 bool sim_expiry_may(const struct sim_model *m, const struct sim_job *j)
 {
-    return j->where == SIM_PENDING &&
-           (end_of(m, j) <= m->wall_high_us ||
-            (j->reserves == 0 && m->topics[j->topic].policy_call == m->call));
+    return j->where == SIM_PENDING && end_of(j) <= m->wall_high_us;
 }
 
 static bool surely_over(const struct sim_oracle *o, const struct sim_job *j)
 {
-    return j->where == SIM_PENDING && !o->clock_doubt &&
-           o->model.topics[j->topic].policy_call != o->model.call &&
-           end_of(&o->model, j) <= o->model.now.wall_us;
+    return j->where == SIM_PENDING && !o->clock_doubt && end_of(j) <= o->model.now.wall_us;
 }
 
 void sim_expiry_handed(struct sim_oracle *o, const struct sim_job *j)
 {
     if (surely_over(o, j) && !o->reading && !o->read_done) {
         FAIL("I3", "job %" PRIu64 " is handed out %" PRIu64 " us after its time was over", j->id,
-             o->model.now.wall_us - end_of(&o->model, j));
+             o->model.now.wall_us - end_of(j));
     }
 }
 
@@ -153,7 +147,7 @@ void sim_expiry_quiet(struct sim_oracle *o, const struct sim_job *j, bool here, 
 
     if (here && !parks && surely_over(o, j) && (o->next_turn == UINT64_MAX || !late)) {
         FAIL("I1", "job %" PRIu64 " was over %" PRIu64 " us ago, and is not dead", j->id,
-             wall_us - end_of(&o->model, j));
+             wall_us - end_of(j));
     }
     if (j->where == SIM_DEAD && !j->damaged && !j->hidden && !o->clock_doubt &&
         (o->next_turn == UINT64_MAX ? is_old(&o->model, j, wall_us)

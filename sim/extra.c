@@ -72,9 +72,9 @@ bool sim_extra_same(const struct sim_extra *a, const struct sim_extra *b)
            a->backoff == b->backoff && a->beanstalk == b->beanstalk;
 }
 
-uint64_t sim_job_ttr(const struct sim_model *m, const struct sim_job *j)
+uint64_t sim_job_ttr(const struct sim_job *j)
 {
-    return j->ttr_us != 0 ? j->ttr_us : m->topics[j->topic].policy.p.ttr_us;
+    return tr_policy_ttr(j->ttr_us);
 }
 
 void sim_tag_draw(struct sim_ask *a, struct tr_rng *rng)

@@ -1,26 +1,18 @@
 /*
- * What the policy of its topic says of a job: attempts, backoff.
+ * What the push fixed of a job, or its topic's policy then: attempts, backoff.
  *
  * Some of it happens without an answer: a lease runs out, and the job is delayed or dead. The model
  * hears of it at the end of the call, or by an answer of the same call; until then the engine is
- * believed within what the policy allows.
+ * believed within what is allowed.
  */
 #include "model.h"
 
-static const struct tr_policy *policy_of(const struct sim_model *m, const struct sim_job *j)
+bool sim_fate_was_last(const struct sim_job *j)
 {
-    return &m->topics[j->topic].policy.p;
-}
-
-bool sim_fate_was_last(const struct sim_model *m, const struct sim_job *j)
-{
-    const struct tr_policy *p = policy_of(m, j);
-    int64_t retries = p->retries;
+    int64_t retries = j->extra.beanstalk ? -1 : 16;
 
     if (j->extra.retries != 0) {
         retries = (int64_t)j->extra.retries - 2;
-    } else if ((p->given & TR_POLICY_BIT(RETRIES)) == 0 && j->extra.beanstalk) {
-        retries = -1;
     }
     return retries >= 0 && j->reserves > (uint64_t)retries;
 }
@@ -33,19 +25,17 @@ void sim_fate_learn(struct sim_model *m, const struct tr_req *r)
     }
 }
 
-/* Its own, or its topic's; false: none. */
+/* What the push fixed, else the default; false: none. */
 static bool backoff_of(const struct sim_model *m, const struct sim_job *j, struct tr_backoff *b)
 {
-    const struct tr_policy *p = policy_of(m, j);
-
     for (size_t i = 0; i < m->backoff_count && i < SIM_BACKOFFS_MAX && j->extra.backoff != 0; i++) {
         if (m->backoffs[i].hash == j->extra.backoff) {
             *b = m->backoffs[i].backoff;
             return true;
         }
     }
-    *b = p->backoff;
-    return (p->given & TR_POLICY_BIT(BACKOFF)) != 0 || !j->extra.beanstalk;
+    *b = tr_backoff_default();
+    return !j->extra.beanstalk;
 }
 
 void sim_fate_backoff(const struct sim_model *m, const struct sim_job *j, uint64_t *least,
@@ -60,16 +50,11 @@ void sim_fate_backoff(const struct sim_model *m, const struct sim_job *j, uint64
     *most = *least + (jitter != 0 ? *least / 1000 * jitter + 1000 : 0);
 }
 
-bool sim_fate_unsure(const struct sim_model *m, const struct sim_job *j)
-{
-    return j->damaged || m->topics[j->topic].policy_call == m->call;
-}
-
 bool sim_fate_may_be_dead(const struct sim_model *m, const struct sim_job *j)
 {
     bool back = j->where == SIM_RESERVED ? !sim_job_is_reserved(m, j) : j->loose_call == m->call;
 
-    return (back && (sim_fate_was_last(m, j) || sim_fate_unsure(m, j))) || sim_expiry_may(m, j);
+    return (back && (sim_fate_was_last(j) || j->damaged)) || sim_expiry_may(m, j);
 }
 
 void sim_fate_die(struct sim_model *m, struct sim_job *j, enum tr_why why)

@@ -239,12 +239,12 @@ void sim_job_expire(struct sim_model *m, struct sim_job *j, bool counted)
 
     /* Its connection was being closed, perhaps for many calls: which came first the facts say. */
     j->late_close = !counted && m->span_us >= j->lease_lo_us;
-    if (sim_fate_was_last(m, j) && !sim_fate_unsure(m, j)) {
+    if (sim_fate_was_last(j) && !j->damaged) {
         sim_fate_die(m, j, TR_WHY_RETRIES);
         m->topics[j->topic].silent_call = m->call;
     } else {
         sim_model_set_where(m, j, SIM_PENDING);
-        j->loose_call = waits || sim_fate_unsure(m, j) ? m->call : 0;
+        j->loose_call = waits || j->damaged ? m->call : 0;
     }
     j->timeouts += counted;
 }

@@ -204,7 +204,7 @@ struct sim_extra sim_extra_of_push(const struct tr_req *r);
 bool sim_extra_same(const struct sim_extra *a, const struct sim_extra *b);
 
 /* How long a hand-out of it is for. */
-uint64_t sim_job_ttr(const struct sim_model *m, const struct sim_job *j);
+uint64_t sim_job_ttr(const struct sim_job *j);
 
 /* policy.c: of p, of a topic that has none, and are two the same? */
 struct sim_policy sim_policy_of(const struct tr_policy *p);
@@ -234,7 +234,7 @@ void sim_job_woken(struct sim_model *m, struct sim_job *j, uint64_t due_us);
 void sim_job_expire(struct sim_model *m, struct sim_job *j, bool counted);
 
 /* fate.c: what the policy of its topic says of a job. Was that its last attempt? */
-bool sim_fate_was_last(const struct sim_model *m, const struct sim_job *j);
+bool sim_fate_was_last(const struct sim_job *j);
 /* How long the backoff may make it wait. */
 void sim_fate_backoff(const struct sim_model *m, const struct sim_job *j, uint64_t *least,
                       uint64_t *most);

@@ -65,7 +65,7 @@ void sim_answer_release(struct sim_oracle *o, struct sim_ask *a)
     }
     j->priority = a->req.keep_priority ? j->priority : a->req.priority;
     j->releases++;
-    if (sim_fate_was_last(&o->model, j)) {
+    if (sim_fate_was_last(j)) {
         if (a->req.out.job.state != TR_DEAD) {
             FAIL("I6", "release of job %" PRIu64 " after its last attempt leaves it in state %d",
                  j->id, (int)a->req.out.job.state);
@@ -127,11 +127,11 @@ void sim_check_back(struct sim_oracle *o, struct sim_job *j, const struct sim_ro
                         row->dead_seq == 0 && o->params->mem_small)) {
         return; /* no memory to wait: it is ready */
     }
-    if (row->dead_seq != 0 && sim_fate_unsure(&o->model, j)) {
+    if (row->dead_seq != 0 && j->damaged) {
         sim_fate_die(&o->model, j, TR_WHY_RETRIES);
         return;
     }
-    if (!sim_fate_unsure(&o->model, j)) {
+    if (!j->damaged) {
         check_backoff(o, j, o->model.now.wall_us, row->due_us, row->delay_us);
     }
     if (row->due_us != j->due_us) {

@@ -284,7 +284,8 @@ static bool push(struct node *n, struct tr_sql_item *item, struct op *op, unsign
     op->job = j;
     op->t.what = TR_TRUTH_PUSH;
     op->t.delay_us = tr_rng_below(&g.rng, 2000000);
-    op->t.job = (struct tr_sql_job){.retries = TR_RETRIES_TOPIC, .body = {op->body, 4}};
+    op->t.job =
+        (struct tr_sql_job){.ttr_us = 500000, .retries = TR_RETRIES_USUAL, .body = {op->body, 4}};
     item->by = TR_SQL_NEW;
     item->topic = j->topic;
     item->id = j->id;
@@ -341,8 +342,6 @@ static void ask(struct node *n, unsigned conn)
 
         *item = (struct tr_sql_item){.ctx = op};
         *op = (struct op){.body = "body"};
-        op->t.topic = (struct tr_truth_topic){
-            .ttr_us = 500000, .retries = 16, .backoff = tr_backoff_default()};
         op->t.random = tr_rng_next(&g.rng);
         op->t.keep_priority = true;
         op->t.delay_us = tr_rng_below(&g.rng, 300000);

@@ -126,7 +126,6 @@
     X(NO_IN_FLIGHT, "R40", "any number may be reserved at once", "limit.c:is_crowded", "limit", 500) \
     X(NO_REFUND, "R40", "a hand-out that reached nobody keeps its token", "limit.c:tr_limit_refund", "limit", 5000) \
     X(NEVER_EXPIRES, "R41", "a job whose time is over is handed out", "expiry.c:tr_expiry_settle", "expiry", 500) \
-    X(TTL_NOT_SEEN, "R41", "jobs that are ready do not hear of a new ttl", "expiry.c:tr_expiry_changed", "expiry", 2000) \
     X(NO_DEAD_MAX, "R42", "any number of dead jobs is kept", "drop.c:too_many", "expiry", 500) \
     X(BURIED_TWICE, "I6", "a dead job is buried by force", "change.c:bury", "expiry", 500) \
     X(NO_DEAD_KEEP, "R42", "dead jobs are kept for ever", "drop.c:end_of", "expiry", 2000) \

@@ -279,14 +279,15 @@ extern const struct tr_desk_way tr_desk_push, tr_desk_edit, tr_desk_kick, tr_des
     tr_desk_load, tr_desk_note, tr_desk_names, tr_desk_which, tr_desk_epoch, tr_desk_flow,
     tr_desk_sift, tr_desk_bulk, tr_desk_forecast, tr_desk_plan, tr_desk_schedule, tr_desk_outlets;
 
-/* What a topic says of its jobs. */
-struct tr_truth_topic tr_desk_says(const struct tr_ctopic *t);
-/* That, and who asks. */
+/* Who asks, and how much is noted of what is done. */
 void tr_ticket_say(struct tr_cluster *c, struct tr_ticket *k, const struct tr_item *item);
 
 /* Parts of requests that are the same with Redis alone: push.c, edit.c, look.c, policy.c, roam.c,
  * topics.c, take.c. The due times of a topic are spread by its jitter, later only. */
 void tr_push_jitter(struct tr_cluster *c, const struct tr_ctopic *t, struct tr_req *r);
+/* A new job, for the answer: what was asked, and what the topic's settings gave. */
+void tr_push_view(struct tr_cluster *c, struct tr_item *item, const struct tr_req *asked,
+                  uint64_t due_us, uint64_t now_us);
 /* This is what became of it. */
 void tr_push_ended(struct tr_cluster *c, struct tr_item *item, const struct tr_pushed *p,
                    uint64_t now_us);

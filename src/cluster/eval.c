@@ -235,26 +235,14 @@ static void add_bytes(struct tr_eval *c, unsigned width, uint64_t v)
     add_copy(c, l.text, l.len);
 }
 
-static uint32_t retries_of(const struct tr_req *r)
-{
-    if (!r->has_retries) {
-        return TR_RETRIES_TOPIC;
-    }
-    if (r->retries < 0 || r->retries >= TR_RETRIES_NO_END) {
-        return TR_RETRIES_NO_END;
-    }
-    return (uint32_t)r->retries;
-}
-
 static struct tr_header header_of(const struct tr_req *r, const char *topic,
                                   char backoff[TR_HEADER_BACKOFF])
 {
     return (struct tr_header){
-        .flags =
-            (r->beanstalk ? TR_HEADER_BEANSTALK : 0U) | (r->ttl_us != 0 ? TR_HEADER_OWN_TTL : 0U),
+        .flags = r->beanstalk ? TR_HEADER_BEANSTALK : 0U,
         .ttr_us = r->ttr_us,
         .ttl_us = r->ttl_us,
-        .retries = retries_of(r),
+        .retries = tr_header_retries(r),
         .topic = topic,
         .topic_len = strlen(topic),
         .tag = r->tag,

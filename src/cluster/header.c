@@ -17,6 +17,7 @@
 
 #include "base/err.h"
 #include "base/text.h"
+#include "rules/policy.h"
 
 #include <string.h>
 
@@ -25,7 +26,7 @@ enum {
     PAST = 16,
     NAMES = 32,
     TTL = 64,
-    FLAGS_OUTSIDE = TR_HEADER_BEANSTALK | TR_HEADER_HELD | TR_HEADER_OWN_TTL,
+    FLAGS_OUTSIDE = TR_HEADER_BEANSTALK | TR_HEADER_HELD,
     TIME = 7, /* bytes of a time */
     FRONT = 1 + 1 + 4 + 4 + TIME + 4,
     HAND = TIME + 8,
@@ -127,7 +128,7 @@ int tr_header_read(const char *text, size_t len, struct tr_header *h)
         return TARRY_EDAMAGED;
     }
     *h = (struct tr_header){
-        .set = text[0], .flags = flags & FLAGS_OUTSIDE, .retries = TR_RETRIES_TOPIC};
+        .set = text[0], .flags = flags & FLAGS_OUTSIDE, .retries = TR_RETRIES_USUAL};
     h->ver = (uint32_t)get(&at, 4);
     h->priority = (uint32_t)get(&at, 4);
     h->due_us = get(&at, TIME);
@@ -139,11 +140,22 @@ int tr_header_read(const char *text, size_t len, struct tr_header *h)
     return read_texts(at, text + len, (flags & NAMES) != 0, h);
 }
 
+uint32_t tr_header_retries(const struct tr_req *push)
+{
+    if (!push->has_retries) {
+        return TR_RETRIES_USUAL;
+    }
+    if (push->retries < 0 || push->retries >= TR_RETRIES_NO_END) {
+        return TR_RETRIES_NO_END;
+    }
+    return (uint32_t)push->retries;
+}
+
 unsigned tr_header_flags(const struct tr_header *h)
 {
     unsigned flags = h->flags & FLAGS_OUTSIDE;
 
-    if (h->ttr_us != 0 || h->ttl_us != 0 || h->retries != TR_RETRIES_TOPIC) {
+    if (h->ttr_us != 0 || h->ttl_us != 0 || h->retries != TR_RETRIES_USUAL) {
         flags |= OWN;
     }
     if (h->timeouts != 0 || h->releases != 0 || h->buries != 0 || h->kicks != 0 || h->why != 0) {
@@ -253,7 +265,7 @@ void tr_header_view(const struct tr_header *h, uint64_t id, uint64_t now_us,
         .created_us = h->created_us,
         .age_us = left(now_us, h->created_us),
         .delay_us = h->delay_us,
-        .ttr_us = h->ttr_us,
+        .ttr_us = tr_policy_ttr(h->ttr_us),
         .left_us = state == TR_DELAYED    ? left(h->due_us, now_us)
                    : state == TR_RESERVED ? left(h->at_us, now_us)
                                           : 0,
@@ -267,9 +279,8 @@ void tr_header_view(const struct tr_header *h, uint64_t id, uint64_t now_us,
         .key_len = h->key_len,
         .tag = h->tag_len > 0 ? h->tag : NULL,
         .tag_len = h->tag_len,
-        .ttl_us = (h->flags & TR_HEADER_OWN_TTL) != 0 ? h->ttl_us : 0,
-        .lives_us = h->ttl_us,
-        .has_retries = h->retries != TR_RETRIES_TOPIC,
+        .ttl_us = h->ttl_us,
+        .has_retries = h->retries != TR_RETRIES_USUAL,
         .retries = h->retries == TR_RETRIES_NO_END ? -1 : (int64_t)h->retries,
         .backoff = own ? backoff : NULL,
         .dead_why = state == TR_DEAD ? h->why : (uint8_t)TR_WHY_NONE,

@@ -17,11 +17,10 @@
 enum tr_header_flag {
     TR_HEADER_BEANSTALK = 1, /* made on that port */
     TR_HEADER_HELD = 2,      /* reserved by a connection: released when that or its node is gone */
-    TR_HEADER_OWN_TTL = 4,   /* the ttl is the job's own, not its topic's */
                              /* from 8 on: what the bytes have, see header.c */
 };
 
-#define TR_RETRIES_TOPIC UINT32_MAX /* as many as the topic says */
+#define TR_RETRIES_USUAL UINT32_MAX /* none were given: tr_policy_retries */
 #define TR_RETRIES_NO_END (UINT32_MAX - 1)
 
 /* Texts are borrowed from what was read. */
@@ -35,7 +34,7 @@ struct tr_header {
     uint32_t attempts, timeouts, releases, buries, kicks;
     uint8_t why; /* enum tr_why */
     uint64_t delay_us;
-    uint64_t ttr_us; /* 0: the topic's */
+    uint64_t ttr_us; /* 0: none was given */
     uint64_t ttl_us; /* 0: none */
     uint32_t retries;
     unsigned flags; /* enum tr_header_flag */
@@ -46,6 +45,9 @@ struct tr_header {
     const char *schedule; /* that waits for its end */
     size_t schedule_len;
 };
+
+/* Those of a push. */
+uint32_t tr_header_retries(const struct tr_req *push);
 
 /* TARRY_EDAMAGED: that is none. */
 TR_MUST_USE int tr_header_read(const char *text, size_t len, struct tr_header *h);

@@ -101,11 +101,6 @@ struct tr_span tr_ticket_keep(struct tr_ticket *k, const void *at, size_t len)
     return (struct tr_span){copy, len};
 }
 
-struct tr_truth_topic tr_desk_says(const struct tr_ctopic *t)
-{
-    return tr_truth_topic(&t->policy);
-}
-
 void tr_ticket_say(struct tr_cluster *c, struct tr_ticket *k, const struct tr_item *item)
 {
     size_t len = 0;
@@ -113,7 +108,7 @@ void tr_ticket_say(struct tr_cluster *c, struct tr_ticket *k, const struct tr_it
 
     k->truth.random = tr_rng_next(&c->rng);
     k->truth.actor = tr_ticket_keep(k, actor, len);
-    k->truth.topic = tr_desk_says(item->topic);
+    k->truth.history = item->topic->policy.history;
 }
 
 void tr_ticket_header(const struct tr_ticket *k, struct tr_header *h)

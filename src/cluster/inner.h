@@ -344,7 +344,6 @@ bool tr_ctopic_has_jobs(const struct tr_ctopic *t);
 /* Is it there, or only for the port that holds it by TR_HOLD_KEEP, which is not `shown`? */
 bool tr_ctopic_there(const struct tr_ctopic *t, bool shown);
 bool tr_ctopic_held(const struct tr_ctopic *t);
-int64_t tr_ctopic_retries(const struct tr_ctopic *t, bool beanstalk);
 
 /* Settings as they stand in the list of topics: version, kept or not, policy. */
 enum { TR_CL_NOTE_HEAD = 9 };

@@ -118,8 +118,5 @@ void tr_item_view(struct tr_cluster *c, struct tr_item *item, const struct tr_he
         view->topic = item->topic->number;
         view->topic_name = item->topic->name;
         view->topic_name_len = item->topic->name_len;
-        view->ttr_us = view->ttr_us != 0 ? view->ttr_us : item->topic->policy.ttr_us;
-        view->allowed =
-            view->has_retries ? view->retries : tr_ctopic_retries(item->topic, view->beanstalk);
     }
 }

@@ -230,7 +230,6 @@ static void add_job(struct tr_clane *lane, const struct tr_item *item)
     struct tr_backoff backoff;
     struct tr_req r = tr_plan_job(item->plan, &backoff);
 
-    tr_policy_fix(&item->topic->policy, &r);
     tr_eval_push(&lane->call.eval, tr_lane_topic(lane, item->topic), &r, 0);
 }
 

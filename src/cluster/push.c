@@ -98,41 +98,34 @@ static void build(struct tr_cluster *c, struct tr_clane *lane)
         uint64_t age_us = c->now.boot_us - item->since_us;
 
         tr_push_jitter(c, item->topic, &asked);
-        tr_policy_fix(&item->topic->policy, &asked);
         tr_eval_push(e, tr_lane_topic(lane, item->topic), &asked, age_us - age_us % AGE_STEP_US);
         item->topic->turn++;
     }
 }
 
-/* A new job, as the request has it. */
-static void view_new(struct tr_cluster *c, struct tr_item *item, const struct tr_pushed *p,
-                     uint64_t now_us)
+void tr_push_view(struct tr_cluster *c, struct tr_item *item, const struct tr_req *asked,
+                  uint64_t due_us, uint64_t now_us)
 {
-    struct tr_req asked = *item->req;
-    const struct tr_req *r = &asked;
+    struct tr_req r = *asked;
     struct tr_header h;
 
-    tr_policy_fix(&item->topic->policy, &asked);
+    tr_policy_fix(&item->topic->policy, &r);
     h = (struct tr_header){.set = 's',
-                           .priority = r->priority,
-                           .due_us = p->due_us,
+                           .priority = r.priority,
+                           .due_us = due_us,
                            .created_us = now_us,
-                           .delay_us = r->delay_us,
-                           .ttr_us = r->ttr_us,
-                           .ttl_us = r->ttl_us,
-                           .retries = !r->has_retries  ? TR_RETRIES_TOPIC
-                                      : r->retries < 0 ? TR_RETRIES_NO_END
-                                                       : (uint32_t)r->retries,
-                           .flags = (r->beanstalk ? TR_HEADER_BEANSTALK : 0U) |
-                                    (r->ttl_us != 0 ? TR_HEADER_OWN_TTL : 0U),
-                           .tag = r->tag,
-                           .tag_len = r->tag_len,
-                           .key = r->key,
-                           .key_len = r->key_len};
-
+                           .delay_us = r.delay_us,
+                           .ttr_us = r.ttr_us,
+                           .ttl_us = r.ttl_us,
+                           .retries = tr_header_retries(&r),
+                           .flags = r.beanstalk ? TR_HEADER_BEANSTALK : 0U,
+                           .tag = r.tag,
+                           .tag_len = r.tag_len,
+                           .key = r.key,
+                           .key_len = r.key_len};
     tr_item_view(c, item, &h, now_us);
-    item->req->out.job.backoff = r->backoff;
-    item->req->out.job.body_len = (uint32_t)r->body_len;
+    item->req->out.job.backoff = r.backoff;
+    item->req->out.job.body_len = (uint32_t)r.body_len;
 }
 
 static int status_of(char what, const struct tr_req *r)
@@ -198,7 +191,7 @@ void tr_push_ended(struct tr_cluster *c, struct tr_item *item, const struct tr_p
     if (r != NULL) {
         r->out.existed = p->what == 'R' || p->what == 'K' || p->what == 'E' || p->what == 'X';
         if (p->what == 'N') {
-            view_new(c, item, p, now_us);
+            tr_push_view(c, item, item->req, p->due_us, now_us);
         } else if (r->out.existed) {
             tr_item_view(c, item, &p->header, now_us);
         }

@@ -167,8 +167,6 @@ static void view_one(struct tr_cluster *c, const struct tr_roam *m, unsigned i, 
     t = tr_ctopic_get(c, h.topic, h.topic_len);
     if (t != NULL) {
         v->topic = t->number;
-        v->ttr_us = v->ttr_us != 0 ? v->ttr_us : t->policy.ttr_us;
-        v->allowed = v->has_retries ? v->retries : tr_ctopic_retries(t, v->beanstalk);
     }
 }
 
@@ -414,7 +412,6 @@ static bool is_wanted(const struct tr_req *r, const struct tr_header *h, uint64_
 static int gather_rows(struct tr_cluster *c, struct tr_item *item, const struct tr_sql_ask *ask)
 {
     struct tr_roam *m = item->roam;
-    struct tr_truth_topic says = tr_desk_says(item->topic);
     char text[TR_HEADER_MAX];
     int err = TARRY_OK;
 
@@ -424,7 +421,7 @@ static int gather_rows(struct tr_cluster *c, struct tr_item *item, const struct 
         struct tr_listed_job job = {.id = ask->rows[i].id};
         struct tr_sql_job is;
 
-        if (!tr_truth_look(&row, &says, ask->now_us, &is)) {
+        if (!tr_truth_look(&row, ask->now_us, &is)) {
             continue;
         }
         tr_truth_header(&is, (struct tr_span){item->topic->name, item->topic->name_len},

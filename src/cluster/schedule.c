@@ -18,6 +18,7 @@
  */
 
 #include "base/err.h"
+#include "cluster/desk.h"
 #include "cluster/plan.h"
 
 #include <string.h>
@@ -139,18 +140,6 @@ static void set_paused(struct tr_cluster *c, struct tr_item *item)
 static void ran(struct tr_cluster *c, struct tr_item *item)
 {
     const struct tr_plan *p = item->plan;
-    struct tr_header h = {.set = 's',
-                          .priority = p->is.has_priority ? p->is.priority : 1024,
-                          .due_us = p->made_us,
-                          .created_us = p->now_us,
-                          .ttr_us = p->is.ttr_us,
-                          .ttl_us = p->is.ttl_us != 0 ? p->is.ttl_us : item->topic->policy.ttl_us,
-                          .retries = !p->is.has_retries  ? TR_RETRIES_TOPIC
-                                     : p->is.retries < 0 ? TR_RETRIES_NO_END
-                                                         : (uint32_t)p->is.retries,
-                          .flags = p->is.ttl_us != 0 ? TR_HEADER_OWN_TTL : 0U,
-                          .tag = p->is.tag.at,
-                          .tag_len = p->is.tag.len};
 
     if (p->said != 'O') {
         tr_item_finish(c, item,
@@ -161,13 +150,9 @@ static void ran(struct tr_cluster *c, struct tr_item *item)
     }
     item->id = p->id;
     if (item->req != NULL) {
-        tr_item_view(c, item, &h, p->now_us);
-        item->req->out.job.body_len = (uint32_t)p->is.body_len;
-        if (p->is.backoff.len != 0 &&
-            tr_backoff_decode((const uint8_t *)p->is.backoff.at, p->is.backoff.len, &c->backoff) ==
-                TARRY_OK) {
-            item->req->out.job.backoff = &c->backoff;
-        }
+        struct tr_req r = tr_plan_job(p, &c->backoff);
+
+        tr_push_view(c, item, &r, p->made_us, p->now_us);
     }
     tell(c, item);
 }

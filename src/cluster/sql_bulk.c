@@ -64,13 +64,12 @@ static bool matches(const struct tr_filter *f, const struct tr_header *h, uint64
 
 static int sift_row(struct tr_item *item, const struct tr_sql_job *row, uint64_t now_us)
 {
-    struct tr_truth_topic says = tr_desk_says(item->topic);
     struct tr_sql_item found = {.found = true, .row = *row, .gen = row->gen};
     const struct tr_cbulk *b = item->bulk;
     struct tr_listed_job job = {.id = row->id};
     struct tr_sql_job is;
 
-    if (!tr_truth_look(&found, &says, now_us, &is) ||
+    if (!tr_truth_look(&found, now_us, &is) ||
         (row->created_us > b->made_us && !TR_CL_MUTANT(BULK_ANY_ID)) ||
         (b->since_us != 0 && row->changed_us >= b->since_us)) {
         return TARRY_OK;

@@ -66,8 +66,7 @@ static void fill_asked(struct tr_cluster *c, struct tr_ticket *k, const struct t
     t->job.priority = r->priority;
     if (item->op == TR_OP_EDIT) {
         t->job.ttr_us = r->ttr_us;
-        t->job.ttl_us = r->ttl_us != 0 ? r->ttl_us : item->topic->policy.ttl_us;
-        t->job.flags = r->ttl_us != 0 ? TR_HEADER_OWN_TTL : 0;
+        t->job.ttl_us = r->ttl_us;
         t->job.tag = tr_ticket_keep(k, r->tag, r->tag_len);
         t->job.body = tr_ticket_keep(k, r->body, r->body_len);
     }

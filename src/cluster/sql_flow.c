@@ -73,16 +73,11 @@ void tr_flow_free(struct tr_cluster *c)
 
 /* ---- one job ---- */
 
-static void to_lane(struct tr_cluster *c, struct tr_item *item)
-{
-    item->slot = tr_place_slot_of(item->id);
-    tr_lane_put(c, TR_CL_FLOW, item);
-}
-
 void tr_flow_ask(struct tr_cluster *c, struct tr_item *item)
 {
     if (tr_place_id_ok(&c->layout, item->id)) {
-        to_lane(c, item);
+        item->slot = tr_place_slot_of(item->id);
+        tr_lane_put(c, TR_CL_FLOW, item);
     } else {
         tr_item_finish(c, item, TARRY_ENOTFOUND);
     }
@@ -190,11 +185,7 @@ static void show(struct tr_cluster *c, struct tr_item *item, const struct tr_sql
     const struct tr_sql_item *row = &ask->items[0];
     struct known k = {.now_us = ask->now_us};
 
-    if (item->topic != NULL) {
-        struct tr_truth_topic says = tr_desk_says(item->topic);
-
-        k.lives = tr_truth_look(row, &says, ask->now_us, &k.is);
-    }
+    k.lives = tr_truth_look(row, ask->now_us, &k.is);
     if (k.lives) {
         k.created_us = k.is.created_us;
         k.delay_us = tr_truth_delay(&k.is);
@@ -223,16 +214,12 @@ static void show(struct tr_cluster *c, struct tr_item *item, const struct tr_sql
 static void ended(struct tr_cluster *c, struct tr_clane *lane)
 {
     const struct tr_sql_ask *ask = &lane->sql->call.ask;
-    const struct tr_sql_item *row = &ask->items[0];
     struct tr_item *item = tr_lane_next(lane);
     int status = tr_desk_status(ask, ask->end);
 
     item->flying = false;
     if (status != TARRY_OK || item->req == NULL) {
         tr_item_finish(c, item, status == TARRY_EUNSURE ? TARRY_EAWAY : status);
-    } else if (row->found && row->row.gen == row->gen && item->topic == NULL) {
-        item->then = to_lane; /* once more, when it is known what its topic says */
-        tr_desk_which_topic(c, item, row->row.topic);
     } else {
         show(c, item, ask);
     }

@@ -56,12 +56,11 @@ static void show(struct tr_cluster *c, struct tr_item *item, const struct tr_sql
                  uint64_t now_us)
 {
     struct tr_span said[2] = {{"", 0}, {"", 0}};
-    struct tr_truth_topic topic = tr_desk_says(item->topic);
     char text[TR_HEADER_MAX];
     struct tr_sql_job is;
     struct tr_header h;
 
-    if (tr_truth_look(row, &topic, now_us, &is)) {
+    if (tr_truth_look(row, now_us, &is)) {
         tr_truth_header(&is, (struct tr_span){item->topic->name, item->topic->name_len}, now_us,
                         &h);
         said[0] = (struct tr_span){text, tr_header_write(text, &h)};
@@ -74,10 +73,9 @@ static void show(struct tr_cluster *c, struct tr_item *item, const struct tr_sql
 static void restore(struct tr_cluster *c, struct tr_item *item, const struct tr_sql_item *row,
                     uint64_t now_us)
 {
-    struct tr_truth_topic topic = tr_desk_says(item->topic);
     struct tr_sql_job is;
 
-    if (item->req == NULL || !tr_truth_look(row, &topic, now_us, &is)) {
+    if (item->req == NULL || !tr_truth_look(row, now_us, &is)) {
         tr_item_finish(c, item, TARRY_ENOTFOUND);
         return;
     }

@@ -161,7 +161,7 @@ static void paged(struct tr_cluster *c, struct tr_desk_call *call)
     }
     for (unsigned i = 0; i < count; i++) {
         d->truths[i] =
-            (struct tr_truth){.what = TR_TRUTH_SWEEP, .topic = tr_desk_says(d->item.topic)};
+            (struct tr_truth){.what = TR_TRUTH_SWEEP, .history = d->item.topic->policy.history};
         d->items[i] = (struct tr_sql_item){.by = TR_SQL_BY_ID,
                                            .id = call->ask.rows[i].id,
                                            .topic = d->topics[d->at].row,

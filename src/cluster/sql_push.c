@@ -88,14 +88,6 @@ static bool clash(const struct tr_item *a, const struct tr_item *b)
            memcmp(x->key, y->key, x->key_len) == 0;
 }
 
-static uint32_t retries_of(const struct tr_req *r)
-{
-    if (!r->has_retries) {
-        return TR_RETRIES_TOPIC;
-    }
-    return r->retries < 0 ? TR_RETRIES_NO_END : (uint32_t)r->retries;
-}
-
 void tr_desk_push_fill(struct tr_cluster *c, struct tr_ticket *k, const struct tr_item *item,
                        struct tr_req *r)
 {
@@ -116,9 +108,8 @@ void tr_desk_push_fill(struct tr_cluster *c, struct tr_ticket *k, const struct t
     t->job = (struct tr_sql_job){.priority = r->priority,
                                  .ttr_us = r->ttr_us,
                                  .ttl_us = r->ttl_us,
-                                 .retries = retries_of(r),
-                                 .flags = (uint8_t)((r->beanstalk ? TR_HEADER_BEANSTALK : 0U) |
-                                                    (r->ttl_us != 0 ? TR_HEADER_OWN_TTL : 0U)),
+                                 .retries = tr_header_retries(r),
+                                 .flags = r->beanstalk ? TR_HEADER_BEANSTALK : 0U,
                                  .tag = tr_ticket_keep(k, r->tag, r->tag_len),
                                  .key = tr_ticket_keep(k, r->key, r->key_len),
                                  .backoff = tr_ticket_keep(k, backoff, len),

@@ -213,11 +213,6 @@ struct tr_ctopic *tr_ctopic_get(struct tr_cluster *c, const char *name, size_t l
     return t;
 }
 
-int64_t tr_ctopic_retries(const struct tr_ctopic *t, bool beanstalk)
-{
-    return (t->policy.given & TR_POLICY_BIT(RETRIES)) == 0 && beanstalk ? -1 : t->policy.retries;
-}
-
 /* ---- slots ---- */
 
 static bool make_spots(struct tr_cluster *c, struct tr_ctopic *t, unsigned spread)

@@ -14,9 +14,10 @@
  *
  * A job of an older gen than its topic's was purged: it is not there, whatever its row says.
  *
- * What the topic says (its settings) is the asker's copy, if that is of the version that the
- * transaction has read; else what was read there. So settings hold on every node from the answer
- * to whoever has set them, and nobody asks for them before he asks for a change. How many may be
+ * The topic's settings are the asker's copy, if that is of the version that the transaction has
+ * read. If not: a push is not done, and asked again by newer ones; of others only the history
+ * depends on settings, by what was read there. So they hold on every node from the answer to
+ * whoever has set them, and nobody asks for them before he asks for a change. How many may be
  * handed out is not known here: a claim that Redis has let out by older settings is not done.
  */
 
@@ -109,9 +110,7 @@ static void die(struct act *a, enum tr_why why)
 
 static uint64_t lease_of(const struct act *a)
 {
-    uint64_t ttr_us = a->t->ttr_us != 0   ? a->t->ttr_us
-                      : a->j->ttr_us != 0 ? a->j->ttr_us
-                                          : a->t->says.ttr_us;
+    uint64_t ttr_us = a->t->ttr_us != 0 ? a->t->ttr_us : tr_policy_ttr(a->j->ttr_us);
 
     return ttr_us > a->t->least_us ? ttr_us : a->t->least_us;
 }
@@ -140,9 +139,8 @@ static bool is_last(const struct act *a)
     if (j->retries == TR_RETRIES_NO_END) {
         return false;
     }
-    if (j->retries == TR_RETRIES_TOPIC) {
-        most = a->t->says.has_retries || (j->flags & TR_HEADER_BEANSTALK) == 0 ? a->t->says.retries
-                                                                               : -1;
+    if (j->retries == TR_RETRIES_USUAL) {
+        most = tr_policy_retries((j->flags & TR_HEADER_BEANSTALK) != 0);
     }
     return most >= 0 && (int64_t)j->attempts > most;
 }
@@ -150,14 +148,12 @@ static bool is_last(const struct act *a)
 static uint64_t backoff_of(const struct act *a)
 {
     const struct tr_sql_job *j = a->j;
-    struct tr_backoff own = a->t->says.backoff;
+    struct tr_backoff own;
     uint32_t attempt = j->attempts > 0 ? j->attempts : 1;
 
-    if (j->backoff.len == 0 || tr_header_get_backoff(j->backoff.at, j->backoff.len, &own) != 0) {
-        if (!a->t->says.has_backoff && (j->flags & TR_HEADER_BEANSTALK) != 0) {
-            return 0;
-        }
-        own = a->t->says.backoff;
+    if ((j->backoff.len == 0 || tr_header_get_backoff(j->backoff.at, j->backoff.len, &own) != 0) &&
+        !tr_policy_backoff((j->flags & TR_HEADER_BEANSTALK) != 0, &own)) {
+        return 0;
     }
     return tr_backoff_delay(&own, attempt, a->t->random ^ j->id * UINT64_C(0x9e3779b97f4a7c15));
 }
@@ -352,8 +348,6 @@ static enum tr_truth_said edit(struct act *a)
     }
     if ((t->edit & TR_EDIT_TTL) != 0) {
         j->ttl_us = t->job.ttl_us;
-        j->flags &= (uint8_t)~TR_HEADER_OWN_TTL;
-        j->flags |= t->job.flags & TR_HEADER_OWN_TTL;
     }
     if ((t->edit & TR_EDIT_TAG) != 0) {
         j->tag = t->job.tag;
@@ -499,8 +493,8 @@ static void add_event(struct tr_truth *t, struct tr_sql_item *item, uint64_t now
                                                               : TR_WHY_CANCELLED)
                        : item->next.why;
 
-    if (item->write == TR_SQL_LEAVE || t->says.history == TR_HISTORY_OFF ||
-        (t->says.history == TR_HISTORY_BRIEF && !ends)) {
+    if (item->write == TR_SQL_LEAVE || t->noted == TR_HISTORY_OFF ||
+        (t->noted == TR_HISTORY_BRIEF && !ends)) {
         return;
     }
     t->info[0] = '\0';
@@ -575,29 +569,19 @@ static void push_over(struct tr_truth *t, struct tr_sql_item *item, const struct
 
 /* ---- one item ---- */
 
-struct tr_truth_topic tr_truth_topic(const struct tr_policy *p)
-{
-    return (struct tr_truth_topic){.ttr_us = p->ttr_us,
-                                   .retries = p->retries,
-                                   .has_retries = (p->given & TR_POLICY_BIT(RETRIES)) != 0,
-                                   .backoff = p->backoff,
-                                   .has_backoff = (p->given & TR_POLICY_BIT(BACKOFF)) != 0,
-                                   .history = p->history};
-}
-
 /* The asker's copy of the settings holds unless others were read. */
-static struct tr_truth_topic says(const struct tr_truth *t, const struct tr_sql_item *item)
+static enum tr_history history_of(const struct tr_truth *t, const struct tr_sql_item *item)
 {
     struct tr_policy policy = tr_policy_default();
     struct tr_span text = item->other != NULL ? item->other->policy : (struct tr_span){0};
 
     if (item->other == NULL) {
-        return t->topic;
+        return t->history;
     }
     if (text.len > 0 && tr_policy_decode((const uint8_t *)text.at, text.len, &policy) != TARRY_OK) {
         policy = tr_policy_default(); /* of a newer release; as topics.c has it */
     }
-    return tr_truth_topic(&policy);
+    return policy.history;
 }
 
 static void decide(struct tr_truth *t, struct tr_sql_item *item, uint64_t now_us)
@@ -618,7 +602,7 @@ static void decide(struct tr_truth *t, struct tr_sql_item *item, uint64_t now_us
         t->said = TR_TRUTH_STALE;
         return;
     }
-    t->says = says(t, item);
+    t->noted = history_of(t, item);
     if (t->what == TR_TRUTH_SWEEP) {
         item->write = item->found && !there ? TR_SQL_DELETE : TR_SQL_LEAVE;
         return;
@@ -661,10 +645,9 @@ void tr_truth_decide(struct tr_sql_ask *ask, unsigned from, unsigned to)
     }
 }
 
-bool tr_truth_look(const struct tr_sql_item *item, const struct tr_truth_topic *topic,
-                   uint64_t now_us, struct tr_sql_job *is)
+bool tr_truth_look(const struct tr_sql_item *item, uint64_t now_us, struct tr_sql_job *is)
 {
-    struct tr_truth t = {.what = TR_TRUTH_TEND, .says = *topic};
+    struct tr_truth t = {.what = TR_TRUTH_TEND};
     struct act a = {.t = &t, .j = is, .now_us = now_us};
 
     if (!item->found || item->row.gen != item->gen) {

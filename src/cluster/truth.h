@@ -50,22 +50,12 @@ enum tr_truth_said {
     TR_TRUTH_UNMEANT,  /* one of many: it is not one of those that are meant */
 };
 
-/* What the topic says; copied, since another thread reads it. */
-struct tr_truth_topic {
-    uint64_t ttr_us;
-    int64_t retries; /* of its policy; of jobs of the beanstalk port no end, unless: */
-    bool has_retries;
-    struct tr_backoff backoff;
-    bool has_backoff; /* given: of jobs of the beanstalk port, too */
-    enum tr_history history;
-};
-
 enum { TR_TRUTH_INFO = 128 };
 
 /* The ctx of an item. What spans point to has to stay until the end of the ask. */
 struct tr_truth {
     enum tr_truth_what what;
-    struct tr_truth_topic topic;
+    enum tr_history history; /* of the topic, as the asker knows it */
     uint64_t lease;
     bool held; /* by a connection */
     uint64_t ttr_us;
@@ -93,13 +83,11 @@ struct tr_truth {
 
     /* What came of it. */
     enum tr_truth_said said;
-    struct tr_truth_topic says; /* `topic`, or what it says by now */
-    struct tr_sql_job is; /* the row from now on; of one that is gone, as it was. Texts are good
-                             until the end of the ask */
+    enum tr_history noted; /* `history`, or what it is by now */
+    struct tr_sql_job is;  /* the row from now on; of one that is gone, as it was. Texts are good
+                              until the end of the ask */
     char info[TR_TRUTH_INFO];
 };
-
-struct tr_truth_topic tr_truth_topic(const struct tr_policy *p);
 
 /* With which it was pushed, or 0 if that is not known any more. */
 uint64_t tr_truth_delay(const struct tr_sql_job *j);
@@ -113,8 +101,7 @@ void tr_truth_header(const struct tr_sql_job *job, struct tr_span topic, uint64_
                      struct tr_header *h);
 
 /* What time has done to a row that was read, as others see it. False: it is not there. */
-bool tr_truth_look(const struct tr_sql_item *item, const struct tr_truth_topic *topic,
-                   uint64_t now_us, struct tr_sql_job *is);
+bool tr_truth_look(const struct tr_sql_item *item, uint64_t now_us, struct tr_sql_job *is);
 
 /* The state that others see. */
 enum tr_job_state tr_truth_state(const struct tr_sql_job *job, uint64_t now_us);

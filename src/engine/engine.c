@@ -967,7 +967,7 @@ bool tr_engine_ok(const struct tr_engine *e)
              job->state != TR_READY)) {
             return false;
         }
-        if (job->state == TR_READY && !job->topic->purged && job->topic->ageing == NULL &&
+        if (job->state == TR_READY && !job->topic->purged &&
             job->timer.armed != tr_expiry_may(job)) {
             return false;
         }

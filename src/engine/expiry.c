@@ -1,5 +1,5 @@
 /*
- * Jobs that were not handed out in time: ttl, the job's own or its topic's.
+ * Jobs that were not handed out in time: ttl.
  *
  *     due                  due + ttl
  *      | ready: may be handed out | never any more: dead (TR_WHY_EXPIRED)
@@ -14,9 +14,9 @@
  * topic expire when they come into memory, and count as ready until then; each one that does makes
  * room for the next.
  *
- * When a topic's ttl changes, all its ready jobs are looked at once more, in slices. Who asks for
- * the figures of a topic waits until those of it that are over are dead, not for others: a topic
- * knows how many of its jobs stand in the wheel, and that none of them is over before expires_us.
+ * Who asks for the figures of a topic waits until those of it that are over are dead, not for
+ * others: a topic knows how many of its jobs stand in the wheel, and that none of them is over
+ * before expires_us.
  *
  * In a store that is only looked at nobody dies: there such jobs stay ready.
  */
@@ -30,7 +30,7 @@ enum { DIE_UNITS = 3 };
 /* T from which on it is not handed out any more, or TR_NEVER. */
 static uint64_t end_of(const struct tr_job *job)
 {
-    uint64_t ttl_us = tr_topic_ttl(job->topic, job->extra != NULL ? job->extra->ttl_us : 0);
+    uint64_t ttl_us = job->extra != NULL ? job->extra->ttl_us : 0;
 
     if (ttl_us == 0 || job->counters.reserves != 0) {
         return TR_NEVER;
@@ -83,53 +83,16 @@ int tr_expiry_settle(struct tr_engine *e, struct tr_job *job)
     return tr_change_revise(e, job, &rec, true);
 }
 
-void tr_expiry_changed(struct tr_engine *e, struct tr_topic *t)
-{
-    if (TR_MUTANT(TTL_NOT_SEEN)) {
-        return;
-    }
-    t->ageing = t->by_state[TR_READY].next;
-    if (tr_list_empty(&t->in_ageing)) {
-        tr_list_append(&e->state.topics.ageing, &t->in_ageing);
-    }
-}
-
-/* Those whose topic has another ttl now. */
-static void look_again(struct tr_engine *e)
-{
-    struct tr_list *head = &e->state.topics.ageing;
-
-    while (!tr_list_empty(head)) {
-        struct tr_topic *t = TR_CONTAINER_OF(head->next, struct tr_topic, in_ageing);
-
-        while (t->ageing != NULL && t->ageing != &t->by_state[TR_READY]) {
-            struct tr_job *job = TR_CONTAINER_OF(t->ageing, struct tr_job, link);
-
-            if (!tr_engine_spend(e)) {
-                return;
-            }
-            t->ageing = t->ageing->next;
-            tr_expiry_disarm(e, job);
-            tr_expiry_arm(e, job);
-        }
-        t->ageing = NULL;
-        tr_list_remove(&t->in_ageing);
-    }
-}
-
 void tr_expiry_step(struct tr_engine *e)
 {
     struct tr_timer *timer;
 
-    look_again(e);
     while ((timer = tr_wheel_pop(&e->expiries, e->clock.t_us, &e->work)) != NULL) {
         struct tr_job *job = TR_CONTAINER_OF(timer, struct tr_job, timer);
 
         (void)tr_engine_charge(e, DIE_UNITS);
         job->topic->expiring--;
-        if (end_of(job) > e->clock.t_us) { /* its ttl is longer now */
-            tr_expiry_arm(e, job);
-        } else if (tr_expiry_settle(e, job) != TARRY_OK) {
+        if (tr_expiry_settle(e, job) != TARRY_OK) {
             tr_expiry_arm(e, job); /* by its own end: the clock may be set back meanwhile */
             e->blocked = true;
             e->expiry_blocked = true;
@@ -141,31 +104,25 @@ void tr_expiry_step(struct tr_engine *e)
 /* Is something to be done that a count should contain? */
 bool tr_expiry_waits(const struct tr_engine *e)
 {
-    return !e->config.read_only && (!tr_list_empty(&e->state.topics.ageing) ||
-                                    tr_wheel_next(&e->expiries) <= e->clock.t_us);
+    return !e->config.read_only && tr_wheel_next(&e->expiries) <= e->clock.t_us;
 }
 
 /* The first of its own may have gone meanwhile: then nothing in the wheel is over, or others are,
  * and it waits in vain for these. */
 bool tr_expiry_waits_of(const struct tr_engine *e, const struct tr_topic *t)
 {
-    bool own = t->expiring != 0 && t->expires_us <= e->clock.t_us;
-
-    return (own || !tr_list_empty(&t->in_ageing)) && tr_expiry_waits(e);
+    return t->expiring != 0 && t->expires_us <= e->clock.t_us && tr_expiry_waits(e);
 }
 
 uint64_t tr_expiry_next(const struct tr_engine *e)
 {
-    if (e->config.read_only) {
+    if (e->config.read_only || e->expiry_blocked) {
         return TR_NEVER;
     }
-    if (!tr_list_empty(&e->state.topics.ageing)) {
-        return e->now.boot_us;
-    }
-    return e->expiry_blocked ? TR_NEVER : tr_clock_boot_at(&e->clock, tr_wheel_next(&e->expiries));
+    return tr_clock_boot_at(&e->clock, tr_wheel_next(&e->expiries));
 }
 
 uint64_t tr_expiry_event(const struct tr_engine *e)
 {
-    return tr_list_empty(&e->state.topics.ageing) ? tr_wheel_next(&e->expiries) : 0;
+    return tr_wheel_next(&e->expiries);
 }

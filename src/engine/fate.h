@@ -46,7 +46,6 @@ void tr_expiry_arm(struct tr_engine *e, struct tr_job *job);    /* it is ready f
 void tr_expiry_disarm(struct tr_engine *e, struct tr_job *job); /* no longer */
 /* If it is over it dies. TARRY_EFULL: not now. */
 TR_MUST_USE int tr_expiry_settle(struct tr_engine *e, struct tr_job *job);
-void tr_expiry_changed(struct tr_engine *e, struct tr_topic *t); /* its policy has */
 void tr_expiry_step(struct tr_engine *e);
 bool tr_expiry_waits(const struct tr_engine *e); /* some are over and not dead yet, */
 bool tr_expiry_waits_of(const struct tr_engine *e, const struct tr_topic *t); /* of this topic */

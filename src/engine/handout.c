@@ -293,7 +293,7 @@ static void log_attempt(struct tr_engine *e, struct tr_job *job, uint64_t lease,
 /* A lease of a connection. */
 static uint64_t holder_ttr(const struct tr_req *r, const struct tr_job *job)
 {
-    uint64_t ttr_us = tr_topic_ttr(job->topic, job->ttr_us);
+    uint64_t ttr_us = tr_policy_ttr(job->ttr_us);
 
     return ttr_us > r->lease_us ? ttr_us : r->lease_us;
 }
@@ -303,7 +303,7 @@ static uint64_t ttr_of(const struct tr_req *r, const struct tr_job *job)
     if (r->holder != 0) {
         return holder_ttr(r, job);
     }
-    return r->ttr_us != 0 ? r->ttr_us : tr_topic_ttr(job->topic, job->ttr_us);
+    return r->ttr_us != 0 ? r->ttr_us : tr_policy_ttr(job->ttr_us);
 }
 
 /* All that a hand-out needs, before anything is changed: *read if the body is not in memory. */
@@ -773,7 +773,7 @@ void tr_handout_expire(struct tr_engine *e)
         struct tr_job *job = TR_CONTAINER_OF(timer, struct tr_job, timer);
 
         if (job->handing) { /* nobody has it yet: the disk is slow, not the consumer */
-            tr_wheel_arm(&e->leases, timer, span_after(e, tr_topic_ttr(job->topic, job->ttr_us)));
+            tr_wheel_arm(&e->leases, timer, span_after(e, tr_policy_ttr(job->ttr_us)));
             continue;
         }
         if (job->topic->purged) { /* it will be killed before that */

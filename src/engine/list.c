@@ -633,9 +633,7 @@ static bool show(const struct tr_engine *e, const struct tr_listed *found, struc
     topic = tr_topics_by_number(&e->state.topics, found->topic);
     *v = found->view;
     v->topic = topic->handle;
-    v->ttr_us = tr_topic_ttr(topic, v->ttr_us);
-    v->lives_us = tr_topic_ttl(topic, v->ttl_us);
-    v->allowed = v->has_retries ? v->retries : tr_topic_retries(topic, v->beanstalk);
+    v->ttr_us = tr_policy_ttr(v->ttr_us);
     v->id = found->key.id;
     if (found->key.dead) {
         v->state = TR_DEAD;

@@ -177,7 +177,6 @@ static int change(struct tr_engine *e, struct tr_topic *t, const struct tr_req *
         enforce(e, t);
         tr_occur_changed(e);
         tr_limit_changed(e, t);
-        tr_expiry_changed(e, t);
         tr_drop_changed(e, t);
         if (e->config.outlet != NULL && (delivered || next.deliver_len > 0)) {
             e->config.outlet(e->config.ctx, t->handle);

@@ -9,9 +9,9 @@
  *       +-- else the backoff says it -------> delayed
  *
  * Attempts are counted by hand-outs (counters.reserves), which RETURN and a hand-out that reached
- * nobody take back. How many there may be, and the backoff, are the job's own, else its topic's at
- * the time of use. A job that was made on the beanstalk port has as many as it likes, and no
- * backoff, unless one of the two says otherwise.
+ * nobody take back. How many there may be, and the backoff, were fixed by the push. A job that was
+ * made on the beanstalk port has as many as it likes, and no backoff, unless the push or its
+ * topic's policy said otherwise.
  *
  * When there is no memory to count it in another cell, it is ready at once: a job that cannot wait
  * must not be lost to its lease for ever. On a full disk it does wait: its change is an ALTER then.
@@ -32,7 +32,7 @@ static int64_t retries_of(const struct tr_job *job)
     if (job->extra != NULL && job->extra->has_retries) {
         return job->extra->retries;
     }
-    return tr_topic_retries(job->topic, from_beanstalk(job));
+    return tr_policy_retries(from_beanstalk(job));
 }
 
 bool tr_retry_was_last(const struct tr_job *job)
@@ -47,20 +47,15 @@ bool tr_retry_was_last(const struct tr_job *job)
 
 uint64_t tr_retry_delay(struct tr_engine *e, const struct tr_job *job)
 {
-    const struct tr_policy *p = tr_topic_policy(job->topic);
     uint32_t attempt = job->counters.reserves != 0 ? job->counters.reserves : 1;
     const struct tr_backoff *own = tr_extra_backoff(job->extra);
+    struct tr_backoff usual;
+    bool any = tr_policy_backoff(from_beanstalk(job), &usual) || own != NULL;
 
-    if (TR_MUTANT(NO_BACKOFF)) {
+    if (!any || TR_MUTANT(NO_BACKOFF)) {
         return 0;
     }
-    if (own != NULL) {
-        return tr_backoff_delay(own, attempt, tr_rng_next(&e->rng));
-    }
-    if ((p->given & TR_POLICY_BIT(BACKOFF)) == 0 && from_beanstalk(job)) {
-        return 0;
-    }
-    return tr_backoff_delay(&p->backoff, attempt, tr_rng_next(&e->rng));
+    return tr_backoff_delay(own != NULL ? own : &usual, attempt, tr_rng_next(&e->rng));
 }
 
 void tr_retry_die(const struct tr_engine *e, const struct tr_job *job, enum tr_why why,

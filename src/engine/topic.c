@@ -51,7 +51,6 @@ void tr_topics_init(struct tr_topics *ts, struct tr_mem *mem)
     tr_list_init(&ts->being_purged);
     tr_list_init(&ts->parked);
     ts->counting = &ts->parked;
-    tr_list_init(&ts->ageing);
     tr_list_init(&ts->drops);
     tr_list_init(&ts->kept);
     tr_list_init(&ts->crowded);
@@ -74,23 +73,6 @@ const struct tr_policy *tr_topic_policy(const struct tr_topic *t)
 bool tr_topic_paused(const struct tr_topic *t)
 {
     return t->pause.armed || t->stopped;
-}
-
-int64_t tr_topic_retries(const struct tr_topic *t, bool beanstalk)
-{
-    const struct tr_policy *p = tr_topic_policy(t);
-
-    return (p->given & TR_POLICY_BIT(RETRIES)) == 0 && beanstalk ? -1 : p->retries;
-}
-
-uint64_t tr_topic_ttr(const struct tr_topic *t, uint64_t own_us)
-{
-    return own_us != 0 ? own_us : tr_topic_policy(t)->ttr_us;
-}
-
-uint64_t tr_topic_ttl(const struct tr_topic *t, uint64_t own_us)
-{
-    return own_us != 0 ? own_us : tr_topic_policy(t)->ttl_us;
 }
 
 struct tr_policy *tr_topics_copy_policy(struct tr_topics *ts, const struct tr_policy *p)
@@ -223,7 +205,6 @@ int tr_topics_add(struct tr_topics *ts, uint32_t number, const char *name, size_
     tr_list_init(&t->dirty);
     tr_list_init(&t->with_ready);
     tr_list_init(&t->in_parked);
-    tr_list_init(&t->in_ageing);
     tr_list_init(&t->in_drops);
     tr_list_init(&t->in_kept);
     tr_timer_init(&t->drop_timer);
@@ -346,7 +327,6 @@ void tr_topics_remove(struct tr_topics *ts, struct tr_topic *t)
     tr_list_remove(&t->by_handle);
     tr_list_remove(&t->in_purged);
     tr_list_remove(&t->dirty);
-    tr_list_remove(&t->in_ageing);
     tr_list_remove(&t->in_drops);
     tr_topic_unpark(t);
     ts->count--;
@@ -402,8 +382,6 @@ void tr_topics_purge(struct tr_topics *ts, struct tr_topic *t)
         ts->with_ready_count--;
     }
     tr_list_remove(&t->dirty);
-    tr_list_remove(&t->in_ageing);
-    t->ageing = NULL;
     move_counts(&ts->totals, &ts->gone, t);
     tr_meters_leave(&ts->meters, &t->metering);
     t->totals = &ts->gone;
@@ -755,9 +733,6 @@ void tr_topic_leave(struct tr_topic *t, struct tr_job *job)
         if (t->count[TR_READY] == 0) {
             tr_tags_drop(t);
         }
-    }
-    if (t->ageing == &job->link) {
-        t->ageing = job->link.next;
     }
     if (t->walk == &job->link) {
         t->walk = job->link.next;

@@ -121,8 +121,6 @@ struct tr_topic {
     struct tr_list *rest[TR_HEAP_COUNT];  /* first of the list not yet in the heap; NULL: unused */
     struct tr_timer drop_timer;           /* armed for its first dead job; T */
     struct tr_list in_drops;              /* of topics->drops */
-    struct tr_list *ageing;               /* next ready one whose ttl is looked at; or NULL */
-    struct tr_list in_ageing;             /* of topics->ageing */
     uint64_t expiring;                    /* ready ones with an end to that: */
     uint64_t expires_us;                  /* T: none of them is over before */
     struct tr_list *walk;                 /* a list stands here in one of by_state; or NULL */
@@ -157,7 +155,6 @@ struct tr_topics {
     uint64_t kept_count;         /* how many they are, */
     uint64_t kept_max;           /* and may be */
     struct tr_list drops;        /* those with dead jobs to be killed, */
-    struct tr_list ageing;       /* those whose ttl has changed, */
     struct tr_list crowded;      /* parked ones with too many jobs in memory, */
     struct tr_list hungry;       /* and with few, first come first */
     struct tr_list parked;       /* topics, */
@@ -214,13 +211,6 @@ const struct tr_policy *tr_topic_policy(const struct tr_topic *t);
 
 /* Nothing of it is handed out, for whatever reason. */
 bool tr_topic_paused(const struct tr_topic *t);
-
-/* How long a hand-out of the job is for: its own time, or the topic's. */
-uint64_t tr_topic_ttr(const struct tr_topic *t, uint64_t own_us);
-/* How long after its due time a job may be handed out for the first time; 0: for ever. */
-uint64_t tr_topic_ttl(const struct tr_topic *t, uint64_t own_us);
-/* Of jobs that say nothing else; -1: no end. */
-int64_t tr_topic_retries(const struct tr_topic *t, bool beanstalk);
 
 /* A copy of a policy, with its text, for tr_topic_set_policy, which takes it. NULL: no memory. */
 TR_MUST_USE struct tr_policy *tr_topics_copy_policy(struct tr_topics *ts,

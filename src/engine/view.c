@@ -44,7 +44,7 @@ void tr_view_fill(const struct tr_engine *e, const struct tr_job *job, struct tr
         .created_us = job->created_us,
         .age_us = e->clock.t_us > job->created_us ? e->clock.t_us - job->created_us : 0,
         .delay_us = job->delay_us,
-        .ttr_us = tr_topic_ttr(job->topic, job->ttr_us),
+        .ttr_us = tr_policy_ttr(job->ttr_us),
         .reserves = job->counters.reserves,
         .timeouts = job->counters.timeouts,
         .releases = job->counters.releases,
@@ -56,8 +56,6 @@ void tr_view_fill(const struct tr_engine *e, const struct tr_job *job, struct tr
         .beanstalk = (job->flags & TR_RF_BEANSTALK) != 0,
     };
     tr_view_extra(v, job->extra);
-    v->lives_us = tr_topic_ttl(job->topic, v->ttl_us);
-    v->allowed = v->has_retries ? v->retries : tr_topic_retries(job->topic, v->beanstalk);
     if (job->state == TR_DELAYED && job->due_us > e->clock.t_us) {
         v->left_us = job->due_us - e->clock.t_us;
     }

@@ -170,11 +170,9 @@ struct tr_job_view {
     size_t key_len;
     const char *tag; /* the same, 1 to 64 bytes */
     size_t tag_len;
-    uint64_t ttl_us;                  /* its own; 0: the topic's */
-    uint64_t lives_us;                /* the same, or the topic's; 0: for ever */
-    bool has_retries;                 /* its own, */
+    uint64_t ttl_us;                  /* 0: none */
+    bool has_retries;                 /* given by the push or the topic's policy, */
     int64_t retries;                  /* namely; -1: no end */
-    int64_t allowed;                  /* the same, or the topic's */
     const struct tr_backoff *backoff; /* its own, or NULL */
     uint8_t dead_why;                 /* enum tr_why; dead ones only, */
     uint64_t dead_at_us;              /* and since when they are */
@@ -309,13 +307,13 @@ struct tr_req {
     uint64_t warn_us; /* RESERVE with a holder: TARRY_ESOON as soon as nothing can be handed out
                          and a lease of this holder ends within so long; 0: never */
     uint64_t ttr_us; /* 1 to TR_DELAY_MAX_US; RESERVE with holder 0: 0 is the job's own; TOUCH: 0 is
-                        as before; PUSH: 0 is the topic's */
+                        as before; PUSH: 0 is what the topic's policy gives */
     uint64_t lease_us; /* RESERVE, TOUCH, of a job that a holder has: its lease is at least so long;
                           the server's own consumers have a reason for that, clients none */
-    uint64_t ttl_us;   /* PUSH, EDIT: 0 is the topic's */
-    bool has_retries;  /* PUSH: not the topic's, */
+    uint64_t ttl_us;   /* PUSH: 0 is what the topic's policy gives; EDIT: 0 is none */
+    bool has_retries;  /* PUSH: not what that gives, */
     int64_t retries;   /* but this */
-    const struct tr_backoff *backoff; /* PUSH: NULL is the topic's */
+    const struct tr_backoff *backoff; /* PUSH: NULL is what that gives */
     const char *tag;                  /* PUSH, EDIT; RESERVE: only jobs with this one. The bytes
                                          must stay until `done` */
     size_t tag_len;                   /* 1 to 64; 0: none */

@@ -63,7 +63,7 @@ struct tr_sql_job {
     uint64_t ttl_us;
     uint64_t lease;
     uint32_t priority;
-    uint32_t retries; /* TR_RETRIES_TOPIC and so on */
+    uint32_t retries; /* TR_RETRIES_USUAL and so on */
     uint32_t attempts, timeouts, releases, buries, kicks;
     uint32_t sched; /* made by this schedule, */
     uint64_t sched_n;

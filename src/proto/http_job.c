@@ -71,10 +71,10 @@ void tr_hs_job_bytes(struct tr_hs *s, const uint8_t *lease_key)
     number_header(&r, "Tarry-Attempt", job->reserves);
     number_header(&r, "Tarry-Attempts", job->reserves);
     number_header(&r, "Tarry-Ttr-Ms", job->ttr_us / 1000);
-    if (job->lives_us != 0) {
-        number_header(&r, "Tarry-Ttl-Ms", job->lives_us / 1000);
+    if (job->ttl_us != 0) {
+        number_header(&r, "Tarry-Ttl-Ms", job->ttl_us / 1000);
     }
-    tr_text(retries, sizeof retries, "%lld", (long long)job->allowed);
+    tr_text(retries, sizeof retries, "%lld", (long long)tr_shape_retries(job));
     tr_http_reply_header(&r, "Tarry-Retries", retries, strlen(retries));
     tr_http_reply_body(&r, "application/octet-stream");
     tr_output_add(&s->out, job->body, job->body_len);

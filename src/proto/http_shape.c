@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "rules/backoff.h"
 #include "rules/moment.h"
+#include "rules/policy.h"
 
 #include <string.h>
 
@@ -69,17 +70,22 @@ static void lease(struct tr_json *j, const struct tr_job_view *job, const uint8_
     number(j, "lease_ms", job->left_us / 1000);
 }
 
-/* Its own, or its topic's; but of the backoff its own only. */
+int64_t tr_shape_retries(const struct tr_job_view *job)
+{
+    return job->has_retries ? job->retries : tr_policy_retries(job->beanstalk);
+}
+
+/* As the push and its topic's policy fixed it; a backoff that is the default is not said. */
 static void policy(struct tr_json *j, const struct tr_job_view *job)
 {
     char text[TR_BACKOFF_TEXT];
 
     number(j, "ttr_ms", job->ttr_us / 1000);
-    if (job->lives_us != 0) {
-        number(j, "ttl_ms", job->lives_us / 1000);
+    if (job->ttl_us != 0) {
+        number(j, "ttl_ms", job->ttl_us / 1000);
     }
     tr_json_name(j, "retries");
-    tr_json_signed(j, job->allowed);
+    tr_json_signed(j, tr_shape_retries(job));
     if (job->backoff != NULL) {
         tr_backoff_print(text, job->backoff);
         tr_json_name(j, "backoff");

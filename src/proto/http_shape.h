@@ -31,6 +31,9 @@ const char *tr_shape_why(unsigned why);
 /* The members of a job; the caller opens and closes the object. */
 void tr_shape_job(struct tr_json *j, const struct tr_job_view *job, struct tr_shape what);
 
+/* How many attempts it may have after the first; -1: no end. */
+int64_t tr_shape_retries(const struct tr_job_view *job);
+
 /* What to reply when the engine says no; `state` is the one that was in the way, if any. */
 struct tr_http_error tr_shape_error(int err, enum tr_job_state state);
 

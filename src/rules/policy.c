@@ -71,6 +71,22 @@ void tr_policy_fix(const struct tr_policy *p, struct tr_req *r)
     }
 }
 
+uint64_t tr_policy_ttr(uint64_t own_us)
+{
+    return own_us != 0 ? own_us : TR_POLICY_TTR_US;
+}
+
+int64_t tr_policy_retries(bool beanstalk)
+{
+    return beanstalk ? -1 : TR_POLICY_RETRIES_DEFAULT;
+}
+
+bool tr_policy_backoff(bool beanstalk, struct tr_backoff *b)
+{
+    *b = tr_backoff_default();
+    return !beanstalk;
+}
+
 bool tr_policy_ok(const struct tr_policy *p)
 {
     return (p->given & ~TR_POLICY_ALL) == 0 && p->ttr_us > 0 && p->ttr_us <= TR_DELAY_MAX_US &&

@@ -85,14 +85,19 @@ struct tr_policy tr_policy_default(void);
 void tr_policy_change(struct tr_policy *to, const struct tr_policy *from, unsigned fields);
 
 /*
- * A push takes what its topic's policy gives and it does not: ttr, ttl, retries, backoff. That is
- * fixed by the push; what neither of them gives is the policy's when it is needed. The backoff is
- * borrowed from the policy.
+ * A push takes what its topic's policy gives and it does not: ttr, ttl, retries, backoff. So they
+ * are fixed: where neither of the two gives one, it is the default for ever, whatever the policy
+ * says later, and need not be written. The backoff is borrowed from the policy.
  */
 #define TR_POLICY_FIXED                                                                            \
     (TR_POLICY_BIT(TTR) | TR_POLICY_BIT(TTL) | TR_POLICY_BIT(RETRIES) | TR_POLICY_BIT(BACKOFF))
 struct tr_req;
 void tr_policy_fix(const struct tr_policy *p, struct tr_req *r);
+
+/* What a job has to which none was given. No backoff: it is ready again at once. */
+uint64_t tr_policy_ttr(uint64_t own_us); /* or it was: 0 says not */
+int64_t tr_policy_retries(bool beanstalk);
+bool tr_policy_backoff(bool beanstalk, struct tr_backoff *b);
 
 /* Is each field within its limits? */
 bool tr_policy_ok(const struct tr_policy *p);

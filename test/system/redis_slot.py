@@ -75,7 +75,7 @@ def pushed(j, names):
     ttr, ttl, retries = j.get("ttr", 0), j.get("ttl", 0), j.get("retries", NO_RETRIES_OF_ITS_OWN)
     own = ttr > 0 or ttl > 0 or retries != NO_RETRIES_OF_ITS_OWN
     texts = tag + key + backoff
-    flags = j.get("flags", 0) | 8 * own | 32 * bool(texts) | 68 * (ttl > 0)
+    flags = j.get("flags", 0) | 8 * own | 32 * bool(texts) | 64 * (ttl > 0)
     topic = names[j.get("topic", 1) - 1].encode()
     end = number(ttr, 7) + number(ttl, 7) + number(retries, 4) if own else b""
     end += bytes([len(topic)]) + topic

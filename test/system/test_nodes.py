@@ -344,9 +344,10 @@ def test_settings_are_shown_as_another_node_has_set_them(two):
         settings(b, "p", ttr=f"{n}s")
         assert a.get("/v1/topics/p").json["policy"]["ttr_ms"] == 1000 * n
     a.push("p", b"x")
-    settings(b, "p", ttr="9s")
-    job = a.reserve("p")[0]
-    assert (job["lease_ms"], job["ttr_ms"]) == (9000, 9000)
+    settings(b, "p", ttr="9s", retries=0)
+    a.push("p", b"y")  # at a node that has not heard of it
+    jobs = a.reserve("p") + b.reserve("p")
+    assert [(job["lease_ms"], job["ttr_ms"], job["retries"]) for job in jobs] == [(3000, 3000, 16), (9000, 9000, 0)]
     a.push("p", b"x")
     settings(b, "p", jitter="1000h")
     assert a.push("p", b"the first one may be as before")["state"] in ("ready", "delayed")

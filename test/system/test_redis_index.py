@@ -24,7 +24,7 @@ def image(how, n, ver=1, due=T0, prio=1024, attempts=0, at=0, lease=LEASE, ttl=0
     """A row as an image: reserved if it has an `at`."""
     now = T0 if now is None else now
     set_ = b"p" if at else b"s" if due > now else b"r"
-    flags = (8 | 64 | 4 if ttl else 0) | (32 if tag else 0)
+    flags = (8 | 64 if ttl else 0) | (32 if tag else 0)
     text = set_ + bytes([flags]) + number(ver, 4) + number(prio, 4) + number(due, 7) + number(attempts, 4)
     text += number(at, 7) + lease if at else b""
     text += number(T0, 7) + number(0, 7) + number(size, 3)

@@ -914,7 +914,7 @@ MUTATIONS = {
                                         test_two_entries_of_a_job),
     "quick: whatever the entry says": ("take", [("sub(members[i], 1, 14) == text", "true")],
                                        test_two_entries_of_a_job),
-    "quick: limits are not looked at": ("take", [("and not (c[5] or c[6] or c[7] or c[8])", "")], test_rate),
+    "quick: limits are not looked at": ("take", [("and not (c[4] or c[5] or c[6] or c[7])", "")], test_rate),
     "quick: op is not kept": ("push", [("OP .. put('>I2I2', 8, #told) .. vers .. told .. 'n' .. put('>I7I7', base, from)", "''")],
                               test_a_repeat_is_answered_as_before),
     "quick: nobody is woken": ("push", [("and #call('ZRANGE', KEYS[11], '0', '0') == 0", "")],

@@ -374,6 +374,33 @@ def test_ttl(slot):
     assert slot.redis("ZCARD", slot.key("t:x")) == 0
 
 
+def test_what_the_topic_gives_is_fixed_by_the_push(slot):
+    """What the push does not say itself; settings that come later are for later jobs."""
+    def told(job):
+        return tuple(slot.look(job)[name] for name in ("ttr", "ttl", "retries", "backoff"))
+    before = slot.put()
+    slot.conf(1, ttr=9 * SECOND, ttl=60 * SECOND, retries=1, backoff="l%d" % (7 * SECOND))
+    given, named = slot.put(prio=1), slot.put(prio=2, key="k", tag="red")
+    own = slot.put(prio=3, ttr=SECOND, ttl=2 * SECOND, retries=5, backoff="l5")
+    assert told(given) == told(named) == (9 * SECOND, 60 * SECOND, 1, b"l7000000")
+    assert [slot.look(named)[name] for name in ("key", "tag")] == [b"k", b"red"]
+    assert told(own) == (SECOND, 2 * SECOND, 5, b"l5")
+    slot.conf(2, ttr="", ttl=SECOND, retries=-1, backoff="")
+    assert told(before) == (0, 0, 2**32 - 1, b"") and told(given) == told(named)
+    later = (0, SECOND, 2**32 - 2, b"")
+    assert told(slot.put(prio=9)) == later
+    assert slot.push({"prio": 9, "key": "k"})[4][:1] == b"R" and told(named) == later
+    slot.now += SECOND // 2
+    got = slot.got()[0]
+    assert got[0] == given and got[1]["at"] == slot.now + 9 * SECOND
+    slot.do("R", given, "bk", lease=1)
+    assert slot.look(given)["due"] == slot.now + 7 * SECOND
+    slot.now += 7 * SECOND
+    assert slot.got()[0][0] == given
+    slot.do("R", given, "bk", lease=1)
+    assert slot.look(given)["set"] == "d" and slot.look(given)["why"] == 5
+
+
 def test_ttl_met_by_a_take(slot):
     slot.put(ttl=SECOND)
     slot.now += SECOND
@@ -507,6 +534,12 @@ MUTATIONS = {
     "the owner does not look again": ("tend", [("or over > 0", "")], test_dead_max_and_leases_that_housekeeping_ends),
     "fewer dead ones from now on: nobody looks": ("conf", [("t.over = not own and call('ZCARD', t.dead) > 0", "")],
                                                   test_dead_max_of_many_at_once),
+    "quick: settings are not looked at": ("push", [("c[8] or c[9] or c[10] or c[11]", "false")],
+                                          test_what_the_topic_gives_is_fixed_by_the_push),
+    "settings are not fixed": ("push", [("if gives(t) then local", "if false then local")],
+                               test_what_the_topic_gives_is_fixed_by_the_push),
+    "what the push says does not count": ("push", [("j.ttr > 0 and j.ttr or", "")],
+                                          test_what_the_topic_gives_is_fixed_by_the_push),
     "quick: keys are not looked at": ("push", [("if key_len > 0 or flags", "if key_len > 0 then count = 1 end if flags")], test_keys),
 }
 

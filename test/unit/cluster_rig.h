@@ -379,7 +379,7 @@ static inline void say_job(struct rig *g, struct sent *s, uint64_t id)
                           .due_us = NOW,
                           .at_us = NOW + 60 * SECOND,
                           .attempts = 1,
-                          .retries = TR_RETRIES_TOPIC,
+                          .retries = TR_RETRIES_USUAL,
                           .topic = "orders",
                           .topic_len = 6};
     struct tr_span items[9] = {

@@ -399,7 +399,7 @@ static void reserve_unread(bool undone)
                           .due_us = NOW,
                           .at_us = NOW + 60 * SECOND,
                           .attempts = 1,
-                          .retries = TR_RETRIES_TOPIC,
+                          .retries = TR_RETRIES_USUAL,
                           .topic = "orders",
                           .topic_len = 6};
     char text[1 + TR_HEADER_MAX] = "O";

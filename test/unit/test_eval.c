@@ -140,13 +140,13 @@ static void test_eval_push(void **state)
     assert_true(is(&f.call, OWN, "99"));
     assert_true(is(&f.call, OWN + 1, "5"));
     assert_true(holds(&f.call, OWN + 2,
-                      BYTES("\1kd\0\0\0\0\0\0\20\0\0\0\0\0\0\3\155\0\0\4\0\0\72\1"
+                      BYTES("\1kd\0\0\0\0\0\0\20\0\0\0\0\0\0\3\151\0\0\4\0\0\72\1"
                             "\0\0\0\0\0\0\1\0\0\0\0\0\0\2\377\377\377\376"
                             "\6orders\3\1\0\2tagkl9")));
     assert_memory_equal(f.call.args[OWN + 2].at + 0x3a - 1, "k", 1);
     assert_true(is(&f.call, OWN + 3, "body"));
     assert_true(holds(&f.call, OWN + 4,
-                      BYTES("\1ka\0\0\0\0\0\0\40\0\0\0\0\0\0\0\155\0\0\4\0\0\2\0"
+                      BYTES("\1ka\0\0\0\0\0\0\40\0\0\0\0\0\0\0\151\0\0\4\0\0\2\0"
                             "\0\0\0\0\0\0\1\0\0\0\0\0\0\2\377\377\377\377"
                             "\6orders\3\0\0\0tag")));
     assert_true(is(&f.call, OWN + 5, "body"));
@@ -509,7 +509,7 @@ static void test_eval_index(void **state)
                              .due_us = 9,
                              .next_us = 9,
                              .priority = 4,
-                             .retries = TR_RETRIES_TOPIC,
+                             .retries = TR_RETRIES_USUAL,
                              .body_len = 5,
                              .key = {"key", 3},
                              .tag = {"red", 3}};

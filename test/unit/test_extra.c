@@ -285,6 +285,7 @@ static void test_extra_replaced_by_key(void **state)
     rig_fini(&rig);
 }
 
+/* At the push; what it has not said then, is what it is by default, for ever. */
 static void test_extra_ttr_is_the_topics(void **state)
 {
     struct rig rig;
@@ -292,7 +293,8 @@ static void test_extra_ttr_is_the_topics(void **state)
     struct ask a = push_ask(t, 0);
     struct ask p = rig_ask(TR_OP_POLICY);
     struct tr_policy policy = tr_policy_default();
-    uint64_t id = push(&rig, &a);
+    uint64_t before = push(&rig, &a);
+    uint64_t id;
 
     (void)state;
     assert_int_equal(a.req.out.job.ttr_us, TR_POLICY_TTR_US);
@@ -302,7 +304,13 @@ static void test_extra_ttr_is_the_topics(void **state)
     p.req.policy = &policy;
     p.req.fields = TR_POLICY_BIT(TTR);
     assert_int_equal(rig_do(&rig, &p), TARRY_OK);
+    assert_int_equal(rig_view(&rig, before).ttr_us, TR_POLICY_TTR_US);
+    a = push_ask(t, 0);
+    id = push(&rig, &a);
+    policy.ttr_us = RIG_SECOND;
+    assert_int_equal(rig_do(&rig, &p), TARRY_OK);
     assert_int_equal(rig_view(&rig, id).ttr_us, 3 * RIG_SECOND);
+    assert_int_equal(rig_reserve(&rig, t, 7), before);
     assert_int_equal(rig_reserve(&rig, t, 7), id);
     rig_pass(&rig, 3 * RIG_SECOND - 1);
     assert_int_equal(rig_state(&rig, id), TR_RESERVED);

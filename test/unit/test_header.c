@@ -29,7 +29,7 @@ static struct tr_header some(void)
         .ttr_us = (UINT64_C(1) << 53) - 1,
         .ttl_us = 77,
         .retries = TR_RETRIES_NO_END,
-        .flags = TR_HEADER_BEANSTALK | TR_HEADER_OWN_TTL,
+        .flags = TR_HEADER_BEANSTALK,
         .created_us = 400,
         .topic = "orders",
         .topic_len = 6,
@@ -66,7 +66,7 @@ static void test_header_short(void **state)
     struct tr_header h = {.set = 's',
                           .ver = 1,
                           .due_us = UINT64_C(1) << 52,
-                          .retries = TR_RETRIES_TOPIC,
+                          .retries = TR_RETRIES_USUAL,
                           .created_us = 5,
                           .delay_us = 6,
                           .body_len = 0x7fffff,
@@ -80,7 +80,7 @@ static void test_header_short(void **state)
     assert_int_equal(len, 39 + 6);
     assert_int_equal(tr_header_read(text, len, &got), TARRY_OK);
     assert_int_equal(got.due_us, h.due_us);
-    assert_int_equal(got.retries, TR_RETRIES_TOPIC);
+    assert_int_equal(got.retries, TR_RETRIES_USUAL);
     assert_int_equal(got.delay_us, 6);
     assert_int_equal(got.body_len, 0x7fffff);
     assert_int_equal(got.key_len + got.tag_len + got.backoff_len, 0);
@@ -144,7 +144,7 @@ static void test_header_damage(void **state)
 static void test_header_schedule(void **state)
 {
     struct tr_header h = some();
-    struct tr_header bare = {.set = 'r', .retries = TR_RETRIES_TOPIC, .topic = "t", .topic_len = 1};
+    struct tr_header bare = {.set = 'r', .retries = TR_RETRIES_USUAL, .topic = "t", .topic_len = 1};
     struct tr_header got;
     char text[TR_HEADER_MAX + 1];
     size_t len;
@@ -188,15 +188,14 @@ static void test_header_view(void **state)
 
     h.set = 's';
     h.flags = 0;
-    h.retries = TR_RETRIES_TOPIC;
+    h.retries = TR_RETRIES_USUAL;
     h.backoff_len = 0;
     tr_header_view(&h, 17, 999, &room, &v);
     assert_int_equal(v.state, TR_DELAYED);
     assert_int_equal(v.left_us, 1);
     assert_int_equal(v.lease, 0);
     assert_false(v.has_retries);
-    assert_int_equal(v.ttl_us, 0); /* the topic's, */
-    assert_int_equal(v.lives_us, 77);
+    assert_int_equal(v.ttl_us, 77);
     assert_null(v.backoff);
     tr_header_view(&h, 17, 1000, &room, &v);
     assert_int_equal(v.state, TR_READY); /* though nothing was written */

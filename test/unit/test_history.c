@@ -234,11 +234,12 @@ static void test_history_of_a_death(void **state)
     const struct tr_policy p = {.retries = 0};
     struct rig rig;
     uint32_t t = start(&rig);
-    uint64_t id = rig_push(&rig, t, 0);
     struct ask a = rig_ask(TR_OP_RELEASE);
+    uint64_t id;
 
     (void)state;
     rig_policy(&rig, t, &p, TR_POLICY_BIT(RETRIES));
+    id = rig_push(&rig, t, 0);
     assert_int_equal(rig_reserve(&rig, t, ME), id);
     a.req.id = id;
     a.req.holder = ME;

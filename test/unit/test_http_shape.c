@@ -47,7 +47,6 @@ static void test_shape_job(void **state)
                               .due_us = UINT64_C(1798761600123999),
                               .created_us = UINT64_C(1798761600000999),
                               .ttr_us = 60000999,
-                              .allowed = 16,
                               .late_us = 5999,
                               .lease = UINT64_C(0x1234567890abcdef)};
     char lease[TR_LEASE_TEXT];
@@ -88,10 +87,8 @@ static void test_shape_all_there_is(void **state)
                               .tag = "blue",
                               .tag_len = 4,
                               .ttl_us = 7000999,
-                              .lives_us = 7000999,
                               .has_retries = true,
                               .retries = -1,
-                              .allowed = -1,
                               .backoff = &backoff,
                               .dead_why = TR_WHY_EXPIRED,
                               .dead_at_us = 5999999,

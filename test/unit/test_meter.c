@@ -404,10 +404,10 @@ static void test_meter_counts_what_happens(void **state)
     assert_int_equal(rig_with(&rig, TR_OP_BURY, id, 7), TARRY_OK);
     assert_int_equal(rig_with(&rig, TR_OP_KICK_JOB, id, 7), TARRY_OK);
     assert_int_equal(rig_with(&rig, TR_OP_DELETE, id, 8), TARRY_OK); /* cancelled */
-    id = rig_push(&rig, t, 10 * RIG_SECOND);
-    assert_int_equal(rig_with(&rig, TR_OP_FIRE, id, 0), TARRY_OK);
     p.ttl_us = RIG_SECOND;
     rig_policy(&rig, t, &p, TR_POLICY_BIT(TTL));
+    id = rig_push(&rig, t, 10 * RIG_SECOND);
+    assert_int_equal(rig_with(&rig, TR_OP_FIRE, id, 0), TARRY_OK);
     rig_pass(&rig, 2 * RIG_SECOND); /* it expires */
     assert_int_equal(rig_state(&rig, id), TR_DEAD);
     p.dead_max = 0;

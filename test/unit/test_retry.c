@@ -80,11 +80,12 @@ static void test_retry_backoff_says_how_long(void **state)
 {
     struct rig rig;
     uint32_t t = start(&rig);
-    uint64_t id = rig_push(&rig, t, 0);
     struct tr_job_view v;
+    uint64_t id;
 
     (void)state;
     set_backoff(&rig, t, 4 * RIG_SECOND, 60 * RIG_SECOND);
+    id = rig_push(&rig, t, 0);
     v = release(&rig, id, take(&rig, t, 0));
     assert_int_equal(v.state, TR_DELAYED);
     assert_int_equal(v.due_us, rig.now.wall_us + 4 * RIG_SECOND);
@@ -140,9 +141,14 @@ static void test_retry_beanstalk_has_no_backoff(void **state)
 
     (void)state;
     assert_int_equal(rig_do(&rig, &a), TARRY_OK);
-    v = release(&rig, a.req.out.job.id, take(&rig, t, 0));
-    assert_int_equal(v.state, TR_READY);
-    set_backoff(&rig, t, RIG_SECOND, RIG_SECOND);
+    for (unsigned i = 0; i < 2; i++) { /* also if it says so later */
+        v = release(&rig, a.req.out.job.id, take(&rig, t, 0));
+        assert_int_equal(v.state, TR_READY);
+        set_backoff(&rig, t, RIG_SECOND, RIG_SECOND);
+    }
+    assert_int_equal(rig_with(&rig, TR_OP_DELETE, a.req.out.job.id, 0), TARRY_OK);
+    a = push_of(t, true);
+    assert_int_equal(rig_do(&rig, &a), TARRY_OK);
     v = release(&rig, a.req.out.job.id, take(&rig, t, 0));
     assert_int_equal(v.state, TR_DELAYED);
     rig_fini(&rig);
@@ -152,12 +158,13 @@ static void test_retry_release_after_the_last_attempt(void **state)
 {
     struct rig rig;
     uint32_t t = start(&rig);
-    uint64_t id = rig_push(&rig, t, 0);
     struct ask a = rig_ask(TR_OP_RELEASE);
     struct tr_job_view v;
+    uint64_t id;
 
     (void)state;
     set_retries(&rig, t, 1);
+    id = rig_push(&rig, t, 0);
     (void)take(&rig, t, ME);
     assert_int_equal(rig_with(&rig, TR_OP_RELEASE, id, ME), TARRY_OK);
     assert_int_equal(rig_state(&rig, id), TR_READY);
@@ -222,12 +229,13 @@ static void test_retry_lease_runs_out(void **state)
 {
     struct rig rig;
     uint32_t t = start(&rig);
-    uint64_t id = rig_push(&rig, t, 0);
     struct tr_job_view v;
+    uint64_t id;
 
     (void)state;
     set_backoff(&rig, t, 5 * RIG_SECOND, 5 * RIG_SECOND);
     set_retries(&rig, t, 1);
+    id = rig_push(&rig, t, 0);
     (void)take(&rig, t, 0);
     rig_pass(&rig, RIG_TTR_US);
     v = rig_view(&rig, id);
@@ -249,11 +257,12 @@ static void test_retry_lease_of_a_connection(void **state)
 {
     struct rig rig;
     uint32_t t = start(&rig);
-    uint64_t id = rig_push(&rig, t, 0);
+    uint64_t id;
 
     (void)state;
     set_backoff(&rig, t, 5 * RIG_SECOND, 5 * RIG_SECOND);
     set_retries(&rig, t, 1);
+    id = rig_push(&rig, t, 0);
     (void)take(&rig, t, ME);
     rig_pass(&rig, RIG_TTR_US);
     assert_int_equal(rig_state(&rig, id), TR_READY);
@@ -268,10 +277,11 @@ static void test_retry_connection_goes_away(void **state)
 {
     struct rig rig;
     uint32_t t = start(&rig);
-    uint64_t id = rig_push(&rig, t, 0);
+    uint64_t id;
 
     (void)state;
     set_retries(&rig, t, 1);
+    id = rig_push(&rig, t, 0);
     (void)take(&rig, t, ME);
     assert_int_equal(rig_with(&rig, TR_OP_CLOSE, 0, ME), TARRY_OK);
     assert_int_equal(rig_state(&rig, id), TR_READY);
@@ -285,15 +295,17 @@ static void test_retry_lease_ends_while_closed(void **state)
 {
     struct rig rig;
     uint32_t t = start(&rig);
-    uint64_t id = rig_push(&rig, t, 0);
-    uint64_t other = rig_push(&rig, t, 0);
     struct tr_policy p = tr_policy_default();
+    uint64_t id;
+    uint64_t other;
     struct ask a;
 
     (void)state;
-    p.retries = 0;
+    p.retries = 1;
     p.backoff = (struct tr_backoff){.count = 1, .list_us = {3 * RIG_SECOND}};
-    rig_policy(&rig, t, &p, TR_POLICY_BIT(BACKOFF));
+    rig_policy(&rig, t, &p, TR_POLICY_BIT(BACKOFF) | TR_POLICY_BIT(RETRIES));
+    id = rig_push(&rig, t, 0);
+    other = rig_push(&rig, t, 0);
     (void)take(&rig, t, 0);
     (void)take(&rig, t, 0);
     rig_close(&rig);
@@ -306,7 +318,7 @@ static void test_retry_lease_ends_while_closed(void **state)
     rig_pass(&rig, 3 * RIG_SECOND);
     t = rig_hold(&rig, "t");
     (void)take(&rig, t, 0);
-    rig_policy(&rig, t, &p, TR_POLICY_BIT(RETRIES));
+    (void)rig_push(&rig, t, 0); /* whose answer waits for the log, the attempt is in it, too */
     rig_kill(&rig);
     rig.now.wall_us += 3600 * RIG_SECOND;
     rig.now.boot_us += 3600 * RIG_SECOND;
@@ -354,10 +366,11 @@ static void test_retry_return_is_no_attempt(void **state)
 {
     struct rig rig;
     uint32_t t = start(&rig);
-    uint64_t id = rig_push(&rig, t, 0);
+    uint64_t id;
 
     (void)state;
     set_retries(&rig, t, 0);
+    id = rig_push(&rig, t, 0);
     for (unsigned i = 0; i < 3; i++) {
         (void)take(&rig, t, ME);
         assert_int_equal(rig_with(&rig, TR_OP_RETURN, id, ME), TARRY_OK);

@@ -28,14 +28,6 @@ struct bench {
     uint8_t policy[TR_POLICY_BYTES_MAX];
 };
 
-static struct tr_truth_topic topic(void)
-{
-    return (struct tr_truth_topic){.ttr_us = 60 * SECOND,
-                                   .retries = 16,
-                                   .backoff = tr_backoff_default(),
-                                   .history = TR_HISTORY_FULL};
-}
-
 /* Does b->op to the row, as a transaction would; gives what was said. */
 static enum tr_truth_said run(struct bench *b, enum tr_truth_what what)
 {
@@ -64,7 +56,7 @@ static enum tr_truth_said run(struct bench *b, enum tr_truth_what what)
         assert_true(b->item.write == TR_SQL_INSERT || b->item.next.ver > b->row.ver);
         b->row = b->item.next;
         b->there = true;
-        assert_int_equal(b->item.event_count, b->op.says.history == TR_HISTORY_OFF ? 0 : 1);
+        assert_int_equal(b->item.event_count, b->op.noted == TR_HISTORY_OFF ? 0 : 1);
         break;
     }
     return b->op.said;
@@ -75,9 +67,9 @@ static struct bench make(uint64_t delay_s)
 {
     struct bench b = {.now_us = START, .gen = 1};
 
-    b.op = (struct tr_truth){.topic = topic(),
+    b.op = (struct tr_truth){.history = TR_HISTORY_FULL,
                              .delay_us = delay_s * SECOND,
-                             .job = {.retries = TR_RETRIES_TOPIC, .priority = 5}};
+                             .job = {.retries = TR_RETRIES_USUAL, .priority = 5}};
     assert_int_equal(run(&b, TR_TRUTH_PUSH), TR_TRUTH_DONE);
     assert_int_equal(b.row.due_us, START + delay_s * SECOND);
     assert_int_equal(b.row.next_us, b.row.due_us);
@@ -112,7 +104,8 @@ static void test_truth_claim_is_never_early(void **state)
 
 static void test_truth_delay_counts_from_the_asking(void **state)
 {
-    struct bench b = {.now_us = START, .op = {.topic = topic(), .delay_us = SECOND, .age_us = 300}};
+    struct bench b = {.now_us = START,
+                      .op = {.history = TR_HISTORY_FULL, .delay_us = SECOND, .age_us = 300}};
 
     (void)state;
     assert_int_equal(run(&b, TR_TRUTH_PUSH), TR_TRUTH_DONE);
@@ -140,7 +133,7 @@ static void test_truth_purged_is_gone(void **state)
 static void test_truth_push_minds_settings(void **state)
 {
     struct bench b = {.now_us = START,
-                      .op = {.topic = topic(), .minds_version = true, .version = 2}};
+                      .op = {.history = TR_HISTORY_FULL, .minds_version = true, .version = 2}};
 
     (void)state;
     assert_int_equal(run(&b, TR_TRUTH_PUSH), TR_TRUTH_STALE); /* the database has version 0 */
@@ -165,14 +158,14 @@ static void test_truth_goes_by_settings_that_were_read(void **state)
 
     (void)state;
     p.given = TR_POLICY_BIT(TTR) | TR_POLICY_BIT(RETRIES) | TR_POLICY_BIT(HISTORY);
-    p.ttr_us = 7 * SECOND;
+    p.ttr_us = 7 * SECOND; /* these two were fixed by the push */
     p.retries = 0;
     p.history = TR_HISTORY_OFF;
     know_older(&b, &p);
     assert_int_equal(take(&b, 1), TR_TRUTH_DONE);
-    assert_int_equal(b.row.next_us, b.now_us + 7 * SECOND);
+    assert_int_equal(b.row.next_us, b.now_us + 60 * SECOND);
     assert_int_equal(b.item.event_count, 0);
-    assert_int_equal(run(&b, TR_TRUTH_RELEASE), TR_TRUTH_DIED);
+    assert_int_equal(run(&b, TR_TRUTH_RELEASE), TR_TRUTH_DONE);
     b.other.policy = (struct tr_span){"", 0}; /* all is as by default again */
     b.op.ttr_us = 0;
     assert_int_equal(run(&b, TR_TRUTH_CANCEL), TR_TRUTH_DONE);
@@ -232,7 +225,7 @@ static void test_truth_attempts_end(void **state)
     unsigned handed = 0;
 
     (void)state;
-    b.op.topic.retries = 2;
+    b.row.retries = 2;
     b.op.by_backoff = true;
     while (take(&b, 1) == TR_TRUTH_DONE) {
         handed++;
@@ -245,11 +238,12 @@ static void test_truth_attempts_end(void **state)
     assert_int_equal(run(&b, TR_TRUTH_KICK), TR_TRUTH_DONE);
     assert_int_equal(b.row.attempts, 0);
     assert_int_equal(take(&b, 2), TR_TRUTH_DONE);
-    b.row.flags |= TR_HEADER_BEANSTALK; /* there it has no end, unless the topic says so */
+    b.row.retries = TR_RETRIES_USUAL;
+    b.row.flags |= TR_HEADER_BEANSTALK; /* there it has no end, unless one was given */
     b.row.attempts = 100;
     assert_int_equal(run(&b, TR_TRUTH_LEAVE), TR_TRUTH_DONE);
     assert_int_equal(take(&b, 2), TR_TRUTH_DONE);
-    b.op.topic.has_retries = true;
+    b.row.retries = 2;
     assert_int_equal(run(&b, TR_TRUTH_LEAVE), TR_TRUTH_DIED);
 }
 
@@ -409,7 +403,7 @@ static void test_truth_history_is_as_wished(void **state)
     struct bench b = make(0);
 
     (void)state;
-    b.op.topic.history = TR_HISTORY_BRIEF;
+    b.op.history = TR_HISTORY_BRIEF;
     b.op.lease = 1;
     {
         struct tr_sql_ask ask = {.items = &b.item, .count = 1, .now_us = b.now_us};
@@ -454,7 +448,7 @@ static void test_truth_any_order_of_changes(void **state)
         struct bench b = make(tr_rng_below(&rng, 5));
         uint64_t leases = 0;
 
-        b.op.topic.retries = 3;
+        b.row.retries = 3;
         for (unsigned i = 0; i < 60 && b.there; i++) {
             enum tr_truth_what what =
                 1 + (enum tr_truth_what)tr_rng_below(&rng, TR_TRUTH_COUNT - 1);

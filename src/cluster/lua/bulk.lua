@@ -13,7 +13,7 @@ if kept then
     local reply, rest = recall(kept)
     return unpack_to(reply, rest, 1)
 end
-local list, why = topics('retries', 'backoff', 'in_flight', 'dead_keep')
+local list, why = topics('in_flight', 'dead_keep')
 if not list then
     return why
 end

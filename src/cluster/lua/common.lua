@@ -30,7 +30,7 @@ local OWNER = '000000000000000000' -- of the slot, among those who are to be tol
 
 local DAY = 86400000000
 
-local OF_TOPIC, NO_END = 4294967295, 4294967294 -- retries
+local USUAL, NO_END = 4294967295, 4294967294 -- retries
 
 local WHY_EXPIRED, WHY_BURIED, WHY_RETRIES = 3, 4, 5
 
@@ -176,7 +176,7 @@ local function open(j)
     end
     local h, at = j.h, j.rest
     j.created, j.delay, j.size, at = get('>I7I7I3', h, at)
-    j.ttr, j.ttl, j.retries = 0, 0, OF_TOPIC
+    j.ttr, j.ttl, j.retries = 0, 0, USUAL
     if j.flags % 16 >= 8 then
         j.ttr, j.ttl, j.retries, at = get('>I7I7I4', h, at)
     end
@@ -219,7 +219,7 @@ local function header(j)
     if j.created then
         local own, past = '', ''
         j.flags = j.flags % 8 + (j.flags % 64 >= 32 and 32 or 0)
-        if j.ttr > 0 or j.ttl > 0 or j.retries ~= OF_TOPIC then
+        if j.ttr > 0 or j.ttl > 0 or j.retries ~= USUAL then
             j.flags = j.flags + 8 + (j.ttl > 0 and 64 or 0)
             own = put('>I7I7I4', j.ttr, j.ttl, j.retries)
         end
@@ -247,6 +247,13 @@ local function texts(j)
     local a, b, c, at = get('>BBI2', names, 2 + string.byte(names))
     return sub(names, at, at + a - 1), sub(names, at + a, at + a + b - 1),
            sub(names, at + a + b, at + a + b + c - 1), sub(names, at + a + b + c)
+end
+
+local function name(j, tag, key, backoff, plan)
+    local long = tag ~= '' or key ~= '' or backoff ~= '' or plan ~= ''
+    j.names = sub(j.names, 1, 1 + string.byte(j.names)) ..
+                  (long and put('>BBI2', #tag, #key, #backoff) .. tag .. key .. backoff .. plan or '')
+    j.flags = j.flags % 32 + (long and 32 or 0) + (j.flags >= 64 and 64 or 0)
 end
 
 -- Which is handed out first.
@@ -294,8 +301,8 @@ local function is_last(j)
     local most = open(j).retries
     if most == NO_END then
         return false
-    elseif most == OF_TOPIC then
-        most = j.t.retries or (j.flags % 2 == 1 and -1 or 16) -- of the beanstalk port: no end
+    elseif most == USUAL then
+        most = j.flags % 2 == 1 and -1 or 16 -- of the beanstalk port: no end
     end
     return most >= 0 and j.attempts > most
 end
@@ -304,7 +311,7 @@ end
 local function backoff(j)
     local _, _, text = texts(j)
     if text == '' then
-        text = j.t.backoff or (j.flags % 2 == 1 and 'l0' or 'e1000000,200,3600000000,100')
+        text = j.flags % 2 == 1 and 'l0' or 'e1000000,200,3600000000,100'
     end
     local n, list = max(j.attempts, 1), {}
     for part in string.gmatch(sub(text, 2), '[^,]+') do
@@ -475,13 +482,26 @@ local function keep(j, body)
     end
 end
 
--- A new job, from its header: with the topic's ttl if it has none.
+-- Do the topic's settings give what its new jobs do not have themselves?
+local function gives(t)
+    return t.ttr or t.ttl or t.retries or t.backoff
+end
+
+-- A new job, from its header, and with what they give: it keeps that whatever they say later.
 local function fresh(t, id, h)
     local j = load(t, id, h)
     j.was_set, j.was_expiry = nil, nil
-    if t.ttl and j.flags % 8 < 4 then
-        open(j).ttl = t.ttl
-        header(j) -- which sets the flag
+    if gives(t) then
+        local tag, key, text, plan = texts(open(j))
+        if text == '' and t.backoff then
+            name(j, tag, key, t.backoff, plan)
+        end
+        j.ttr = j.ttr > 0 and j.ttr or t.ttr or 0
+        j.ttl = j.ttl > 0 and j.ttl or t.ttl or 0
+        if j.retries == USUAL and t.retries then
+            j.retries = t.retries < 0 and NO_END or t.retries
+        end
+        header(j) -- which sets the flags
     end
     return j
 end

@@ -13,7 +13,7 @@ if not got then
 elseif got ~= ARGV[1] then
     return {'OTHER', got}
 end
-local list, why = topics('retries', 'backoff', 'out', 'hold', 'hold_us', 'holds')
+local list, why = topics('out', 'hold', 'hold_us', 'holds')
 if not list then
     return why
 end

@@ -82,8 +82,7 @@ if kept then
     local reply, rest = recall(kept)
     return unpack_to(reply, rest, 1)
 end
-local list, why = topics('ttr', 'ttl', 'retries', 'backoff', 'dead_keep', 'dead_max', 'in_flight',
-                         'max_bytes')
+local list, why = topics('dead_keep', 'dead_max', 'in_flight', 'max_bytes')
 if not list then
     return why
 end
@@ -168,7 +167,7 @@ end
 function act.T(j, what)
     local ttr = num(what, 25, 38)
     if ttr == 0 then
-        ttr = open(j).ttr > 0 and j.ttr or j.t.ttr or 60000000
+        ttr = open(j).ttr > 0 and j.ttr or 60000000
     end
     j.ver, j.at = j.ver + 1, base + max(ttr, num(what, 39, 52) or 0)
     return 'O' .. header(j)
@@ -204,7 +203,7 @@ function act.H(j, what)
     end
     local ttr = num(what, 25, 38)
     if ttr == 0 then
-        ttr = open(j).ttr > 0 and j.ttr or j.t.ttr or 60000000
+        ttr = open(j).ttr > 0 and j.ttr or 60000000
     end
     j.ver, j.attempts, open(j).why, j.due = j.ver + 1, j.attempts + 1, 0, math.min(j.due, now)
     j.set, j.lease, j.at = 'p', sub(what, 17, 24), base + ttr
@@ -233,14 +232,9 @@ function act.E(j, what, tag, body)
     end
     if has(16) then
         j.ttl = num(what, 78, 91)
-        j.flags = j.flags - j.flags % 8 + j.flags % 4 + (j.ttl > 0 and 4 or 0)
-        j.ttl = j.ttl > 0 and j.ttl or j.t.ttl or 0
     end
     if has(32) and tag ~= old then
-        local long = tag ~= '' or key ~= '' or text ~= '' or plan ~= ''
-        j.names = sub(j.names, 1, 1 + string.byte(j.names)) ..
-                      (long and put('>BBI2', #tag, #key, #text) .. tag .. key .. text .. plan or '')
-        j.flags = j.flags % 32 + (long and 32 or 0) + (j.flags >= 64 and 64 or 0)
+        name(j, tag, key, text, plan)
     end
     if has(8) then
         j.body, j.was_size, j.size = body, j.was_size or j.size, #body

@@ -16,7 +16,7 @@ if not is then
 elseif is ~= ARGV[1] then
     return {'OTHER', is}
 end
-local list, why = topics('retries', 'backoff')
+local list, why = topics()
 if not list then
     return why
 end

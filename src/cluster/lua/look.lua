@@ -9,7 +9,7 @@ if not got then
 elseif got ~= ARGV[1] then
     return {'OTHER', got}
 end
-local list, why = topics('retries', 'backoff')
+local list, why = topics()
 if not list then
     return why
 end

@@ -13,7 +13,7 @@ if kept then
 elseif clock_is_off() then
     return {'CLOCK', hex(now)}
 end
-local list, why = topics('retries', 'backoff', 'in_flight', 'dead_keep', 'dead_max')
+local list, why = topics('in_flight', 'dead_keep', 'dead_max')
 if not list then
     return why
 end

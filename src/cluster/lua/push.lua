@@ -20,13 +20,14 @@ end
 
 if not kept and TOPICS == 1 then
     local conf, seen, slot = KEYS[10], tonumber(ARGV[REST]), tonumber(ARGV[REST + 1])
-    local c = call('HMGET', conf, 'spread', 'order', 'pv', 'ttl', 'in', 'max_jobs', 'max_bytes', 'bytes')
-    local plain = (not c[1] or c[1] == ARGV[8]) and not (c[4] or c[5] or c[6] or c[7]) and
+    local c = call('HMGET', conf, 'spread', 'order', 'pv', 'bytes', 'in', 'max_jobs', 'max_bytes', 'ttr', 'ttl',
+                   'retries', 'backoff')
+    local plain = (not c[1] or c[1] == ARGV[8]) and not (c[5] or c[6] or c[7] or c[8] or c[9] or c[10] or c[11]) and
                       #call('ZRANGE', KEYS[11], '0', '0') == 0
     local order = c[2] or ARGV[9]
     local id = next_seq(seen) * 1024 + slot
     local from, vers = id, c[3] and fmt('%08x', tonumber(c[3])) or c[1] and '00000000' or 'ffffffff'
-    local hs, bs, store, ready, n, bytes = {}, {}, {}, {}, 0, tonumber(c[8]) or 0
+    local hs, bs, store, ready, n, bytes = {}, {}, {}, {}, 0, tonumber(c[4]) or 0
     local ks, kr, by_due, told = 0, 0, order == 'due', ''
     local at, till = REST + 2, plain and #ARGV or 0
     local many, head, tails = till - at > 16, nil, {} -- of four ids in a row only the last three digits differ
@@ -131,7 +132,7 @@ if kept then
     reply[5] = 'n' .. hex(from) .. hex(id)
     return reply
 end
-local list, why = topics('ttl', 'in', 'max_jobs', 'max_bytes')
+local list, why = topics('in', 'max_jobs', 'max_bytes', 'ttr', 'ttl', 'retries', 'backoff')
 if not list then
     return why
 end
@@ -227,7 +228,7 @@ for i, what in ipairs(whats) do
         seq = seq + 1
         id = hex(seq * 1024 + slot)
         local text = hex(due)
-        if field or flags >= 64 or t.ttl then
+        if field or flags >= 64 or gives(t) then
             local j = fresh(t, id, h)
             j.body, j.listed = body, true
             jobs[id], order[#order + 1] = j, id

@@ -25,7 +25,7 @@ if kept then
     local reply, rest = recall(kept)
     return unpack_to(reply, rest, 1)
 end
-local list, why = topics('ttl', 'in', 'max_jobs', 'max_bytes')
+local list, why = topics('in', 'max_jobs', 'max_bytes', 'ttr', 'ttl', 'retries', 'backoff')
 if not list then
     return why
 end

@@ -20,9 +20,9 @@ local held, least, room = tonumber(ARGV[REST + 5]), tonumber(ARGV[REST + 6]), to
 local off = now < tmax - 1000000 or not agrees
 if not kept and not off and tag == '' and want > 0 then
     local conf, store, ready, prep, till = KEYS[10], KEYS[6], KEYS[7], KEYS[8], fmt('%d', now)
-    local c = call('HMGET', conf, 'spread', 'order', 'pv', 'ttr', 'out', 'hold', 'in_flight', 'rate')
+    local c = call('HMGET', conf, 'spread', 'order', 'pv', 'out', 'hold', 'in_flight', 'rate')
     local ends, first = call('ZRANGE', prep, '0', '0', 'WITHSCORES'), {}
-    local plain = c[1] == ARGV[8] and not (c[5] or c[6] or c[7] or c[8]) and tonumber(ends[2] or 1e300) > now
+    local plain = c[1] == ARGV[8] and not (c[4] or c[5] or c[6] or c[7]) and tonumber(ends[2] or 1e300) > now
     local by_due = c[2] == 'due'
     local from, set, members, due = ready, 'r', {}, {}
     if plain then
@@ -60,7 +60,7 @@ if not kept and not off and tag == '' and want > 0 then
                 mine = get('>I7', h, 39)
             end
             if mine == 0 then
-                mine = tonumber(c[4] or 60000000)
+                mine = 60000000
             end
             mine = now + max(mine, least)
             if not at then
@@ -140,8 +140,8 @@ if kept then
 elseif off and want > 0 then
     return {'CLOCK', hex(now)}
 end
-local list, why = topics('ttr', 'retries', 'backoff', 'dead_keep', 'dead_max', 'out', 'hold', 'in_flight',
-                         'rate', 'burst', 'level', 'level_at')
+local list, why = topics('dead_keep', 'dead_max', 'out', 'hold', 'in_flight', 'rate', 'burst', 'level',
+                         'level_at')
 if not list then
     return why
 end
@@ -274,7 +274,7 @@ for _, j in ipairs(all) do
             own = open(j).ttr
         end
         if own == 0 then
-            own = t.ttr or 60000000
+            own = 60000000
         end
         j.set, j.lease, j.ver, j.attempts = 'p', lease, j.ver + 1, j.attempts + 1
         j.flags = j.flags - j.flags % 4 + j.flags % 2 + 2 * held

@@ -19,7 +19,7 @@ if ARGV[REST + 2] then
         return {'OUSTED', is[1] or '0', is[2] or ''}
     end
 end
-local list, why = topics('retries', 'backoff', 'in_flight', 'dead_keep', 'dead_max', 'idle', 'hold')
+local list, why = topics('in_flight', 'dead_keep', 'dead_max', 'idle', 'hold')
 if not list then
     return why
 end
