@@ -78,7 +78,8 @@ struct tr_desk {
     struct tr_desk_line lines[TR_SQL_CONNS_MAX];
     struct tr_map topics;   /* by their numbers there */
     struct tr_list tickets; /* images on their way, */
-    struct tr_list replies; /* tickets whose askers wait for the index, the first to end first */
+    struct tr_list replies; /* tickets whose askers wait for the index, the oldest first; */
+    bool slow;              /* the last one waited in vain */
     struct tr_list later;   /* images that could not be sent: again at */
     uint64_t later_us;
     uint64_t images;                     /* so many are on their way, */
@@ -182,7 +183,7 @@ struct tr_ticket {
     struct tr_list reply;  /* among those who wait */
     struct tr_item *asker; /* who is told when the index has it; NULL: nobody waits */
     tr_ticket_fn *tell;    /* how */
-    uint64_t until_us;     /* boot time: not longer */
+    uint64_t since_us;     /* boot time */
     size_t size;
     bool gone;
     char how;      /* enum tr_index_how */
@@ -211,8 +212,8 @@ struct tr_span tr_ticket_keep(struct tr_ticket *k, const void *at, size_t len);
 enum { TR_TICKET_TEXTS = 64 + 255 + TR_HEADER_BACKOFF + TR_ACTOR_NAME_MAX };
 
 /* The change is done: *row is how it is now (or was, if it is gone). The ticket goes into the index
- * and is freed then. The asker, if there is one, is told by `tell` when that was done, or 250 ms
- * later, or at once if Redis is away. */
+ * and is freed then. The asker, if there is one, is told by `tell` when that was done, or a
+ * second later (a quarter, if the last one waited in vain), or at once if Redis is away. */
 void tr_image_go(struct tr_cluster *c, struct tr_ticket *k, const struct tr_sql_job *row,
                  uint64_t now_us);
 /* The header of the row that the ticket has, for an answer. */

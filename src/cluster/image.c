@@ -9,8 +9,9 @@
  * job the last one counts. While Redis is away they are kept, so many at most; what is more is
  * dropped, and found by reconciliation.
  *
- * Who asked for the change waits for the index for 250 ms, so that what he does next finds it
- * there; then he is told all the same, since it is done.
+ * Who asked for the change waits for the index, so that what he does next finds it there; after a
+ * second he is told all the same, since it is done. If that was in vain, others wait for 250 ms,
+ * until one of them was not told in vain: an index that is slow does not hold up pushes for long.
  *
  * A Redis that is full (maxmemory) refuses `index` as a whole. Then script `shed` is asked, which
  * does the same but makes no new entry: what is there changes, and goes, so that it can be emptied.
@@ -26,7 +27,8 @@
 
 #include <string.h>
 
-#define REPLY_US UINT64_C(250000)
+#define REPLY_US UINT64_C(1000000)
+#define REPLY_SLOW_US UINT64_C(250000)
 #define AGAIN_US UINT64_C(300000)
 #define SOON_US UINT64_C(5000) /* a topic that is being loaded */
 #define NEAR_US UINT64_C(1000000)
@@ -119,6 +121,12 @@ void tr_ticket_header(const struct tr_ticket *k, struct tr_header *h)
 }
 
 /* ---- who waits ---- */
+
+/* Boot time: not longer. */
+static uint64_t until(const struct tr_desk *d, const struct tr_ticket *k)
+{
+    return k->since_us + (d->slow ? REPLY_SLOW_US : REPLY_US);
+}
 
 static void tell(struct tr_cluster *c, struct tr_ticket *k)
 {
@@ -233,6 +241,7 @@ static void image_ended(struct tr_cluster *c, struct tr_item *image)
     } else if (image->status == TARRY_OK && k->letter == 'F') {
         starve(c, k);
     } else if (image->status == TARRY_OK) {
+        c->desk->slow = c->desk->slow && k->asker == NULL;
         leave(c, k);
     } else if (may_shed(c, image)) {
         c->desk->slots[image->slot].full_us = c->now.boot_us + FULL_US;
@@ -253,9 +262,10 @@ void tr_image_turn(struct tr_cluster *c)
     while (!tr_list_empty(&d->replies)) {
         struct tr_ticket *k = TR_CONTAINER_OF(d->replies.next, struct tr_ticket, reply);
 
-        if (k->until_us > c->now.boot_us && tr_link_hope(c)) {
+        if (until(d, k) > c->now.boot_us && tr_link_hope(c)) {
             break;
         }
+        d->slow = true;
         tell(c, k);
     }
     if (d->later_us <= c->now.boot_us) {
@@ -281,7 +291,7 @@ uint64_t tr_image_next(const struct tr_cluster *c)
     if (!tr_list_empty(&d->replies)) {
         const struct tr_ticket *k = TR_CONTAINER_OF(d->replies.next, struct tr_ticket, reply);
 
-        next_us = k->until_us < next_us ? k->until_us : next_us;
+        next_us = until(d, k) < next_us ? until(d, k) : next_us;
     }
     return next_us;
 }
@@ -342,7 +352,7 @@ void tr_image_go(struct tr_cluster *c, struct tr_ticket *k, const struct tr_sql_
         tr_house_died(c, k->image.topic);
     }
     if (k->asker != NULL) {
-        k->until_us = c->now.boot_us + REPLY_US;
+        k->since_us = c->now.boot_us;
         tr_list_append(&c->desk->replies, &k->reply);
     }
     depart(c, k, now_us);
