@@ -46,14 +46,7 @@ function bytesOf(base64) {
     }
 }
 
-/* One like another: its body byte for byte, and what it has of its own, not of its topic. */
-export async function pushLike(job) {
-    const {policy} = await get(['topics', job.topic]);
-
-    return pushJob(job.topic, {...job, ttr_ms: job.ttr_ms === policy.ttr_ms ? null : job.ttr_ms,
-                               retries: job.retries === policy.retries ? '' : job.retries});
-}
-
+/* like: a job whose body, byte for byte, and all else but its key are proposed. */
 export function pushJob(topic = '', like = {}) {
     return question({
         title: 'Push a job',

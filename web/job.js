@@ -3,7 +3,7 @@ import {el, facts, section, link, button, say} from './dom.js';
 import {get, now, Refused} from './api.js';
 import {every} from './live.js';
 import {count, duration, fullMoment, moment, stateMark, bytes} from './format.js';
-import {actionBar, buryJob, cancelJob, fireJob, kickJob, rescheduleJob, editJob, pushLike} from './actions.js';
+import {actionBar, buryJob, cancelJob, fireJob, kickJob, rescheduleJob, editJob, pushJob} from './actions.js';
 
 const SHOWN = 65536; /* bytes of a body */
 const DEEP = 100; /* brackets within brackets; deeper ones are shown as text */
@@ -96,7 +96,7 @@ function actions(job, again) {
         waits && ['produce', 'Reschedule …', () => rescheduleJob(job)],
         waits && ['produce', 'Edit …', () => editJob(job)],
         job.state === 'dead' && ['admin', 'Bring it back …', () => kickJob(job)],
-        ['produce', 'Push one like it …', () => pushLike(job)],
+        ['produce', 'Push one like it …', () => pushJob(job.topic, job)],
         waits && ['consume', 'Bury …', () => buryJob(job), true],
         ['produce', 'Cancel …', () => cancelJob(job), true],
     ], again);

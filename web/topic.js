@@ -9,12 +9,12 @@ import {field, question, toast} from './dialog.js';
 import {actionBar, pushJob, takeJob, pauseTopic, resumeTopic, purgeTopic, deleteTopic, kickAll} from './actions.js';
 import {outletFacts} from './outlets.js';
 
-/* name, label, hint; how it is told; a number goes as one. own: a job may have its own; later: of pushes only. */
+/* name, label, hint; how it is told; a number goes as one. later: fixed by the push. */
 const FIELDS = [
-    {name: 'ttr', own: true, label: 'Time to run', hint: 'how long a consumer may hold a job', told: p => durationText(p.ttr_ms)},
-    {name: 'retries', own: true, label: 'Retries', hint: 'attempts after the first; -1: no end', told: p => p.retries, number: true},
-    {name: 'backoff', own: true, label: 'Backoff', hint: '4m,10m,1h or exp(base,factor,max,jitter)', told: p => p.backoff},
-    {name: 'ttl', own: true, label: 'Time to live', hint: 'counted from due', told: p => durationText(p.ttl_ms)},
+    {name: 'ttr', later: true, label: 'Time to run', hint: 'how long a consumer may hold a job', told: p => durationText(p.ttr_ms)},
+    {name: 'retries', later: true, label: 'Retries', hint: 'attempts after the first; -1: no end', told: p => p.retries, number: true},
+    {name: 'backoff', later: true, label: 'Backoff', hint: '4m,10m,1h or exp(base,factor,max,jitter)', told: p => p.backoff},
+    {name: 'ttl', later: true, label: 'Time to live', hint: 'counted from due', told: p => durationText(p.ttl_ms)},
     {name: 'rate', label: 'Rate', hint: 'handed out per second at most', told: p => p.rate, number: true},
     {name: 'burst', label: 'Burst', hint: 'at once after a rest', told: p => p.burst, number: true},
     {name: 'in_flight', label: 'In flight', hint: 'reserved at once at most', told: p => p.in_flight, number: true},
@@ -36,13 +36,11 @@ function deliverAsGiven({timeout_ms: timeout, secret_count, headers, ...rest}) {
 /* For which jobs a change of these fields holds. */
 function holdsFor(changed) {
     const names = list => list.map(f => f.label).join(', ');
-    const own = changed.filter(f => f.own);
     const later = changed.filter(f => f.later);
-    const rest = changed.filter(f => !f.own && !f.later);
+    const rest = changed.filter(f => !f.later);
 
     return [
         rest.length > 0 && `${names(rest)}: at once, also for jobs that are there.`,
-        own.length > 0 && `${names(own)}: at once, also for jobs that are there; but those that were pushed with their own keep it.`,
         later.length > 0 && `${names(later)}: for jobs that are pushed from now on.`,
     ].filter(Boolean);
 }
