@@ -309,8 +309,8 @@ const struct tr_cli_command tr_cli_command_history = {
     .group = TR_CLI_JOBS,
     .about = "what happened to a job, also when it is gone",
     .usage = "ID | TOPIC KEY [FLAGS]",
-    .text = "Shows what happened to a job: its state from then on, why, and by which token. It\n"
-            "is kept for a while after the job is gone (history.keep), then by ID only.\n",
+    .text = "Shows what happened to a job: its state from then on, why, and by whom. It is kept\n"
+            "for a while after the job is gone (history.keep), then by ID only.\n",
     .options = {TR_CLI_KEY_OPTIONS},
     .examples = "tarry history 17\n"
                 "tarry history orders order-42 --json",

@@ -103,18 +103,31 @@ static const char *what_name(uint8_t what)
     return what < sizeof names / sizeof names[0] && names[what] != NULL ? names[what] : "?";
 }
 
-/* Who did it, if that is known. */
-static void tell_actor(const struct tr_hs *s, struct tr_json *j, uint32_t actor)
+/* Does it happen with time, or because of what the policy says? */
+static bool is_the_servers(const struct tr_event *event)
 {
-    size_t len = 0;
-    const char *name = actor != 0 && s->port->actor_name != NULL
-                           ? s->port->actor_name(s->port->ctx, actor, &len)
-                           : NULL;
+    bool ends = event->what == TR_EVENT_DEAD || event->what == TR_EVENT_GONE;
 
-    if (name != NULL) {
-        tr_json_name(j, "by");
-        tr_json_string(j, name, len);
+    return event->what == TR_EVENT_READY || event->what == TR_EVENT_TIMED_OUT ||
+           (ends && event->why != TR_WHY_ACKED && event->why != TR_WHY_CANCELLED &&
+            event->why != TR_WHY_BURIED);
+}
+
+/* Who did it: by the name of a token, or of an outlet. */
+static void tell_actor(const struct tr_hs *s, struct tr_json *j, const struct tr_event *event)
+{
+    const char *name = NULL;
+    size_t len = 0;
+
+    if (event->actor != 0 && s->port->actor_name != NULL) {
+        name = s->port->actor_name(s->port->ctx, event->actor, &len);
     }
+    if (name == NULL) {
+        name = is_the_servers(event) ? "server" : "client";
+        len = strlen(name);
+    }
+    tr_json_name(j, "by");
+    tr_json_string(j, name, len);
 }
 
 static void tell_event(const struct tr_hs *s, struct tr_json *j, const struct tr_event *event)
@@ -127,7 +140,7 @@ static void tell_event(const struct tr_hs *s, struct tr_json *j, const struct tr
     tr_json_text(j, state != NULL ? state : "gone");
     tr_json_name(j, "at_ms");
     tr_json_number(j, event->at_us / 1000);
-    tell_actor(s, j, event->actor);
+    tell_actor(s, j, event);
     tr_json_name(j, "why");
     tr_json_text(j, why != NULL ? why : what_name(event->what));
     tr_json_close(j, '}');

@@ -299,7 +299,8 @@ def test_bury_by_force_what_nobody_has(web):
     dead = web.post(f"{path}/bury", force="true").json
     assert (dead["state"], dead["priority"], dead["attempts"], dead["due_ms"]) == ("dead", 7, 0, job["due_ms"])
     assert is_error(web.post(f"{path}/bury", force="true"), 409)["state"] == "dead"
-    assert [e["why"] for e in web.get(f"{path}/history").json["events"]][-1] == "buried"
+    last = web.get(f"{path}/history").json["events"][-1]
+    assert (last["state"], last["why"], last["by"]) == ("dead", "buried", "client")
     assert web.get("/v1/forecast", topic="t", to=job["due_ms"] + 3600_000, step="1h").json["steps"][0]["count"] == 0
     assert web.post(f"{path}/kick").json["state"] == "ready"
     assert web.post(f"{path}/bury", force="true").json["state"] == "dead"

@@ -505,11 +505,11 @@ def test_history_says_who(tmp_path):
     with guarded(tmp_path, line("new", "admin"), line("work", "consume")) as server:
         web = Holder(web_port(server), "new")
         events = web.get(f"/v1/jobs/{made}/history").json["events"]
-        assert [(event["why"], event.get("by")) for event in events] == [
-            ("pushed", "shop"), ("changed", "ops"), ("due", None), ("handed out", "work"), ("acked", "work")]
+        assert [(event["why"], event["by"]) for event in events] == [
+            ("pushed", "shop"), ("changed", "ops"), ("due", "server"), ("handed out", "work"), ("acked", "work")]
         web.ask("DELETE", f"/v1/jobs/{other}")
         events = web.get(f"/v1/jobs/{other}/history").json["events"]
-        assert [(event["why"], event.get("by")) for event in events][:2] == [
+        assert [(event["why"], event["by"]) for event in events][:2] == [
             ("pushed", "shop"), ("handed out", "work")]
         assert (events[-1]["why"], events[-1]["by"]) == ("cancelled", "new")
         assert server.stop() == 0
