@@ -27,6 +27,7 @@
 
 #include "base/check.h"
 #include "base/mem.h"
+#include "base/sort.h"
 #include "engine/frame.h"
 #include "engine/place.h"
 
@@ -87,18 +88,12 @@ struct tr_side_input {
     struct tr_side_of of;
     uint64_t rid_first; /* the rids that this slot or group covers: jobs beyond are strays */
     uint64_t rid_last;
-    const struct tr_side_job *jobs; /* in any order; by rising rid is quickest */
+    const struct tr_side_job *jobs; /* in any order; live ones by (due, rid) is quickest */
     uint32_t job_count;             /* 0 is allowed */
     uint32_t keyed_max;             /* at most so many are keyed: job_count if that is not known */
     uint32_t moved_max;             /* at most so many have an id that is not their rid */
     const struct tr_side_job *frames; /* of a slot, by rising place: place, rid, due_us */
     uint32_t frame_count;
-};
-
-struct tr_side_item { /* of a sort */
-    uint64_t key;
-    uint32_t more;
-    uint32_t job;
 };
 
 struct tr_side_count { /* of a topic */
@@ -123,9 +118,12 @@ struct tr_side_build {
     uint32_t live;
     uint32_t dead;
     uint32_t strays;
+    uint32_t keyed;
+    uint32_t moved;
+    bool ordered; /* jobs are given as sort_topics would sort them but for their topics */
     uint64_t due_first;
     uint64_t due_last;
-    struct tr_side_item *items[2];     /* to sort, job_count each */
+    struct tr_sort sort;               /* job_count items each */
     struct tr_side_count *topics;      /* when that is done, in the first of them */
     uint32_t *order[TR_SIDE_SECTIONS]; /* entry -> job; NULL where there is none */
     uint32_t order_room[TR_SIDE_SECTIONS];

@@ -13,9 +13,8 @@
  *               3. where each section begins, and the salt
  *     pages     head, fences, then page by page: the columns of its entries, packed
  *
- * Sorting is by digits, from the last to the first, each pass stable: so a sort by a further key
- * keeps the order of the one before, and equal input gives equal bytes. Digits in which no two keys
- * differ are left out. 11 bits a digit.
+ * Equal input gives equal bytes: each sort is stable (base/sort.h). Promotion and merge give jobs
+ * by due time, which then are not sorted by that again.
  *
  * A page takes entries as long as (their number) * (bits that the spread of each column needs) is
  * not more than it has. So every page but the last of a section has at least tr_side_rows_min
@@ -35,13 +34,9 @@
 #include <assert.h>
 #include <string.h>
 
-enum {
-    DIGIT_BITS = 11,
-    DIGITS = 1 << DIGIT_BITS,
-    AHEAD = 16, /* entries whose jobs are fetched into the cache beforehand */
-};
+enum { AHEAD = 16 }; /* entries whose jobs are fetched into the cache beforehand */
 
-static_assert(sizeof(struct tr_side_count) <= sizeof(struct tr_side_item), "topics go there");
+static_assert(sizeof(struct tr_side_count) <= sizeof(struct tr_sort_item), "topics go there");
 static_assert(sizeof(struct tr_side_job) == 64, "what callers reckon with");
 
 void tr_side_forget_heads(struct tr_side_job *jobs, size_t count)
@@ -106,10 +101,10 @@ int tr_side_build_init(struct tr_side_build *b, struct tr_mem *mem, const struct
         err = take_section(b, (enum tr_side_section)i);
     }
     if (err == TARRY_OK && in->job_count > 0) {
-        b->items[0] = take(b, in->job_count, sizeof *b->items[0]);
-        b->items[1] = take(b, in->job_count, sizeof *b->items[1]);
+        b->sort.items = take(b, in->job_count, sizeof *b->sort.items);
+        b->sort.spare = take(b, in->job_count, sizeof *b->sort.spare);
         b->t_entry = take(b, in->job_count, sizeof *b->t_entry);
-        if (b->items[0] == NULL || b->items[1] == NULL || b->t_entry == NULL) {
+        if (b->sort.items == NULL || b->sort.spare == NULL || b->t_entry == NULL) {
             err = TARRY_ENOMEM;
         }
     }
@@ -130,92 +125,32 @@ void tr_side_build_fini(struct tr_side_build *b)
         tr_mem_free(b->mem, b->order[i], b->order_room[i] * sizeof *b->order[i]);
         tr_mem_free(b->mem, b->cuts[i].from, b->cuts[i].room * sizeof *b->cuts[i].from);
     }
-    tr_mem_free(b->mem, b->items[0], jobs * sizeof *b->items[0]);
-    tr_mem_free(b->mem, b->items[1], jobs * sizeof *b->items[1]);
+    tr_mem_free(b->mem, b->sort.items, jobs * sizeof *b->sort.items);
+    tr_mem_free(b->mem, b->sort.spare, jobs * sizeof *b->sort.spare);
     tr_mem_free(b->mem, b->t_entry, jobs * sizeof *b->t_entry);
     *b = (struct tr_side_build){0};
 }
 
 /* ---- sorting ---- */
 
-static void swap_items(struct tr_side_build *b)
-{
-    struct tr_side_item *first = b->items[0];
-
-    b->items[0] = b->items[1];
-    b->items[1] = first;
-}
-
-/* One stable pass over items[0][from, to), by DIGIT_BITS of (key - least) >> shift. */
-static void pass_by_key(struct tr_side_build *b, uint32_t from, uint32_t to, uint64_t least,
-                        unsigned shift)
-{
-    uint32_t at[DIGITS] = {0};
-    const struct tr_side_item *in = b->items[0];
-    struct tr_side_item *out = b->items[1];
-    uint32_t sum = from;
-
-    for (uint32_t i = from; i < to; i++) {
-        at[(in[i].key - least) >> shift & (DIGITS - 1)]++;
-    }
-    for (unsigned d = 0; d < DIGITS; d++) {
-        uint32_t n = at[d];
-
-        at[d] = sum;
-        sum += n;
-    }
-    for (uint32_t i = from; i < to; i++) {
-        out[at[(in[i].key - least) >> shift & (DIGITS - 1)]++] = in[i];
-    }
-}
-
-/* Sorts items[0][from, to) by key. Others of items[0] stay. */
-static void sort_by_key(struct tr_side_build *b, uint32_t from, uint32_t to)
-{
-    uint64_t least = UINT64_MAX;
-    uint64_t most = 0;
-    bool sorted = true;
-    bool swapped = false;
-
-    for (uint32_t i = from; i < to; i++) {
-        uint64_t key = b->items[0][i].key;
-
-        sorted = sorted && key >= most;
-        least = key < least ? key : least;
-        most = key > most ? key : most;
-    }
-    if (sorted) {
-        return;
-    }
-    for (unsigned shift = 0; shift < 64 && (most - least) >> shift != 0; shift += DIGIT_BITS) {
-        pass_by_key(b, from, to, least, shift);
-        swap_items(b);
-        swapped = !swapped;
-    }
-    if (swapped) { /* then what stands before and behind is in the other half */
-        memcpy(b->items[1] + from, b->items[0] + from, (to - from) * sizeof *b->items[0]);
-        swap_items(b);
-    }
-}
-
 /* The same for all of n items, by `more`. */
 static void sort_by_more(struct tr_side_build *b, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) { /* the two change places */
-        struct tr_side_item *item = &b->items[0][i];
+        struct tr_sort_item *item = &b->sort.items[i];
         uint64_t key = item->key;
 
         item->key = item->more;
         item->more = (uint32_t)key;
     }
-    sort_by_key(b, 0, n);
+    tr_sort(&b->sort, 0, n);
 }
 
 static void keep_order(struct tr_side_build *b, enum tr_side_section section, uint32_t n)
 {
     TR_CHECK(n <= b->order_room[section]);
     for (uint32_t i = 0; i < n; i++) {
-        b->order[section][i] = b->items[0][i].job;
+        b->order[section][i] = b->sort.items[i].at;
     }
     b->cuts[section].entries = n;
 }
@@ -225,87 +160,14 @@ static void sort_rids(struct tr_side_build *b)
     uint32_t n = b->in.job_count;
 
     for (uint32_t i = 0; i < n; i++) {
-        b->items[0][i] = (struct tr_side_item){.key = b->in.jobs[i].rid, .job = i};
+        b->sort.items[i] = (struct tr_sort_item){.key = b->in.jobs[i].rid, .at = i};
     }
-    sort_by_key(b, 0, n);
+    tr_sort(&b->sort, 0, n);
     for (uint32_t i = 1; i < n; i++) {
-        TR_CHECK(b->items[0][i - 1].key < b->items[0][i].key);
+        TR_CHECK(b->sort.items[i - 1].key < b->sort.items[i].key);
     }
     keep_order(b, TR_SIDE_R, n);
 }
-
-/* Live ones by (due, rid), dead ones behind by (dead_seq, rid), and all by topic. */
-static void sort_topics(struct tr_side_build *b)
-{
-    uint32_t n = b->in.job_count;
-    uint32_t live = 0;
-    uint32_t dead = n;
-
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t at = b->order[TR_SIDE_R][i];
-        const struct tr_side_job *job = &b->in.jobs[at];
-
-        if (job->dead_seq == 0) {
-            b->items[0][live++] =
-                (struct tr_side_item){.key = job->due_us, .more = job->topic, .job = at};
-        }
-    }
-    b->live = live;
-    b->dead = n - live;
-    for (uint32_t i = n; i > 0 && dead > live; i--) {
-        uint32_t at = b->order[TR_SIDE_R][i - 1];
-        const struct tr_side_job *job = &b->in.jobs[at];
-
-        if (job->dead_seq != 0) {
-            b->items[0][--dead] =
-                (struct tr_side_item){.key = job->dead_seq, .more = job->topic, .job = at};
-        }
-    }
-    sort_by_key(b, 0, live);
-    sort_by_key(b, live, n);
-    b->due_first = live > 0 ? b->items[0][0].key : UINT64_MAX;
-    b->due_last = live > 0 ? b->items[0][live - 1].key : 0;
-    if (!b->in.of.group) {
-        keep_order(b, TR_SIDE_D, live);
-    }
-    sort_by_more(b, n);
-    keep_order(b, TR_SIDE_T, n);
-}
-
-/* K by (hash, rid), I by (id, rid). */
-static void sort_names(struct tr_side_build *b)
-{
-    uint32_t keyed = 0;
-    uint32_t moved = 0;
-
-    for (uint32_t i = 0; i < b->in.job_count; i++) {
-        uint32_t at = b->order[TR_SIDE_R][i];
-
-        if (b->in.jobs[at].keyed) {
-            b->items[0][keyed++] = (struct tr_side_item){.key = b->in.jobs[at].key_lo, .job = at};
-        }
-    }
-    sort_by_key(b, 0, keyed);
-    for (uint32_t i = 0; i < keyed; i++) {
-        if (i + AHEAD < keyed) {
-            __builtin_prefetch(&b->in.jobs[b->items[0][i + AHEAD].job]);
-        }
-        b->items[0][i].key = b->in.jobs[b->items[0][i].job].key_hi;
-    }
-    sort_by_key(b, 0, keyed);
-    keep_order(b, TR_SIDE_K, keyed);
-    for (uint32_t i = 0; i < b->in.job_count; i++) {
-        uint32_t at = b->order[TR_SIDE_R][i];
-
-        if (b->in.jobs[at].id != b->in.jobs[at].rid) {
-            b->items[0][moved++] = (struct tr_side_item){.key = b->in.jobs[at].id, .job = at};
-        }
-    }
-    sort_by_key(b, 0, moved);
-    keep_order(b, TR_SIDE_I, moved);
-}
-
-/* ---- cutting ---- */
 
 static const struct tr_side_job *job_at(const struct tr_side_build *b, enum tr_side_section section,
                                         uint32_t entry)
@@ -323,11 +185,86 @@ static const void *soon(const struct tr_side_build *b, enum tr_side_section sect
     return job_at(b, section, entry + AHEAD);
 }
 
+/* The i-th job to be sorted by due time: if none has to change its place, as it was given, else by
+ * rid. */
+static uint32_t nth(const struct tr_side_build *b, uint32_t i)
+{
+    return b->ordered ? i : b->order[TR_SIDE_R][i];
+}
+
+/* Live ones by (due, rid), dead ones behind by (dead_seq, rid), and all by topic. */
+static void sort_topics(struct tr_side_build *b)
+{
+    uint32_t n = b->in.job_count;
+    uint32_t live = 0;
+    uint32_t dead = b->live;
+
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t at = nth(b, i);
+        const struct tr_side_job *job = &b->in.jobs[at];
+        bool lives = job->dead_seq == 0;
+
+        __builtin_prefetch(&b->in.jobs[nth(b, i + AHEAD < n ? i + AHEAD : i)]);
+        b->sort.items[lives ? live++ : dead++] = (struct tr_sort_item){
+            .key = lives ? job->due_us : job->dead_seq, .more = job->topic, .at = at};
+    }
+    tr_sort(&b->sort, 0, live);
+    tr_sort(&b->sort, live, n);
+    b->due_first = live > 0 ? b->sort.items[0].key : UINT64_MAX;
+    b->due_last = live > 0 ? b->sort.items[live - 1].key : 0;
+    if (!b->in.of.group) {
+        keep_order(b, TR_SIDE_D, live);
+    }
+    sort_by_more(b, n);
+    keep_order(b, TR_SIDE_T, n);
+}
+
+/* By (hash, rid). */
+static void sort_keys(struct tr_side_build *b)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; n < b->keyed; i++) {
+        uint32_t at = b->order[TR_SIDE_R][i];
+
+        __builtin_prefetch(soon(b, TR_SIDE_R, i));
+        if (b->in.jobs[at].keyed) {
+            b->sort.items[n++] = (struct tr_sort_item){.key = b->in.jobs[at].key_lo, .at = at};
+        }
+    }
+    tr_sort(&b->sort, 0, n);
+    for (uint32_t i = 0; i < n; i++) {
+        __builtin_prefetch(&b->in.jobs[b->sort.items[i + AHEAD < n ? i + AHEAD : i].at]);
+        b->sort.items[i].key = b->in.jobs[b->sort.items[i].at].key_hi;
+    }
+    tr_sort(&b->sort, 0, n);
+    keep_order(b, TR_SIDE_K, n);
+}
+
+/* By (id, rid). */
+static void sort_moved(struct tr_side_build *b)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; n < b->moved; i++) {
+        uint32_t at = b->order[TR_SIDE_R][i];
+
+        __builtin_prefetch(soon(b, TR_SIDE_R, i));
+        if (b->in.jobs[at].id != b->in.jobs[at].rid) {
+            b->sort.items[n++] = (struct tr_sort_item){.key = b->in.jobs[at].id, .at = at};
+        }
+    }
+    tr_sort(&b->sort, 0, n);
+    keep_order(b, TR_SIDE_I, n);
+}
+
+/* ---- cutting ---- */
+
 static void count_topics(struct tr_side_build *b)
 {
     uint32_t n = 0;
 
-    b->topics = (struct tr_side_count *)(void *)b->items[0]; /* sorting is over */
+    b->topics = (struct tr_side_count *)(void *)b->sort.items; /* sorting is over */
     for (uint32_t i = 0; i < b->in.job_count; i++) {
         const struct tr_side_job *job = job_at(b, TR_SIDE_T, i);
 
@@ -466,8 +403,20 @@ static uint64_t mix(const struct tr_side_job *job)
     return v ^ v >> 29;
 }
 
+/* Is b not to stand before a, so that none has to change its place? */
+static bool follows(const struct tr_side_job *b, const struct tr_side_job *a)
+{
+    uint64_t key = b->dead_seq == 0 ? b->due_us : b->dead_seq;
+    uint64_t before = a->dead_seq == 0 ? a->due_us : a->dead_seq;
+
+    return (b->dead_seq != 0) != (a->dead_seq != 0)
+               ? b->dead_seq != 0
+               : key > before || (key == before && b->rid > a->rid);
+}
+
 static void sum_up(struct tr_side_build *b)
 {
+    b->ordered = true;
     for (uint32_t i = 0; i < b->in.job_count; i++) {
         const struct tr_side_job *job = &b->in.jobs[i];
 
@@ -475,13 +424,18 @@ static void sum_up(struct tr_side_build *b)
         TR_CHECK(job->id <= TR_SIDE_RID_MAX);
         TR_CHECK(job->cell <= 3);
         b->sum += mix(job);
+        b->live += job->dead_seq == 0 ? 1 : 0;
+        b->keyed += job->keyed ? 1 : 0;
+        b->moved += job->id != job->rid ? 1 : 0;
         b->strays += job->rid < b->in.rid_first || job->rid > b->in.rid_last ? 1 : 0;
+        b->ordered = b->ordered && (i == 0 || follows(job, job - 1));
     }
     for (uint32_t i = 0; i < b->in.frame_count; i++) {
         TR_CHECK(b->in.frames[i].rid <= TR_SIDE_RID_MAX);
         TR_CHECK(i == 0 || b->in.frames[i].place > b->in.frames[i - 1].place);
         b->sum += mix(&b->in.frames[i]);
     }
+    b->dead = b->in.job_count - b->live;
 }
 
 void tr_side_build_prepare(struct tr_side_build *b)
@@ -491,7 +445,8 @@ void tr_side_build_prepare(struct tr_side_build *b)
     if (b->in.job_count > 0) {
         sort_rids(b);
         sort_topics(b);
-        sort_names(b);
+        sort_keys(b);
+        sort_moved(b);
         count_topics(b);
     } else {
         b->due_first = UINT64_MAX;
