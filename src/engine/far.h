@@ -28,13 +28,14 @@ struct tr_far_entry {
     uint32_t topic;
     uint32_t off; /* of its record in the slot */
     uint32_t len;
-    uint16_t slot;    /* number of the slot or run */
-    bool loading : 1; /* its record is being read */
-    bool bad : 1;     /* it cannot be read: reported, and left alone */
-    bool located : 1; /* its record is in a run: it is here only because somebody asked */
-    unsigned cell : 2;
-    bool dead : 1;      /* located, in a dead run; when it was due is not known, so never */
-    unsigned head : 10; /* bytes of its record before the body; 0: not known */
+    uint16_t slot; /* number of the slot or run */
+    /* All of one type, so that they are made in a register and stored at once. */
+    uint16_t loading : 1; /* its record is being read */
+    uint16_t bad : 1;     /* it cannot be read: reported, and left alone */
+    uint16_t located : 1; /* its record is in a run: it is here only because somebody asked */
+    uint16_t cell : 2;
+    uint16_t dead : 1;  /* located, in a dead run; when it was due is not known, so never */
+    uint16_t head : 10; /* bytes of its record before the body; 0: not known */
 };
 
 /* A head as an entry tells it. */

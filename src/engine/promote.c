@@ -63,8 +63,8 @@ static void drop_sources(struct tr_engine *e)
         drop(e, p->streams[i].buf, p->streams[i].room);
         p->streams[i].buf = NULL;
     }
-    drop(e, p->scratch, p->room * sizeof *p->scratch);
-    p->scratch = NULL;
+    drop(e, p->order, p->room * sizeof *p->order);
+    p->order = NULL;
 }
 
 /* Gives all memory back. */
@@ -561,7 +561,13 @@ static bool switch_one(struct tr_engine *e, const struct tr_chosen *c)
     return true;
 }
 
-/* They come by due time, so each look-up by rid would wait for memory. */
+/* The last one first: what leaves a page of the table then leaves it at its end. */
+static const struct tr_chosen *backwards(const struct tr_promote *p, size_t i)
+{
+    return &p->chosen[p->count - 1 - i];
+}
+
+/* Their entries go page by page, but each of these would be waited for. */
 static void look_ahead(const struct tr_engine *e)
 {
     const struct tr_promote *p = &e->promote;
@@ -570,7 +576,7 @@ static void look_ahead(const struct tr_engine *e)
         size_t at = p->next + (size_t)(TR_FAR_STEPS - step) * AHEAD;
 
         if (at < p->count) {
-            tr_far_soon(&e->state.jobs.far, p->chosen[at].rid, step);
+            tr_far_soon(&e->state.jobs.far, backwards(p, at)->rid, step);
         }
     }
 }
@@ -587,7 +593,7 @@ static void switch_some(struct tr_engine *e)
             return;
         }
         look_ahead(e);
-        p->waits = !switch_one(e, &p->chosen[p->next]);
+        p->waits = !switch_one(e, backwards(p, p->next));
         if (p->waits) {
             return;
         }

@@ -54,7 +54,7 @@ enum tr_promote_step {
 /* A record that is to go into the group. */
 struct tr_chosen {
     uint64_t rid;
-    uint64_t order[2]; /* (due, rid), or of a dead job (topic, dead_seq) */
+    uint64_t first; /* when it is due; of a dead job, which is always changed, its topic */
     uint32_t off;
     uint32_t len;
     uint32_t change; /* 1 + index of what it is now, if that is not what its record says; else 0 */
@@ -106,16 +106,16 @@ struct tr_promote {
     uint64_t rid_last;
     uint64_t batch; /* up to this one changes may be contained */
     struct tr_far_walk walk;
-    uint64_t left; /* far jobs up to rid_last that are not taken */
-    struct tr_chosen *chosen;
-    struct tr_chosen *scratch;
+    uint64_t left;            /* far jobs up to rid_last that are not taken */
+    struct tr_chosen *chosen; /* those in memory, then far ones by rid */
     size_t count;
     size_t room;
-    size_t dead_from;             /* after the sort: the first dead one */
+    uint32_t *order;              /* after the sort: in which they are written */
+    size_t dead_from;             /* the first dead one of that */
     struct tr_change_of *changes; /* what chosen jobs are, that differ from their records */
     size_t change_count;
     size_t change_room;
-    size_t next; /* chosen one that is dealt with */
+    size_t next; /* chosen one that is dealt with; while a run is filled, in `order` */
     struct tr_group *group;
 
     bool merge;                               /* of these groups: */
@@ -134,7 +134,7 @@ struct tr_promote {
     struct tr_run_writer writer;
     bool writing_run;
     unsigned run;   /* that is being written */
-    size_t run_end; /* chosen ones of this run end here */
+    size_t run_end; /* the end of this run in `order` */
     uint8_t *buf;   /* to be written */
     size_t buf_room;
     size_t buf_len;

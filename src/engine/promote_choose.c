@@ -130,10 +130,10 @@ void tr_promote_begin(struct tr_engine *e)
     p->room = (size_t)live + EXTRA;
     p->change_room = 64;
     p->chosen = tr_promote_memory(e, p->room * sizeof *p->chosen);
-    p->scratch = tr_promote_memory(e, p->room * sizeof *p->scratch);
+    p->order = tr_promote_memory(e, p->room * sizeof *p->order);
     p->side_jobs = tr_promote_memory(e, p->room * sizeof *p->side_jobs);
     p->changes = tr_promote_memory(e, p->change_room * sizeof *p->changes);
-    if (p->chosen == NULL || p->scratch == NULL || p->side_jobs == NULL || p->changes == NULL) {
+    if (p->chosen == NULL || p->order == NULL || p->side_jobs == NULL || p->changes == NULL) {
         p->retry_at = e->now.boot_us + RETRY_US;
         tr_promote_clear(e);
         return;
@@ -189,16 +189,12 @@ static void choose_job(struct tr_engine *e, struct tr_job *job)
         return;
     }
     *c = (struct tr_chosen){.rid = job->rid,
-                            .order = {job->due_us, job->rid},
+                            .first = job->dead_seq != 0 ? job->topic->number : job->due_us,
                             .off = (uint32_t)job->record_off,
                             .len = job->record_len,
                             .change = changed ? (uint32_t)p->change_count : 0,
                             .slot = (uint16_t)p->at,
                             .dead = job->dead_seq != 0};
-    if (c->dead) {
-        c->order[0] = job->topic->number;
-        c->order[1] = job->dead_seq;
-    }
     p->count++;
 }
 
@@ -255,11 +251,12 @@ static unsigned other_index(struct tr_engine *e, const struct tr_far_entry *entr
 static void choose_page(struct tr_engine *e, const struct tr_far_page *page)
 {
     struct tr_promote *p = &e->promote;
+    uint64_t bits = page->bits;
 
-    for (unsigned i = 0; i < page->count; i++) {
+    for (unsigned i = 0; i < page->count; i++, bits &= bits - 1) {
         const struct tr_far_entry *entry = &page->entries[i];
         unsigned slot = entry->located ? p->slot_count : victim_index(p, entry->slot);
-        uint64_t rid = tr_far_page_rid(page, i);
+        uint64_t rid = page->first + (uint64_t)__builtin_ctzll(bits);
 
         if (entry->located || rid > p->rid_last) {
             continue;
@@ -273,7 +270,7 @@ static void choose_page(struct tr_engine *e, const struct tr_far_page *page)
         } else {
             p->single_bytes += slot >= p->slot_count ? entry->len : 0;
             p->chosen[p->count++] = (struct tr_chosen){.rid = rid,
-                                                       .order = {entry->due_us, rid},
+                                                       .first = entry->due_us,
                                                        .off = entry->off,
                                                        .len = entry->len,
                                                        .slot = (uint16_t)slot};

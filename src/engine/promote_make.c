@@ -8,47 +8,51 @@
 
 #include "base/err.h"
 #include "base/mutant.h"
+#include "base/sort.h"
 #include "engine/extra.h"
+
+#include <assert.h>
 
 enum { AHEAD = 8, LINE = 64 };
 
-static bool comes_first(const struct tr_chosen *a, const struct tr_chosen *b)
+static_assert(2 * sizeof(struct tr_sort_item) <= sizeof(struct tr_side_job),
+              "they are sorted there");
+
+static uint64_t second_key(const struct tr_promote *p, const struct tr_chosen *c)
 {
-    if (a->dead != b->dead) {
-        return b->dead;
-    }
-    return a->order[0] != b->order[0] ? a->order[0] < b->order[0] : a->order[1] < b->order[1];
+    return c->dead ? p->changes[c->change - 1].rec.dead.seq : c->rid;
 }
 
-static void merge(const struct tr_chosen *from, struct tr_chosen *to, size_t mid, size_t end)
-{
-    size_t a = 0;
-    size_t b = mid;
-
-    for (size_t i = 0; i < end; i++) {
-        bool second = a == mid || (b < end && comes_first(&from[b], &from[a]));
-
-        to[i] = from[second ? b++ : a++];
-    }
-}
-
+/* The order of writing: live ones by (due, rid), then dead ones by (topic, dead_seq). The index is
+ * not begun, so its memory is free for that. */
 static void sort(struct tr_promote *p)
 {
-    for (size_t width = 1; width < p->count; width *= 2) {
-        struct tr_chosen *sorted = p->scratch;
+    struct tr_sort_item *items = (struct tr_sort_item *)(void *)p->side_jobs;
+    struct tr_sort sort = {.items = items, .spare = items + p->count};
+    size_t live = 0;
+    size_t dead;
 
-        for (size_t i = 0; i < p->count; i += 2 * width) {
-            size_t left = p->count - i;
-
-            merge(p->chosen + i, p->scratch + i, left < width ? left : width,
-                  left < 2 * width ? left : 2 * width);
-        }
-        p->scratch = p->chosen;
-        p->chosen = sorted;
-    }
     p->dead_from = 0;
-    while (p->dead_from < p->count && !p->chosen[p->dead_from].dead) {
-        p->dead_from++;
+    for (size_t i = 0; i < p->count; i++) {
+        p->dead_from += !p->chosen[i].dead;
+    }
+    dead = p->dead_from;
+    for (size_t i = 0; i < p->count; i++) {
+        const struct tr_chosen *c = &p->chosen[i];
+
+        items[c->dead ? dead++ : live++] =
+            (struct tr_sort_item){.key = second_key(p, c), .at = (uint32_t)i};
+    }
+    tr_sort(&sort, 0, p->dead_from);
+    tr_sort(&sort, p->dead_from, p->count);
+    for (size_t i = 0; i < p->count; i++) {
+        __builtin_prefetch(&p->chosen[sort.items[i + AHEAD < p->count ? i + AHEAD : i].at]);
+        sort.items[i].key = p->chosen[sort.items[i].at].first;
+    }
+    tr_sort(&sort, 0, p->dead_from);
+    tr_sort(&sort, p->dead_from, p->count);
+    for (size_t i = 0; i < p->count; i++) {
+        p->order[i] = sort.items[i].at;
     }
 }
 
@@ -74,11 +78,10 @@ static int read_chosen(const struct tr_promote *p, const struct tr_chosen *c, st
     struct tr_record was;
     int err;
 
-    if ((uint64_t)c->off + c->len > (single ? p->single_bytes : p->slot_bytes) ||
-        !tr_record_good(bytes, c->len, c->rid)) {
+    if ((uint64_t)c->off + c->len > (single ? p->single_bytes : p->slot_bytes)) {
         return TARRY_EDAMAGED;
     }
-    err = tr_record_decode_known(bytes, c->len, c->rid, c->order[0], rec);
+    err = tr_record_decode_known(bytes, c->len, c->rid, c->first, rec);
     rec->mask &= ~TR_FIELD(OLD);
     if (err == TARRY_OK && c->change != 0) { /* but for what no change can change */
         was = *rec;
@@ -121,15 +124,26 @@ void tr_promote_note(struct tr_promote *p, const struct tr_record *rec, uint64_t
     p->keyed_count += job->keyed;
 }
 
+/* The chosen one that will be written so many later, or the last one. */
+static const struct tr_chosen *later(const struct tr_promote *p, size_t n)
+{
+    return &p->chosen[p->order[p->next + n < p->run_end ? p->next + n : p->run_end - 1]];
+}
+
 /* The record that will be read some records later: they come by due time, so each of them would be
  * waited for. */
 static const uint8_t *soon(const struct tr_promote *p)
 {
-    const struct tr_chosen *c =
-        &p->chosen[p->run_end - p->next > AHEAD ? p->next + AHEAD : p->next];
+    const struct tr_chosen *c = later(p, AHEAD);
     bool good = c->slot < p->slot_count && (uint64_t)c->off + c->len <= p->slot_bytes;
 
     return good ? p->bytes[c->slot] + c->off : p->buf;
+}
+
+/* Is the one before it the same job? */
+static bool is_second(const struct tr_promote *p, const struct tr_chosen *c)
+{
+    return p->next > 0 && p->chosen[p->order[p->next - 1]].rid == c->rid;
 }
 
 /* Fills the buffer with blocks; at the end of the run its footer is the buffer's content. */
@@ -142,14 +156,14 @@ void tr_promote_fill(void *ctx)
 
     tr_run_buffer(&p->writer, p->buf, p->buf_room);
     while (p->next < p->run_end && err == TARRY_OK) {
-        struct tr_chosen *c = &p->chosen[p->next];
+        struct tr_chosen *c = &p->chosen[p->order[p->next]];
         const uint8_t *next = soon(p);
 
+        __builtin_prefetch(later(p, 2 * (size_t)AHEAD));
         __builtin_prefetch(next);
         __builtin_prefetch(next + LINE);
         __builtin_prefetch(next + 2 * LINE);
-        c->bad = (p->next > 0 && c->rid == p->chosen[p->next - 1].rid) || /* it is there twice */
-                 read_chosen(p, c, &rec) != TARRY_OK;
+        c->bad = is_second(p, c) || read_chosen(p, c, &rec) != TARRY_OK;
         if (!c->bad) {
             err = tr_run_add(&p->writer, &rec, &place);
         }
