@@ -619,6 +619,7 @@ int tr_record_decode_known(const uint8_t *p, size_t len, uint64_t rid, uint64_t 
 {
     struct tr_reader r = tr_reader_of(p, len);
     struct tr_base base = {0};
+    uint64_t mask;
     size_t used;
     int err;
 
@@ -627,16 +628,18 @@ int tr_record_decode_known(const uint8_t *p, size_t len, uint64_t rid, uint64_t 
     if (!is_job((uint8_t)tr_read_le(&r, 1))) {
         return TARRY_EDAMAGED;
     }
-    tr_read_varint(&r); /* the mask */
+    mask = tr_read_varint(&r);
     base.rid = rid - get_more(&r, 0);
+    if ((mask & TR_FIELD(ID)) != 0) {
+        tr_read_signed(&r);
+    }
+    if ((mask & TR_FIELD(DUE)) != 0) {
+        base.clock_us = due_us - get_more(&r, 0);
+    }
     if (r.bad) {
         return TARRY_EDAMAGED;
     }
     err = tr_record_decode(p, len, base, rec, &used);
-    if (err == TARRY_OK && (rec->mask & TR_FIELD(DUE)) != 0) {
-        base.clock_us = due_us - rec->due_us;
-        err = tr_record_decode(p, len, base, rec, &used);
-    }
     return err == TARRY_OK && used != len ? TARRY_EDAMAGED : err;
 }
 
