@@ -358,7 +358,7 @@ static void fill(struct tr_parcel *p, const struct tr_job_view *job)
     s->due_us = job->due_us;
     s->late_us = job->late_us;
     p->lease = job->lease;
-    p->bare = job->beanstalk && job->backoff == NULL && !p->outlet->backoff;
+    p->bare = job->beanstalk && job->backoff == NULL;
 }
 
 /*

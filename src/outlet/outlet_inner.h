@@ -92,8 +92,7 @@ struct tr_outlet {
     struct tr_bell *bell;
     uint8_t *bytes; /* the policy, */
     size_t len;
-    uint64_t gate; /* which has to be durable, */
-    bool backoff;  /* and has a backoff of its own */
+    uint64_t gate; /* which has to be durable */
     unsigned window;
     unsigned busy;      /* parcels, */
     uint64_t job_bytes; /* that take so much */
@@ -135,7 +134,7 @@ struct tr_parcel {
     uint64_t touched_us;
     uint64_t again_us;
     uint64_t era; /* of its outlet, when it was fetched */
-    bool bare; /* neither it nor its topic has a backoff, and it was made on the beanstalk port */
+    bool bare; /* it has no backoff, and was made on the beanstalk port */
     size_t size;
     uint8_t bytes[]; /* key, tag, body */
 };

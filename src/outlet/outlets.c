@@ -192,7 +192,6 @@ static void adopt(struct tr_face *f, const struct tr_req *r)
     }
     if (f->outlet != NULL) {
         f->outlet->gate = r->out.gate;
-        f->outlet->backoff = (p->given & TR_POLICY_BIT(BACKOFF)) != 0;
     }
 }
 
