@@ -46,6 +46,8 @@
 
 #define HELD_US UINT64_C(1000000)
 
+static const char who[] = "schedule"; /* in histories */
+
 enum { TICK_UNITS = 8, TIME_UNITS = 20, SCHEDULES_MAX = 1000000 };
 
 /* ---- when ---- */
@@ -161,7 +163,13 @@ static int push(struct tr_engine *e, const struct tr_schedule *is, uint64_t due_
         tr_backoff_decode((const uint8_t *)is->backoff.at, is->backoff.len, &backoff) == TARRY_OK) {
         r.backoff = &backoff;
     }
-    err = tr_change_push(e, &r, t, more);
+    if (e->actor == 0) { /* else somebody asked for it */
+        e->actor = tr_engine_actor(e, who, sizeof who - 1);
+        err = tr_change_push(e, &r, t, more);
+        e->actor = 0;
+    } else {
+        err = tr_change_push(e, &r, t, more);
+    }
     if (err != TARRY_OK) {
         tr_change_drop_topic(e, t);
         return err;

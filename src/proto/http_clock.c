@@ -103,14 +103,21 @@ static const char *what_name(uint8_t what)
     return what < sizeof names / sizeof names[0] && names[what] != NULL ? names[what] : "?";
 }
 
-/* Does it happen with time, or because of what the policy says? */
-static bool is_the_servers(const struct tr_event *event)
+/* Did it happen with time? It may have been noted when somebody came by and asked. */
+static bool is_of_time(const struct tr_event *event)
+{
+    return event->what == TR_EVENT_READY || event->what == TR_EVENT_TIMED_OUT ||
+           event->why == TR_WHY_EXPIRED || event->why == TR_WHY_DROPPED;
+}
+
+/* Who did it, when no name was noted. */
+static const char *somebody(const struct tr_event *event)
 {
     bool ends = event->what == TR_EVENT_DEAD || event->what == TR_EVENT_GONE;
+    bool asked =
+        event->why == TR_WHY_ACKED || event->why == TR_WHY_CANCELLED || event->why == TR_WHY_BURIED;
 
-    return event->what == TR_EVENT_READY || event->what == TR_EVENT_TIMED_OUT ||
-           (ends && event->why != TR_WHY_ACKED && event->why != TR_WHY_CANCELLED &&
-            event->why != TR_WHY_BURIED);
+    return is_of_time(event) || (ends && !asked) ? "server" : "client";
 }
 
 /* Who did it: by the name of a token, or of an outlet. */
@@ -119,11 +126,11 @@ static void tell_actor(const struct tr_hs *s, struct tr_json *j, const struct tr
     const char *name = NULL;
     size_t len = 0;
 
-    if (event->actor != 0 && s->port->actor_name != NULL) {
+    if (event->actor != 0 && !is_of_time(event) && s->port->actor_name != NULL) {
         name = s->port->actor_name(s->port->ctx, event->actor, &len);
     }
     if (name == NULL) {
-        name = is_the_servers(event) ? "server" : "client";
+        name = somebody(event);
         len = strlen(name);
     }
     tr_json_name(j, "by");

@@ -4,6 +4,7 @@
 #include "engine/history.h"
 #include "engine/inner.h"
 #include "rules/policy.h"
+#include "rules/schedule.h"
 #include "test/unit/rig.h"
 
 #include <setjmp.h>
@@ -482,6 +483,29 @@ static void test_history_says_who(void **state)
     rig_fini(&rig);
 }
 
+/* The job of a tick is pushed by its schedule, even when somebody asked meanwhile. */
+static void test_history_of_a_tick(void **state)
+{
+    static const struct tr_schedule every = {
+        .kind = TR_SCHEDULE_EVERY, .period_us = 10 * RIG_SECOND, .topic = {"t", 1}};
+    struct rig rig;
+    uint32_t t = start(&rig);
+    uint32_t shop = tr_engine_actor(rig.e, "shop", 4);
+    struct ask a = rig_ask(TR_OP_SCHEDULE);
+    size_t len;
+
+    (void)state;
+    a.req.name = "s";
+    a.req.name_len = 1;
+    a.req.schedule = &every;
+    a.req.actor = shop;
+    assert_int_equal(rig_do(&rig, &a), TARRY_OK);
+    rig_pass(&rig, 11 * RIG_SECOND);
+    assert_string_equal(history(&rig, rig_reserve(&rig, t, ME)), "pushed@10#2 handed@11");
+    assert_memory_equal(tr_engine_actor_name(rig.e, 2, &len), "schedule", 8);
+    rig_fini(&rig);
+}
+
 /* A clean restart keeps it; a crash leaves what was in the file, and says so. */
 static void test_history_over_restarts(void **state)
 {
@@ -720,6 +744,7 @@ int main(void)
         cmocka_unit_test(test_history_tells_how_it_began),
         cmocka_unit_test(test_history_of_far_jobs),
         cmocka_unit_test(test_history_says_who),
+        cmocka_unit_test(test_history_of_a_tick),
         cmocka_unit_test(test_history_over_restarts),
         cmocka_unit_test(test_history_over_crashes),
         cmocka_unit_test(test_history_waits_for_the_log),
