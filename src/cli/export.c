@@ -15,6 +15,7 @@
 #include "rules/backoff.h"
 #include "rules/duration.h"
 #include "rules/moment.h"
+#include "rules/policy.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -98,6 +99,8 @@ static int job(void *ctx, const struct tr_record *rec, struct tr_topic *t)
     struct tr_json *j = &x->out.j;
     struct tr_backoff backoff;
     char printed[TR_BACKOFF_TEXT];
+    bool beanstalk = (rec->flags & TR_RF_BEANSTALK) != 0;
+    bool waits = true;
 
     if (t == NULL || t->purged) {
         return TARRY_OK;
@@ -109,22 +112,22 @@ static int job(void *ctx, const struct tr_record *rec, struct tr_topic *t)
     text(j, "tag", rec->tag);
     number(j, "at", (rec->due_us + 999) / 1000);
     number(j, "priority", rec->priority);
-    if (rec->ttr_us != 0) { /* else it is the topic's */
-        duration(j, "ttr", rec->ttr_us);
-    }
+    duration(j, "ttr", tr_policy_ttr(rec->ttr_us)); /* also the defaults: they are the job's */
     if (rec->ttl_us != 0) {
         duration(j, "ttl", rec->ttl_us);
     }
-    if ((rec->mask & TR_FIELD(RETRIES)) != 0) {
-        tr_json_name(j, "retries");
-        tr_json_signed(j, rec->retries);
+    tr_json_name(j, "retries");
+    tr_json_signed(j, (rec->mask & TR_FIELD(RETRIES)) != 0 ? rec->retries
+                                                           : tr_policy_retries(beanstalk));
+    if (rec->backoff.len == 0 ||
+        tr_backoff_decode(rec->backoff.at, rec->backoff.len, &backoff) != TARRY_OK) {
+        waits = tr_policy_backoff(beanstalk, &backoff);
     }
-    if (rec->backoff.len != 0 &&
-        tr_backoff_decode(rec->backoff.at, rec->backoff.len, &backoff) == TARRY_OK) {
+    if (waits) {
         tr_backoff_print(printed, &backoff);
-        tr_json_name(j, "backoff");
-        tr_json_text(j, printed);
     }
+    tr_json_name(j, "backoff");
+    tr_json_text(j, waits ? printed : "0s");
     tr_json_body(j, rec->body.at, rec->body.len);
     rest(x, j, rec);
     tr_json_close(j, '}');
