@@ -172,7 +172,7 @@ struct tarry_job {
     uint32_t buries;
     uint32_t kicks;
     const char *tag; /* or NULL */
-    uint64_t ttl_us; /* its own, or 0 */
+    uint64_t ttl_us; /* 0: none */
 };
 
 /* job may be NULL. */

@@ -233,13 +233,11 @@ void sim_job_woken(struct sim_model *m, struct sim_job *j, uint64_t due_us);
 /* The lease ran out, or, not counted, its connection is closed: it may have run out before that. */
 void sim_job_expire(struct sim_model *m, struct sim_job *j, bool counted);
 
-/* fate.c: what the policy of its topic says of a job. Was that its last attempt? */
+/* fate.c: what becomes of a job that failed. Was that its last attempt? */
 bool sim_fate_was_last(const struct sim_job *j);
 /* How long the backoff may make it wait. */
 void sim_fate_backoff(const struct sim_model *m, const struct sim_job *j, uint64_t *least,
                       uint64_t *most);
-/* Its policy changed in this very call, or it cannot be read: the engine may have seen another. */
-bool sim_fate_unsure(const struct sim_model *m, const struct sim_job *j);
 void sim_fate_learn(struct sim_model *m, const struct tr_req *r); /* the backoff of a push */
 /* Could it have died in this call, unheard of? */
 bool sim_fate_may_be_dead(const struct sim_model *m, const struct sim_job *j);

@@ -144,7 +144,7 @@ export function editJob(job) {
         {name: 'priority', label: 'Priority', kind: 'number', value: job.priority},
         {name: 'tag', label: 'Tag', value: job.tag ?? '', raw: true},
         {name: 'ttr', label: 'Time to run', value: durationText(job.ttr_ms)},
-        {name: 'ttl', label: 'Time to live', value: durationText(job.ttl_ms), hint: 'empty: that of the topic'},
+        {name: 'ttl', label: 'Time to live', value: durationText(job.ttl_ms), hint: 'empty: none'},
         bodyField(job),
     ].map(field);
 

@@ -190,9 +190,9 @@ void tr_push_ended(struct tr_cluster *c, struct tr_item *item, const struct tr_p
     }
     if (r != NULL) {
         r->out.existed = p->what == 'R' || p->what == 'K' || p->what == 'E' || p->what == 'X';
-        if (p->what == 'N') {
+        if (p->what == 'N' && c->desk == NULL) {
             tr_push_view(c, item, item->req, p->due_us, now_us);
-        } else if (r->out.existed) {
+        } else if (p->what == 'N' || r->out.existed) { /* a new row, too, is at hand */
             tr_item_view(c, item, &p->header, now_us);
         }
         tr_item_finish(c, item, status_of(p->what, r));

@@ -27,12 +27,12 @@
 enum { TR_EXTRA_ROW = 11 }; /* bytes of a row, at most, and the tag's own */
 
 struct tr_extra {
-    uint64_t ttl_us; /* 0: the topic's */
+    uint64_t ttl_us; /* 0: none */
     int64_t retries;
-    bool has_retries;            /* else the topic's */
+    bool has_retries;            /* else the default */
     uint8_t key_len;             /* 0: none */
     uint8_t tag_len;             /* the same */
-    uint16_t backoff_len;        /* as bytes; 0: the topic's; else it stands behind this struct, */
+    uint16_t backoff_len;        /* as bytes; 0: the default; else it stands behind this struct, */
     struct tr_backoff backoff[]; /* then the bytes of key, tag and backoff */
 };
 

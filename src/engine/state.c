@@ -901,7 +901,7 @@ void tr_state_describe(const struct tr_job *job, uint8_t type, struct tr_record 
     if (job->delay_us == 0) {
         rec->mask &= ~TR_FIELD(DELAY);
     }
-    if (job->ttr_us == 0) { /* the topic's */
+    if (job->ttr_us == 0) { /* the default */
         rec->mask &= ~TR_FIELD(TTR);
     }
     if (job->flags == 0) {

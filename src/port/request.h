@@ -97,7 +97,7 @@ enum tr_edit {
     TR_EDIT_PRIORITY = 2,
     TR_EDIT_TTR = 4,
     TR_EDIT_BODY = 8,
-    TR_EDIT_TTL = 16, /* 0: the topic's again */
+    TR_EDIT_TTL = 16, /* 0: none */
     TR_EDIT_TAG = 32, /* of 0 bytes: none */
 };
 

@@ -183,8 +183,8 @@ static void edit(struct tr_hs *s)
               (touches(s, TR_ARGS_BODY) ? TR_EDIT_BODY : 0U);
     r->priority = (uint32_t)tr_hs_number(s, TR_ARG_PRIORITY, 0);
     r->ttr_us = tr_hs_number(s, TR_ARG_TTR, 0);
-    r->ttl_us = tr_hs_number(s, TR_ARG_TTL, 0); /* null: the topic's again */
-    if (tr_hs_given(s, TR_ARG_TAG)) {           /* null: none */
+    r->ttl_us = tr_hs_number(s, TR_ARG_TTL, 0); /* null: none */
+    if (tr_hs_given(s, TR_ARG_TAG)) {           /* the same */
         r->tag = values[TR_ARG_TAG].text.at;
         r->tag_len = values[TR_ARG_TAG].text.len;
     }

@@ -10,8 +10,8 @@
  * replaced one by one, and then the tables are migrated; nobody has to stop.
  *
  * Bytes are bytes: everything is of the character set binary. Times are microseconds since 1970,
- * in UTC, signed, since differences of unsigned numbers are errors to SQL. 0 stands for "none" and
- * "the topic's", as in Redis, so that there is no NULL to be careful with but for texts.
+ * in UTC, signed, since differences of unsigned numbers are errors to SQL. 0 stands for "none was
+ * given", as in Redis, so that there is no NULL to be careful with but for texts.
  *
  * One index besides the primary key (`work`): each more is a write for each change of each job.
  */

@@ -152,12 +152,6 @@ def test_a_push_goes_by_settings_that_another_node_has_set(pair):
     assert {id: job["lease_ms"] for id, job in jobs.items()} == {old["id"]: 50000, new["id"]: 7000}
     ends = [pair.a.post(f"/v1/jobs/{job['id']}/release", lease=jobs[job["id"]]["lease"]).json for job in (old, new)]
     assert [job["state"] for job in ends] == ["delayed", "dead"]  # by the backoff; after the last attempt
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        waits = pool.submit(pair.a.reserve, "waits", wait="60s")
-        time.sleep(0.3)
-        put(pair.b, "waits", ttr="7s")
-        pair.b.push("waits", b"x")
-        assert waits.result()[0]["lease_ms"] == 7000
 
 
 def test_history_goes_by_settings_that_another_node_has_set(pair):
