@@ -144,20 +144,19 @@ void tr_promote_read(struct tr_engine *e)
     read_slot(e, TR_IO_READ);
 }
 
-/* The slot's bytes, or what is wrong with them. An error is looked at twice, the second time around
- * the page cache; then what is in the slot can be read record by record, perhaps. */
 /* The next record of another slot; then all are sorted. What cannot be read has a bad crc. */
 static void read_single(struct tr_engine *e)
 {
     struct tr_promote *p = &e->promote;
     struct tr_chosen *c;
 
-    while (p->next < p->count && p->chosen[p->next].slot < p->slot_count) {
-        p->next++;
-    }
-    if (p->next == p->count) {
+    if (p->off == p->single_bytes) { /* mostly there are none, and millions of others */
         call(e, TR_PROMOTE_SORT, tr_promote_sort);
         return;
+    }
+    while (p->chosen[p->next].slot < p->slot_count) {
+        p->next++;
+        TR_CHECK(p->next < p->count);
     }
     c = &p->chosen[p->next++];
     p->slots[c->slot]->readers++;
@@ -200,6 +199,7 @@ static void read_singles(struct tr_engine *e)
     read_single(e);
 }
 
+/* An error is looked at twice, the second time around the page cache. */
 static void slot_read(struct tr_engine *e, const struct tr_io *io)
 {
     struct tr_promote *p = &e->promote;
@@ -306,13 +306,9 @@ void tr_promote_next_run(struct tr_engine *e)
 static bool make_buffer(struct tr_engine *e)
 {
     struct tr_promote *p = &e->promote;
-    size_t longest = 0;
 
-    for (size_t i = 0; i < p->count; i++) {
-        longest = p->chosen[i].len > longest ? p->chosen[i].len : longest;
-    }
     p->buf_room =
-        (longest + 3 * (size_t)TR_RUN_BLOCK + TR_PROMOTE_BUFFER) / TR_SIDE_PAGE * TR_SIDE_PAGE;
+        (p->longest + 3 * (size_t)TR_RUN_BLOCK + TR_PROMOTE_BUFFER) / TR_SIDE_PAGE * TR_SIDE_PAGE;
     p->buf = tr_promote_memory(e, p->buf_room);
     return p->buf != NULL;
 }

@@ -112,6 +112,7 @@ struct tr_promote {
     size_t room;
     uint32_t *order;              /* after the sort: in which they are written */
     size_t dead_from;             /* the first dead one of that */
+    size_t longest;               /* record */
     struct tr_change_of *changes; /* what chosen jobs are, that differ from their records */
     size_t change_count;
     size_t change_room;

@@ -33,8 +33,10 @@ static void sort(struct tr_promote *p)
     size_t dead;
 
     p->dead_from = 0;
+    p->longest = 0;
     for (size_t i = 0; i < p->count; i++) {
         p->dead_from += !p->chosen[i].dead;
+        p->longest = p->chosen[i].len > p->longest ? p->chosen[i].len : p->longest;
     }
     dead = p->dead_from;
     for (size_t i = 0; i < p->count; i++) {
