@@ -761,7 +761,7 @@ unsigned tr_cluster_unready(struct tr_cluster *c, struct tr_reason *reasons)
         reasons[i].serves = takes;
     }
     n += tr_desk_trouble(c, &reasons[n]);
-    n += n < TR_REASONS - 2 && tr_coord_trouble(c, &reasons[n]);
+    n += n < TR_REASONS - 3 && tr_coord_trouble(c, &reasons[n]);
     return n;
 }
 

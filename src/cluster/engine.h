@@ -112,7 +112,7 @@ void tr_cluster_leave(struct tr_cluster *c, struct tr_now now);
 
 enum tr_engine_stage tr_cluster_stage(const struct tr_cluster *c);
 
-/* Why it is of no use now; good until the next call. At most TR_REASONS - 2. */
+/* Why it is of no use now; good until the next call. At most TR_REASONS - 3. */
 unsigned tr_cluster_unready(struct tr_cluster *c, struct tr_reason *reasons);
 
 /* What time it is by Redis, as far as the last answer told. */

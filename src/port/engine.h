@@ -56,7 +56,7 @@ static inline bool tr_reasons_stop(const struct tr_reason *reasons, unsigned cou
     return stop;
 }
 
-enum { TR_REASONS = 8 }; /* that are told at once */
+enum { TR_REASONS = 9 }; /* that are told at once */
 
 /* What an engine tells those who made it. */
 struct tr_engine_calls {
@@ -124,7 +124,7 @@ struct tr_engine_ops {
     const uint8_t *(*uuid)(void *ctx); /* 16 bytes, of the store; once it is OPEN */
     unsigned (*unready)(void *ctx, struct tr_reason *reasons); /* why it takes no jobs, or what
                                                                   else is wrong: how many reasons,
-                                                                  TR_REASONS - 2 at most */
+                                                                  TR_REASONS - 3 at most */
     const char *(*durability)(void *ctx);          /* when success is answered: a sentence */
     void (*tell)(void *ctx, struct tr_json *j);    /* members of /v1/stats */
     void (*metrics)(void *ctx, struct tr_prom *p); /* all that is not of a topic */
