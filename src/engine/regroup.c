@@ -229,17 +229,23 @@ static void blame(const struct tr_engine *e, const struct tr_group *g, int err)
 static const char *why_lost(const struct tr_engine *e, const struct tr_group *g,
                             enum tr_group_file which)
 {
-    if (which != TR_GROUP_SIDE) {
-        return g->runs[which].file < 0
-                   ? "A run file is missing, or cannot be opened: all that is in the group is lost."
-                   : "The footer of a run is damaged, and a block of it is, too: all that is in "
-                     "the group is lost.";
+    if (which != TR_GROUP_SIDE && g->runs[which].file < 0) {
+        return "A run file is missing, or cannot be opened: all that is in the group is lost.";
     }
-    return e->overlay != NULL && tr_overlay_full(e->overlay)
-               ? "The index of a group is damaged, and too large to be made again in memory: what "
-                 "is in the group cannot be read now. A start of the server makes the index again."
-               : "The index of a group is damaged, and its runs are, too: all that is in the group "
-                 "is lost.";
+    if (e->overlay != NULL && tr_overlay_full(e->overlay)) {
+        return which == TR_GROUP_SIDE
+                   ? "The index of a group is damaged, and too large to be made again in memory: "
+                     "what is in the group cannot be read now. A start of the server makes the "
+                     "index again."
+                   : "The footer of a run is damaged, and too large to be made again in memory: "
+                     "what is in the group cannot be read now. A start of the server makes the "
+                     "footer again.";
+    }
+    return which == TR_GROUP_SIDE
+               ? "The index of a group is damaged, and its runs are, too: all that is in the group "
+                 "is lost."
+               : "The footer of a run is damaged, and a block of it is, too: all that is in the "
+                 "group is lost.";
 }
 
 /* Salvage: the last group cannot be used. */
