@@ -1,8 +1,8 @@
 /*
  * Sorting by digits, from the last to the first, each pass stable: so a sort by a further key keeps
- * the order of the one before, and equal input gives equal output. Digits in which no two keys
- * differ are left out, and what is sorted already is left alone. 11 bits a digit: the counts of a
- * pass fit the first cache, and so do the lines that it writes to.
+ * the order of the one before, and equal input gives equal output. Digits above the largest
+ * difference are left out, and what is sorted already is left alone. 11 bits a digit: the counts of
+ * a pass fit the first cache, and so do the lines that it writes to.
  */
 
 #include "base/sort.h"
