@@ -499,6 +499,28 @@ static void check_kills(const struct tr_record *rec, struct tr_base from,
     assert_int_equal(count, rec->kill_count);
 }
 
+/* Read by its rid and due time, as who knows them reads it. */
+static void check_known(uint8_t *bytes, size_t len, const struct tr_record *rec)
+{
+    struct tr_record got;
+    size_t flipped = len / 2;
+
+    assert_int_equal(tr_record_decode_known(bytes, len, rec->rid, rec->due_us, &got), TARRY_OK);
+    if ((rec->mask & TR_FIELD(DUE)) != 0) { /* or nobody knows what its times count from */
+        assert_record_equal(&got, rec);
+    }
+    assert_int_equal(tr_record_decode_known(bytes, len, rec->rid + 1, rec->due_us, &got),
+                     TARRY_EDAMAGED);
+    assert_int_equal(tr_record_decode_known(bytes, len - 1, rec->rid, rec->due_us, &got),
+                     TARRY_EDAMAGED);
+    assert_int_equal(tr_record_decode_known(bytes, len + 1, rec->rid, rec->due_us, &got),
+                     TARRY_EDAMAGED);
+    bytes[flipped] ^= 0x10;
+    assert_int_equal(tr_record_decode_known(bytes, len, rec->rid, rec->due_us, &got),
+                     TARRY_EDAMAGED);
+    bytes[flipped] ^= 0x10;
+}
+
 static void test_record_agrees_with_model(void **state)
 {
     struct tr_rng rng = {.state = 1};
@@ -527,6 +549,9 @@ static void test_record_agrees_with_model(void **state)
         job = rec.rid != 0;
         assert_true(tr_record_good(out, len, job ? rec.rid : from.rid) == job);
         assert_true(!job || got.body.len == 0 || got.body.at == out + len - got.body.len);
+        if (job) {
+            check_known(out, len, &rec);
+        }
     }
 }
 

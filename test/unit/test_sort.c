@@ -90,12 +90,30 @@ static void test_sort_does_not_touch_what_is_sorted(void **state)
     assert_memory_equal(sort.items, want, sizeof want);
 }
 
+/* Falling, and so few that there is hardly a digit to sort by. */
+static void test_sort_of_few_and_of_falling_keys(void **state)
+{
+    struct tr_rng rng = {10};
+    const size_t sizes[] = {0, 1, 2, 3, MANY};
+
+    (void)state;
+    for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        fill(&rng, 0, 0);
+        for (uint32_t at = 0; at < sizes[i]; at++) {
+            halves[0][at].key = UINT64_MAX - at;
+        }
+        memcpy(want, halves[0], sizeof want);
+        check(0, sizes[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sort_is_stable_whatever_the_spread),
         cmocka_unit_test(test_sort_of_a_part_leaves_the_rest),
         cmocka_unit_test(test_sort_does_not_touch_what_is_sorted),
+        cmocka_unit_test(test_sort_of_few_and_of_falling_keys),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
