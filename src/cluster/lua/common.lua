@@ -249,7 +249,7 @@ local function texts(j)
            sub(names, at + a + b, at + a + b + c - 1), sub(names, at + a + b + c)
 end
 
-local function name(j, tag, key, backoff, plan)
+local function set_texts(j, tag, key, backoff, plan)
     local long = tag ~= '' or key ~= '' or backoff ~= '' or plan ~= ''
     j.names = sub(j.names, 1, 1 + string.byte(j.names)) ..
                   (long and put('>BBI2', #tag, #key, #backoff) .. tag .. key .. backoff .. plan or '')
@@ -494,7 +494,7 @@ local function fresh(t, id, h)
     if gives(t) then
         local tag, key, text, plan = texts(open(j))
         if text == '' and t.backoff then
-            name(j, tag, key, t.backoff, plan)
+            set_texts(j, tag, key, t.backoff, plan)
         end
         j.ttr = j.ttr > 0 and j.ttr or t.ttr or 0
         j.ttl = j.ttl > 0 and j.ttl or t.ttl or 0

@@ -234,7 +234,7 @@ function act.E(j, what, tag, body)
         j.ttl = num(what, 78, 91)
     end
     if has(32) and tag ~= old then
-        name(j, tag, key, text, plan)
+        set_texts(j, tag, key, text, plan)
     end
     if has(8) then
         j.body, j.was_size, j.size = body, j.was_size or j.size, #body
