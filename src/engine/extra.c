@@ -3,7 +3,8 @@
  *
  *     struct tr_extra | struct tr_backoff, if it has one | key | tag | backoff as bytes
  *
- * The backoff is there twice: as it is used and shown, and as records say it. Few have one.
+ * The backoff is there twice: as it is used and shown (but for what is behind the end of its list),
+ * and as records say it.
  *
  * A block is never changed: what changes brings a new one, which is made before anything else is
  * touched. One of which an ALTER has left nothing stays, empty: the job's record may say otherwise,
@@ -17,15 +18,19 @@
 
 #include <string.h>
 
-static size_t size_of(const struct tr_extra *x)
+static size_t fixed_size(const struct tr_extra *x, const struct tr_backoff *b)
 {
-    return sizeof *x + (x->backoff_len != 0 ? sizeof x->backoff[0] : 0) + (size_t)x->key_len +
-           x->tag_len + x->backoff_len;
+    return sizeof *x + (x->backoff_len != 0 ? tr_backoff_size(b) : 0);
+}
+
+static size_t bytes_size(const struct tr_extra *x)
+{
+    return (size_t)x->key_len + x->tag_len + x->backoff_len;
 }
 
 static uint8_t *bytes_of(const struct tr_extra *x)
 {
-    return (uint8_t *)(x->backoff + (x->backoff_len != 0 ? 1 : 0));
+    return (uint8_t *)x + fixed_size(x, x->backoff);
 }
 
 static void put(uint8_t **at, struct tr_bytes b)
@@ -45,7 +50,7 @@ static int make(struct tr_mem *mem, const struct tr_record *rec, struct tr_extra
                          .key_len = (uint8_t)rec->key.len,
                          .tag_len = (uint8_t)rec->tag.len,
                          .backoff_len = (uint16_t)rec->backoff.len};
-    struct tr_backoff backoff;
+    struct tr_backoff backoff = {0};
     uint8_t *at;
 
     TR_CHECK(rec->key.len <= TR_KEY_MAX && rec->tag.len <= TR_TAG_MAX);
@@ -53,13 +58,13 @@ static int make(struct tr_mem *mem, const struct tr_record *rec, struct tr_extra
         tr_backoff_decode(rec->backoff.at, rec->backoff.len, &backoff) != TARRY_OK) {
         return TARRY_EDAMAGED;
     }
-    *out = tr_mem_alloc(mem, size_of(&x));
+    *out = tr_mem_alloc(mem, fixed_size(&x, &backoff) + bytes_size(&x));
     if (*out == NULL) {
         return TARRY_ENOMEM;
     }
     **out = x;
     if (x.backoff_len != 0) {
-        (*out)->backoff[0] = backoff;
+        memcpy((*out)->backoff, &backoff, tr_backoff_size(&backoff));
     }
     at = bytes_of(*out);
     put(&at, rec->key);
@@ -94,7 +99,7 @@ int tr_extra_alter(struct tr_mem *mem, const struct tr_extra *old, const struct 
 void tr_extra_free(struct tr_mem *mem, struct tr_extra *x)
 {
     if (x != NULL) {
-        tr_mem_free(mem, x, size_of(x));
+        tr_mem_free(mem, x, fixed_size(x, x->backoff) + bytes_size(x));
     }
 }
 

@@ -33,7 +33,7 @@ struct tr_extra {
     uint8_t key_len;             /* 0: none */
     uint8_t tag_len;             /* the same */
     uint16_t backoff_len;        /* as bytes; 0: the default; else it stands behind this struct, */
-    struct tr_backoff backoff[]; /* then the bytes of key, tag and backoff */
+    struct tr_backoff backoff[]; /* cut short, then the bytes of key, tag and backoff */
 };
 
 /* *x: what the record has of it; NULL: nothing. TARRY_ENOMEM, TARRY_EDAMAGED. */
@@ -60,7 +60,7 @@ struct tr_bytes tr_extra_key(const struct tr_extra *x);
 struct tr_bytes tr_extra_tag(const struct tr_extra *x);
 struct tr_bytes tr_extra_backoff_bytes(const struct tr_extra *x);
 
-/* Its own, or NULL. */
+/* Its own, or NULL; not to be copied as a whole (tr_backoff_size). */
 const struct tr_backoff *tr_extra_backoff(const struct tr_extra *x);
 
 bool tr_bytes_same(struct tr_bytes a, struct tr_bytes b);

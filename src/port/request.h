@@ -173,7 +173,7 @@ struct tr_job_view {
     uint64_t ttl_us;                  /* 0: none */
     bool has_retries;                 /* given by the push or the topic's policy, */
     int64_t retries;                  /* namely; -1: no end */
-    const struct tr_backoff *backoff; /* its own, or NULL */
+    const struct tr_backoff *backoff; /* its own, or NULL; not to be copied as a whole */
     uint8_t dead_why;                 /* enum tr_why; dead ones only, */
     uint64_t dead_at_us;              /* and since when they are */
     bool beanstalk;                   /* made on that port */

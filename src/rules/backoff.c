@@ -37,6 +37,11 @@ struct text {
     size_t len;
 };
 
+size_t tr_backoff_size(const struct tr_backoff *b)
+{
+    return offsetof(struct tr_backoff, list_us) + b->count * sizeof b->list_us[0];
+}
+
 struct tr_backoff tr_backoff_default(void)
 {
     return (struct tr_backoff){

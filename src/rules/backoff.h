@@ -18,12 +18,15 @@ enum {
 
 struct tr_backoff {
     unsigned count;                        /* of the list; 0: it grows */
-    uint64_t list_us[TR_BACKOFF_LIST_MAX]; /* the last one repeats */
-    uint64_t base_us;                      /* the first delay, */
-    uint64_t max_us;                       /* and the longest, before jitter */
     uint32_t factor_hundredths;            /* 100 or more */
     uint32_t jitter_thousandths;           /* of the delay, added at most; 1000 or less */
+    uint64_t base_us;                      /* the first delay, */
+    uint64_t max_us;                       /* and the longest, before jitter */
+    uint64_t list_us[TR_BACKOFF_LIST_MAX]; /* the last one repeats */
 };
+
+/* Bytes of it that mean something: who keeps many of them may leave out what is behind those. */
+size_t tr_backoff_size(const struct tr_backoff *b);
 
 /* exp(1s,2,1h,0.1) */
 struct tr_backoff tr_backoff_default(void);

@@ -206,7 +206,8 @@ static void on_done(struct tr_req *r)
     }
     a->has_backoff = r->out.job.backoff != NULL;
     if (a->has_backoff) {
-        a->backoff = *r->out.job.backoff;
+        a->backoff = (struct tr_backoff){0};
+        memcpy(&a->backoff, r->out.job.backoff, tr_backoff_size(r->out.job.backoff));
     }
     if (r->out.stat.policy != NULL) {
         a->rig->policy = *r->out.stat.policy;

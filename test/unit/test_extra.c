@@ -41,6 +41,7 @@ static void test_extra_block(void **state)
     assert_int_equal(tr_extra_new(&mem, &rec, &x), TARRY_OK);
     assert_true(tr_extra_is(x, &rec));
     assert_int_equal(tr_extra_backoff(x)->list_us[2], 7);
+    assert_true(mem.used_bytes < sizeof b); /* though the list has room for many more */
     tr_extra_describe(x, &back);
     assert_int_equal(back.mask, TR_EXTRA_FIELDS);
     assert_true(tr_bytes_same(back.key, rec.key) && tr_bytes_same(back.tag, rec.tag));
