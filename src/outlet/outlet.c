@@ -337,6 +337,14 @@ static const char *keep(uint8_t **at, const char *text, size_t len)
     return kept;
 }
 
+/* Jobs of the beanstalk port are so, and those that say it: what such a port exported, say. */
+static bool is_bare(const struct tr_job_view *job)
+{
+    return job->backoff == NULL
+               ? job->beanstalk
+               : job->has_retries && job->retries < 0 && !tr_backoff_waits(job->backoff);
+}
+
 static void fill(struct tr_parcel *p, const struct tr_job_view *job)
 {
     uint8_t *at = p->bytes;
@@ -358,7 +366,7 @@ static void fill(struct tr_parcel *p, const struct tr_job_view *job)
     s->due_us = job->due_us;
     s->late_us = job->late_us;
     p->lease = job->lease;
-    p->bare = job->beanstalk && job->backoff == NULL;
+    p->bare = is_bare(job);
 }
 
 /*

@@ -134,7 +134,7 @@ struct tr_parcel {
     uint64_t touched_us;
     uint64_t again_us;
     uint64_t era; /* of its outlet, when it was fetched */
-    bool bare;    /* it has no backoff, and was made on the beanstalk port */
+    bool bare;    /* it would be sent again at once, for ever */
     size_t size;
     uint8_t bytes[]; /* key, tag, body */
 };

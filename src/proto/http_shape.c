@@ -75,7 +75,7 @@ int64_t tr_shape_retries(const struct tr_job_view *job)
     return job->has_retries ? job->retries : tr_policy_retries(job->beanstalk);
 }
 
-/* As the push and its topic's policy fixed it; a backoff that is the default is not said. */
+/* As the push and its topic's policy fixed it; a backoff that is HTTP's default is not said. */
 static void policy(struct tr_json *j, const struct tr_job_view *job)
 {
     char text[TR_BACKOFF_TEXT];
@@ -90,6 +90,9 @@ static void policy(struct tr_json *j, const struct tr_job_view *job)
         tr_backoff_print(text, job->backoff);
         tr_json_name(j, "backoff");
         tr_json_text(j, text);
+    } else if (job->beanstalk) {
+        tr_json_name(j, "backoff");
+        tr_json_text(j, "0s");
     }
 }
 

@@ -273,6 +273,11 @@ static uint64_t grown(const struct tr_backoff *b, uint32_t attempt)
     return us < b->max_us ? us : b->max_us;
 }
 
+bool tr_backoff_waits(const struct tr_backoff *b)
+{
+    return (b->count > 0 ? b->list_us[b->count - 1] : b->base_us) != 0;
+}
+
 uint64_t tr_backoff_delay(const struct tr_backoff *b, uint32_t attempt, uint64_t random)
 {
     struct tr_rng r = {random};

@@ -50,6 +50,9 @@ TR_MUST_USE int tr_backoff_decode(const uint8_t *p, size_t len, struct tr_backof
 /* Is it one that could have been read from a text? */
 bool tr_backoff_ok(const struct tr_backoff *b);
 
+/* Does a job wait, however often it has been tried? */
+bool tr_backoff_waits(const struct tr_backoff *b);
+
 /* After attempt n, counted from 1. The jitter is chosen by `random`, any number, and only adds. */
 uint64_t tr_backoff_delay(const struct tr_backoff *b, uint32_t attempt, uint64_t random);
 

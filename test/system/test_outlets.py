@@ -450,6 +450,16 @@ def test_jobs_of_the_beanstalk_port_wait_between_tries(tmp_path, policy):
         assert second.at - first.at >= 0.9  # a second, give or take a tenth
 
 
+def test_jobs_that_would_be_sent_at_once_for_ever_wait(tmp_path):
+    """What `tarry export` makes of a job of the beanstalk port."""
+    with Receiver(lambda post: (500, {}, b"")) as hook, web_server(tmp_path / "data", *PRIVATE) as server:
+        web = Web(web_port(server))
+        deliver(web, "t", url=hook.url())
+        web.push("t", backoff="0s", retries=-1)
+        first, second = hook.wait(2)[:2]
+        assert second.at - first.at >= 0.9
+
+
 # ---- nobody else is delayed ----
 
 def test_dead_outlet_opens_its_breaker_and_delays_nobody(tmp_path):

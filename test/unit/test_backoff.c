@@ -112,6 +112,26 @@ static void refused_with(const char *text, const char *word)
     }
 }
 
+static void test_backoff_waits_in_the_long_run(void **state)
+{
+    const struct {
+        const char *text;
+        bool waits;
+    } cases[] = {{"0s", false},    {"1s,0s", false},          {"0s,1ms", true},
+                 {"1ms", true},    {"exp(0s,2,1h,0)", false}, {"exp(1ms,1,1h,0.1)", true},
+                 {"0s,0s", false}, {"exp(1s,2,1h,0)", true}};
+
+    (void)state;
+    for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct tr_backoff b;
+        const char *why;
+
+        assert_int_equal(tr_backoff_read(cases[i].text, strlen(cases[i].text), &b, &why), TARRY_OK);
+        assert_true(tr_backoff_waits(&b) == cases[i].waits);
+        assert_true((tr_backoff_delay(&b, 1000, 0) != 0) == cases[i].waits);
+    }
+}
+
 static void test_backoff_refuses(void **state)
 {
     (void)state;
@@ -215,9 +235,13 @@ static void test_decimal(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_backoff_list),    cmocka_unit_test(test_backoff_grows),
-        cmocka_unit_test(test_backoff_refuses), cmocka_unit_test(test_backoff_jitter_only_adds),
-        cmocka_unit_test(test_backoff_prints),  cmocka_unit_test(test_decimal),
+        cmocka_unit_test(test_backoff_list),
+        cmocka_unit_test(test_backoff_grows),
+        cmocka_unit_test(test_backoff_refuses),
+        cmocka_unit_test(test_backoff_jitter_only_adds),
+        cmocka_unit_test(test_backoff_prints),
+        cmocka_unit_test(test_decimal),
+        cmocka_unit_test(test_backoff_waits_in_the_long_run),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
