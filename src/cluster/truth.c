@@ -258,9 +258,11 @@ static enum tr_truth_said bury(struct act *a)
 static enum tr_truth_said touch(struct act *a)
 {
     struct tr_sql_job *j = a->j;
+    uint64_t end_us = a->now_us + lease_of(a);
 
     j->ver++;
-    j->next_us = a->now_us + lease_of(a);
+    /* A lease may have been asked for that is longer than the job's own. */
+    j->next_us = a->t->ttr_us != 0 || end_us > j->next_us ? end_us : j->next_us;
     return TR_TRUTH_DONE;
 }
 

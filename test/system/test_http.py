@@ -277,6 +277,7 @@ def test_release_touch_and_lost_leases(web):
     path = f"/v1/jobs/{first['id']}"
     touched = web.post(f"{path}/touch", lease=first["lease"])
     assert touched.json["lease"] == first["lease"]
+    assert 3590_000 < touched.json["lease_ms"] <= 3600_000  # not the job's own 60 s
     freed = web.post(f"{path}/release", lease=first["lease"], delay=0)
     assert freed.json["state"] == "ready" and freed.json["priority"] == 5
     for what in ("ack", "release", "bury", "touch"):

@@ -9,7 +9,8 @@
 --     D drop      -                                       its connection is gone
 --     B bury      k | priority (8)
 --     V bury      the same                                without a lease: delayed or ready
---     T touch     ttr (14), 0: as before; perhaps: the lease is at least so long (14)
+--     T touch     ttr (14), 0: its own, but no end before the old one;
+--                 perhaps: the lease is at least so long (14)
 --     F fire      -
 --     K kick      1: of the beanstalk port
 --     H reserve   ttr (14, 0: its own), held (1)          whatever its state; the lease is the new one
@@ -165,11 +166,11 @@ function act.B(j, what)
 end
 
 function act.T(j, what)
-    local ttr = num(what, 25, 38)
-    if ttr == 0 then
-        ttr = open(j).ttr > 0 and j.ttr or 60000000
+    local ttr, least = num(what, 25, 38), 0
+    if ttr == 0 then -- a lease may have been asked for that is longer than the job's own
+        ttr, least = open(j).ttr > 0 and j.ttr or 60000000, j.at
     end
-    j.ver, j.at = j.ver + 1, base + max(ttr, num(what, 39, 52) or 0)
+    j.ver, j.at = j.ver + 1, max(least, base + max(ttr, num(what, 39, 52) or 0))
     return 'O' .. header(j)
 end
 
