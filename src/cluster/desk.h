@@ -79,7 +79,7 @@ struct tr_desk {
     struct tr_map topics;   /* by their numbers there */
     struct tr_list tickets; /* images on their way, */
     struct tr_list replies; /* tickets whose askers wait for the index, the oldest first; */
-    bool slow;              /* the last one waited in vain */
+    uint64_t slow_us;       /* boot: up to then they wait for less long, as one waited in vain */
     struct tr_list later;   /* images that could not be sent: again at */
     uint64_t later_us;
     uint64_t images;                     /* so many are on their way, */
@@ -213,7 +213,7 @@ enum { TR_TICKET_TEXTS = 64 + 255 + TR_HEADER_BACKOFF + TR_ACTOR_NAME_MAX };
 
 /* The change is done: *row is how it is now (or was, if it is gone). The ticket goes into the index
  * and is freed then. The asker, if there is one, is told by `tell` when that was done, or a
- * second later (a quarter, if the last one waited in vain), or at once if Redis is away. */
+ * second later (a quarter, if one has just waited in vain), or at once if Redis is away. */
 void tr_image_go(struct tr_cluster *c, struct tr_ticket *k, const struct tr_sql_job *row,
                  uint64_t now_us);
 /* The header of the row that the ticket has, for an answer. */

@@ -10,8 +10,9 @@
  * dropped, and found by reconciliation.
  *
  * Who asked for the change waits for the index, so that what he does next finds it there; after a
- * second he is told all the same, since it is done. If that was in vain, others wait for 250 ms,
- * until one of them was not told in vain: an index that is slow does not hold up pushes for long.
+ * second he is told all the same, since it is done. If that was in vain, others wait for 250 ms
+ * for some time: an index that is slow, or a topic that nobody loads, does not hold up pushes for
+ * long.
  *
  * A Redis that is full (maxmemory) refuses `index` as a whole. Then script `shed` is asked, which
  * does the same but makes no new entry: what is there changes, and goes, so that it can be emptied.
@@ -29,6 +30,7 @@
 
 #define REPLY_US UINT64_C(1000000)
 #define REPLY_SLOW_US UINT64_C(250000)
+#define SLOW_US UINT64_C(10000000)
 #define AGAIN_US UINT64_C(300000)
 #define SOON_US UINT64_C(5000) /* a topic that is being loaded */
 #define NEAR_US UINT64_C(1000000)
@@ -125,7 +127,7 @@ void tr_ticket_header(const struct tr_ticket *k, struct tr_header *h)
 /* Boot time: not longer. */
 static uint64_t until(const struct tr_desk *d, const struct tr_ticket *k)
 {
-    return k->since_us + (d->slow ? REPLY_SLOW_US : REPLY_US);
+    return k->since_us + (k->since_us < d->slow_us ? REPLY_SLOW_US : REPLY_US);
 }
 
 static void tell(struct tr_cluster *c, struct tr_ticket *k)
@@ -241,7 +243,6 @@ static void image_ended(struct tr_cluster *c, struct tr_item *image)
     } else if (image->status == TARRY_OK && k->letter == 'F') {
         starve(c, k);
     } else if (image->status == TARRY_OK) {
-        c->desk->slow = c->desk->slow && k->asker == NULL;
         leave(c, k);
     } else if (may_shed(c, image)) {
         c->desk->slots[image->slot].full_us = c->now.boot_us + FULL_US;
@@ -265,7 +266,7 @@ void tr_image_turn(struct tr_cluster *c)
         if (until(d, k) > c->now.boot_us && tr_link_hope(c)) {
             break;
         }
-        d->slow = true;
+        d->slow_us = c->now.boot_us + SLOW_US;
         tell(c, k);
     }
     if (d->later_us <= c->now.boot_us) {
