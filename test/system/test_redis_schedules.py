@@ -207,7 +207,7 @@ MUTATIONS = {
                             lambda slot: test_whatever_ends_an_occurrence_says_so(slot, "ack")),
     "the owner is not told": ("edit", "{}, {}, #ends > 0", "{}, {}, false",
                               lambda slot: test_whatever_ends_an_occurrence_says_so(slot, "ack")),
-    "a new tag ends the wait": ("edit", "name(j, tag, key, text, plan)", "name(j, tag, key, text, '')",
+    "a new tag ends the wait": ("edit", "set_texts(j, tag, key, text, plan)", "set_texts(j, tag, key, text, '')",
                                 test_a_new_tag_leaves_the_schedule),
     "a name goes though it was set again": ("roster", "if is == ARGV[4] then", "if is then", test_roster),
 }
