@@ -67,8 +67,8 @@ void tr_desk_free_parts(struct tr_cluster *c)
     tr_recurs_free(c);
     tr_house_free(c);
     tr_numbers_free(c);
-    tr_crowds_free(c);
     tr_images_free(c);
+    tr_crowds_free(c); /* images are asked for by their parts */
 }
 
 void tr_desk_fini(struct tr_cluster *c)

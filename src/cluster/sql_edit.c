@@ -136,6 +136,13 @@ static void tell(struct tr_cluster *c, struct tr_ticket *k)
     tr_edit_ended(c, k->asker, &e, k->now_us);
 }
 
+/* Parts of others do not wait for the index, but for kicks: who kicks, and then reserves, is to find
+ * the jobs there. */
+static bool is_told_now(const struct tr_item *item, const struct tr_sql_item *row)
+{
+    return row->write == TR_SQL_LEAVE || (item->inner && item->op != TR_OP_KICK_JOB);
+}
+
 static void ended_one(struct tr_cluster *c, struct tr_item *item, struct tr_sql_item *row,
                       uint64_t now_us)
 {
@@ -147,7 +154,7 @@ static void ended_one(struct tr_cluster *c, struct tr_item *item, struct tr_sql_
     k->gone = row->write == TR_SQL_DELETE;
     k->now_us = now_us;
     tr_gauge_settled(c, item->topic, row);
-    if (row->write == TR_SQL_LEAVE || item->inner) { /* parts of others do not wait */
+    if (is_told_now(item, row)) {
         k->row = t->is;
         tell(c, k);
         k->asker = NULL;

@@ -15,6 +15,7 @@ struct base {
     struct tr_sql_job rows[ROWS];
     char bodies[ROWS][BODY];
     unsigned row_count;
+    struct tr_sql_job page[ROWS];
     bool has_topic;
     uint64_t next;
     uint64_t ahead_us; /* of the rig's clock */
@@ -88,6 +89,18 @@ static void do_topic(struct base *b, struct tr_sql_ask *ask)
     ask->count = b->has_topic;
 }
 
+/* Those of one state, in the order that the test made them in. */
+static void do_page(struct base *b, struct tr_sql_ask *ask)
+{
+    ask->count = 0;
+    ask->rows = b->page;
+    for (unsigned i = 0; i < b->row_count && ask->count < ask->number; i++) {
+        if (b->rows[i].state == ask->state && b->rows[i].due_us > ask->from_us) {
+            b->page[ask->count++] = b->rows[i];
+        }
+    }
+}
+
 /* Nothing was done, or perhaps it was: it is away. */
 static void fail_ask(struct base *b, struct tr_sql_ask *ask, enum tr_sql_end end)
 {
@@ -130,6 +143,8 @@ static unsigned answer_sql(struct base *b)
             ask->prefix = ask->text;
         } else if (ask->kind == TR_SQL_CHANGE || ask->kind == TR_SQL_LOOK) {
             change(b, ask);
+        } else if (ask->kind == TR_SQL_PAGE) {
+            do_page(b, ask);
         }
         count++;
         tr_cluster_sql_ear(b->g.engine).ended(b->g.engine, ask);
@@ -282,6 +297,63 @@ static void test_desk_pushes(void **state)
     close_base(b);
 }
 
+/* Two jobs that are due later are kicked, and the database has done that. */
+static struct ask *kick_two(struct base *b, struct ask asks[3])
+{
+    uint32_t topic;
+
+    (void)answer_sql(b);
+    topic = hold(&b->g, "orders");
+    for (unsigned i = 0; i < 2; i++) {
+        asks[i] = push_of(topic, "later");
+        asks[i].r.delay_us = 100 * SECOND;
+        submit(&b->g, &asks[i], TR_OP_PUSH);
+        (void)turn(&b->g);
+        (void)answer_sql(b);
+        say_index(&b->g, "O");
+        assert_int_equal(asks[i].status, TARRY_OK);
+    }
+    asks[2] = (struct ask){.r = {.topic = topic, .count = 2}};
+    submit(&b->g, &asks[2], TR_OP_KICK);
+    (void)turn(&b->g);
+    (void)answer_sql(b);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_true(b->rows[i].due_us <= b->g.now.wall_us);
+    }
+    return &asks[2];
+}
+
+/* Who has kicked jobs, and then reserves, finds them in the index. */
+static void test_desk_kicks(void **state)
+{
+    struct base *b = open_base();
+    struct ask asks[3];
+    const struct ask *kick = kick_two(b, asks);
+
+    (void)state;
+    assert_int_equal(kick->done, 0);
+    say_index(&b->g, "OO");
+    assert_int_equal(kick->done, 1);
+    assert_int_equal(kick->status, TARRY_OK);
+    assert_int_equal(kick->r.out.number, 2);
+    close_base(b);
+}
+
+/* It is not waited for long; and who closes does not wait at all. */
+static void test_desk_kicks_without_the_index(void **state)
+{
+    (void)state;
+    for (unsigned waits = 0; waits < 2; waits++) {
+        struct base *b = open_base();
+        struct ask asks[3];
+        const struct ask *kick = kick_two(b, asks);
+
+        pass(&b->g, waits != 0 ? SECOND : 0);
+        assert_int_equal(kick->done, waits);
+        close_base(b);
+    }
+}
+
 static void say_shed(struct rig *g, const char *letters)
 {
     say_put(g, TR_SCRIPT_SHED, letters);
@@ -322,7 +394,6 @@ static void test_desk_redis_is_full(void **state)
     close_base(b);
 }
 
-/* It is not waited for long. */
 /* Images wait for Redis for as long as it is away; bodies do not. */
 static void test_desk_keeps_no_body(void **state)
 {
@@ -348,6 +419,7 @@ static void test_desk_keeps_no_body(void **state)
     close_base(b);
 }
 
+/* It is not waited for long. */
 static void test_desk_answers_without_the_index(void **state)
 {
     struct base *b = open_base();
@@ -710,6 +782,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_desk_opens),
         cmocka_unit_test(test_desk_pushes),
+        cmocka_unit_test(test_desk_kicks),
+        cmocka_unit_test(test_desk_kicks_without_the_index),
         cmocka_unit_test(test_desk_redis_is_full),
         cmocka_unit_test(test_desk_keeps_no_body),
         cmocka_unit_test(test_desk_answers_without_the_index),
