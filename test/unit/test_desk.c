@@ -708,6 +708,56 @@ static void test_desk_hears_words_for_all(void **state)
     close_base(b);
 }
 
+/* ---- loading ---- */
+
+/* As a round of comparing does it, which knows how often the topic was purged when it began. */
+static void load_rows(struct base *b, uint64_t id, uint32_t gen)
+{
+    struct tr_span raised[] = {SPAN("OK"),
+                               SPAN("06651728e2a000"),
+                               SPAN("00000000"),
+                               SPAN(""),
+                               SPAN("00000000000000"),
+                               SPAN("7fffffffffffff"),
+                               SPAN("00000000000000")};
+    struct tr_cluster *c = b->g.engine;
+    struct tr_loader *l = &c->desk->align->loaders[1];
+    unsigned slot = tr_place_slot_of(id);
+
+    c->slots[slot].owned = true;
+    c->slots[slot].sworn = true;
+    l->all = true;
+    l->row = b->rows[0].topic;
+    l->knows_gen = true;
+    l->gen = gen;
+    tr_loader_start(c, l, tr_ctopic_get(c, "orders", 6), slot);
+    (void)turn(&b->g);
+    say(&b->g, find(&b->g, NULL, TR_SCRIPT_RAISE), raised, 7);
+    (void)answer_sql(b);
+}
+
+/* Jobs that were purged stay out; those that were pushed after a purge do not. */
+static void test_desk_loads_what_is_newer(void **state)
+{
+    (void)state;
+    for (uint32_t gen = 0; gen < 3; gen++) {
+        struct base *b = open_base();
+        struct ask a;
+
+        (void)answer_sql(b);
+        a = push_of(hold(&b->g, "orders"), "hello");
+        submit(&b->g, &a, TR_OP_PUSH);
+        (void)turn(&b->g);
+        (void)answer_sql(b);
+        say_index(&b->g, "O");
+        assert_int_equal(a.status, TARRY_OK);
+        b->rows[0].gen = 1;
+        load_rows(b, a.id, gen);
+        assert_int_equal(find(&b->g, NULL, TR_SCRIPT_INDEX) != NULL, gen <= 1);
+        close_base(b);
+    }
+}
+
 /* A commit of which nobody knows is told so. */
 static void test_desk_is_unsure(void **state)
 {
@@ -793,6 +843,7 @@ int main(void)
         cmocka_unit_test(test_desk_gives_back_before_it_stops),
         cmocka_unit_test(test_desk_says_words_again),
         cmocka_unit_test(test_desk_hears_words_for_all),
+        cmocka_unit_test(test_desk_loads_what_is_newer),
         cmocka_unit_test(test_desk_is_unsure),
         cmocka_unit_test(test_desk_refuses),
         cmocka_unit_test(test_desk_no_memory),
