@@ -372,6 +372,8 @@ static void trace(const struct net *n, const struct net_message *m, const struct
            m->server);
     if (script) {
         printf("%s ", tr_scripts[fake_script(m->args)].name);
+    }
+    if (script && m->count > 3 + keys + 1) {
         print(m->args[3 + keys + 1]); /* the run, as the node knows it */
     }
     for (size_t i = script ? 3 + keys + (keys > 3 ? 5 : 1) : 0; i < m->count; i++) {
