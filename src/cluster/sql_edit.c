@@ -136,8 +136,8 @@ static void tell(struct tr_cluster *c, struct tr_ticket *k)
     tr_edit_ended(c, k->asker, &e, k->now_us);
 }
 
-/* Parts of others do not wait for the index, but for kicks: who kicks, and then reserves, is to find
- * the jobs there. */
+/* Parts of others do not wait for the index, but for kicks: who kicks, and then reserves, is to
+ * find the jobs there. */
 static bool is_told_now(const struct tr_item *item, const struct tr_sql_item *row)
 {
     return row->write == TR_SQL_LEAVE || (item->inner && item->op != TR_OP_KICK_JOB);
