@@ -575,8 +575,8 @@ def test_names_that_hang_take_few_threads_and_keep_no_jobs(tmp_path, monkeypatch
         threads = lambda: len(os.listdir(f"/proc/{server.process.pid}/task"))
         before = threads()
         for _ in range(64):
-            web.push("slow")
-        deliver(web, "slow", url="http://slow.test/", timeout="2s", concurrency=64, policy={"backoff": "1h"})
+            web.push("slow", backoff="1h")
+        deliver(web, "slow", url="http://slow.test/", timeout="2s", concurrency=64)
         deliver(web, "live", url=hook.url())
         most = 0
         for _ in range(20):
