@@ -178,7 +178,7 @@ static const struct {
 } noted[] = {
     {"with a database: a schedule moves on without a look at its last number", 4},
     {"who becomes the owner of a slot is not told what the last one was told", 800},
-    {"with a database: an entry of the row's version is right, after a failover, too", 179},
+    {"with a database: an entry of the row's version is right, after a failover, too", 554},
     {"with a database: an older image replaces a newer one", 457},
     {"a bulk does not know which jobs it has changed", 1},
     {"quick: the next header is like this one", 91},
