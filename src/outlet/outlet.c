@@ -24,6 +24,7 @@
 #include "outlet/outlet_inner.h"
 #include "rules/backoff.h"
 #include "rules/duration.h"
+#include "rules/policy.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -340,9 +341,9 @@ static const char *keep(uint8_t **at, const char *text, size_t len)
 /* Jobs of the beanstalk port are so, and those that say it: what such a port exported, say. */
 static bool is_bare(const struct tr_job_view *job)
 {
-    return job->backoff == NULL
-               ? job->beanstalk
-               : job->has_retries && job->retries < 0 && !tr_backoff_waits(job->backoff);
+    int64_t retries = job->has_retries ? job->retries : tr_policy_retries(job->beanstalk);
+
+    return job->backoff == NULL ? job->beanstalk : retries < 0 && !tr_backoff_waits(job->backoff);
 }
 
 static void fill(struct tr_parcel *p, const struct tr_job_view *job)

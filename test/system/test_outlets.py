@@ -451,13 +451,20 @@ def test_jobs_of_the_beanstalk_port_wait_between_tries(tmp_path, policy):
 
 
 def test_jobs_that_would_be_sent_at_once_for_ever_wait(tmp_path):
-    """What `tarry export` makes of a job of the beanstalk port."""
+    """What `tarry export` makes of a job of the beanstalk port; and one of that port with such a policy."""
     with Receiver(lambda post: (500, {}, b"")) as hook, web_server(tmp_path / "data", *PRIVATE) as server:
         web = Web(web_port(server))
-        deliver(web, "t", url=hook.url())
+        deliver(web, "t", url=hook.url("/t"))
+        deliver(web, "tube", url=hook.url("/tube"), policy={"backoff": "0s"})
         web.push("t", backoff="0s", retries=-1)
-        first, second = hook.wait(2)[:2]
-        assert second.at - first.at >= 0.9
+        with socket.create_connection(("127.0.0.1", server.port()), timeout=PATIENCE_S) as wire:
+            wire.sendall(b"use tube\r\nput 1 0 60 5\r\nhello\r\nquit\r\n")
+            while wire.recv(100):
+                pass
+        posts = hook.wait(4)
+        for path in ("/t", "/tube"):
+            first, second = [post for post in posts if post.path == path][:2]
+            assert second.at - first.at >= 0.9
 
 
 # ---- nobody else is delayed ----
