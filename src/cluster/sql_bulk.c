@@ -175,6 +175,9 @@ static bool build_bulk(struct tr_cluster *c, struct tr_clane *lane)
 static void go_on(struct tr_cluster *c, struct tr_item *item)
 {
     item->flying = false;
+    if (item->status == TARRY_OK && item->topic->row == 0) { /* another server: it may know less */
+        item->status = TARRY_EAWAY;
+    }
     if (item->req == NULL || item->status != TARRY_OK) {
         tr_item_finish(c, item, item->status);
     } else {

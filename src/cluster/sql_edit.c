@@ -349,6 +349,10 @@ static void kick_on(struct tr_cluster *c, struct tr_item *item)
         tr_item_finish(c, item, item->status);
         return;
     }
+    if (item->number > 0 && item->topic->row == 0) { /* another server, which may know less */
+        tr_item_finish(c, item, TARRY_EAWAY);
+        return;
+    }
     item->at += !item->implied;
     if (item->at >= item->topic->spread && item->kind != 's' && item->number == 0) {
         item->kind = 's';

@@ -297,8 +297,8 @@ static void test_desk_pushes(void **state)
     close_base(b);
 }
 
-/* Two jobs that are due later are kicked, and the database has done that. */
-static struct ask *kick_two(struct base *b, struct ask asks[3])
+/* Two jobs are due later, and so many are kicked; the database has done that. */
+static struct ask *kick_two(struct base *b, struct ask asks[3], uint64_t count)
 {
     uint32_t topic;
 
@@ -313,7 +313,7 @@ static struct ask *kick_two(struct base *b, struct ask asks[3])
         say_index(&b->g, "O");
         assert_int_equal(asks[i].status, TARRY_OK);
     }
-    asks[2] = (struct ask){.r = {.topic = topic, .count = 2}};
+    asks[2] = (struct ask){.r = {.topic = topic, .count = count}};
     submit(&b->g, &asks[2], TR_OP_KICK);
     (void)turn(&b->g);
     (void)answer_sql(b);
@@ -328,7 +328,7 @@ static void test_desk_kicks(void **state)
 {
     struct base *b = open_base();
     struct ask asks[3];
-    const struct ask *kick = kick_two(b, asks);
+    const struct ask *kick = kick_two(b, asks, 2);
 
     (void)state;
     assert_int_equal(kick->done, 0);
@@ -346,12 +346,34 @@ static void test_desk_kicks_without_the_index(void **state)
     for (unsigned waits = 0; waits < 2; waits++) {
         struct base *b = open_base();
         struct ask asks[3];
-        const struct ask *kick = kick_two(b, asks);
+        const struct ask *kick = kick_two(b, asks, 2);
 
         pass(&b->g, waits != 0 ? SECOND : 0);
         assert_int_equal(kick->done, waits);
         close_base(b);
     }
+}
+
+/* Another server of the database may know less: what is left to be kicked is not looked for there.
+ */
+static void test_desk_kicks_in_two_lives(void **state)
+{
+    struct base *b = open_base();
+    struct tr_cluster *c = b->g.engine;
+    struct ask asks[3];
+    const struct ask *kick = kick_two(b, asks, 4);
+
+    (void)state;
+    assert_int_equal(kick->done, 0);
+    c->desk->life = 1;
+    tr_life_heard(c, 1, 2);
+    say_index(&b->g, "OO");
+    (void)turn(&b->g);
+    (void)answer_sql(b);
+    assert_int_equal(kick->done, 1);
+    assert_int_equal(kick->status, TARRY_EUNSURE);
+    assert_int_equal(kick->r.out.number, 2);
+    close_base(b);
 }
 
 static void say_shed(struct rig *g, const char *letters)
@@ -834,6 +856,7 @@ int main(void)
         cmocka_unit_test(test_desk_pushes),
         cmocka_unit_test(test_desk_kicks),
         cmocka_unit_test(test_desk_kicks_without_the_index),
+        cmocka_unit_test(test_desk_kicks_in_two_lives),
         cmocka_unit_test(test_desk_redis_is_full),
         cmocka_unit_test(test_desk_keeps_no_body),
         cmocka_unit_test(test_desk_answers_without_the_index),
