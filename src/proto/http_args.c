@@ -401,6 +401,21 @@ static bool kind_fits(enum tr_arg_kind kind, enum tr_json_kind json)
     }
 }
 
+/* A number means the same however it is written. */
+static int set_number(struct tr_args *a, enum tr_arg arg, const struct tr_json_value *v,
+                      struct tr_http_error *e)
+{
+    char plain[TR_JSON_DECIMAL_MAX];
+    size_t len = tr_json_decimal(v, plain);
+    struct tr_http_text said = {v->text, v->len};
+    int err = set(a, arg, len > 0 ? (struct tr_http_text){plain, len} : said, e);
+
+    if (err == TARRY_OK) {
+        a->values[arg].text = said;
+    }
+    return err;
+}
+
 static int set_json(struct tr_args *a, enum tr_arg arg, const struct tr_json_value *v,
                     struct tr_http_error *e)
 {
@@ -414,6 +429,9 @@ static int set_json(struct tr_args *a, enum tr_arg arg, const struct tr_json_val
     }
     if (!kind_fits(kind, v->kind)) {
         return refuse(a, e, name_of(arg), "has the wrong type");
+    }
+    if (v->kind == TR_JSON_NUMBER_KIND && kind != TR_KIND_BODY && kind != TR_KIND_JSON) {
+        return set_number(a, arg, v, e);
     }
     if (v->kind == TR_JSON_STRING_KIND && kind != TR_KIND_JSON) {
         text.len = tr_json_unescape(v, place);

@@ -237,21 +237,114 @@ bool tr_json_says(const struct tr_json_value *v, const char *text)
     return tr_json_unescape(v, said) == len && memcmp(said, text, len) == 0;
 }
 
-bool tr_json_u64(const struct tr_json_value *v, uint64_t *number)
-{
-    uint64_t n = 0;
+/* ---- numbers ---- */
 
-    if (v->kind != TR_JSON_NUMBER_KIND || v->len == 0) {
+enum { DIGITS_MAX = TR_JSON_DECIMAL_MAX / 2 - 4, EXPONENT_MAX = DIGITS_MAX };
+
+/* The digits of a number without its point, and where that belongs. */
+struct digits {
+    char at[DIGITS_MAX];
+    int count;
+    int point; /* so many stand before it; may be negative, or more than there are */
+};
+
+static bool read_exponent(const char *at, const char *end, int *exponent)
+{
+    bool minus = at < end && *at == '-';
+    int n = 0;
+
+    at += at < end && (*at == '-' || *at == '+');
+    for (; at < end; at++) {
+        n = 10 * n + (*at - '0');
+        if (n > EXPONENT_MAX) {
+            return false;
+        }
+    }
+    *exponent = minus ? -n : n;
+    return true;
+}
+
+/* Without zeros in front; none: it is 0. */
+static bool read_digits(const char *at, const char *end, struct digits *d)
+{
+    int exponent = 0;
+    bool behind = false; /* the point */
+
+    *d = (struct digits){.count = 0};
+    for (; at < end && *at != 'e' && *at != 'E'; at++) {
+        if (*at == '.') {
+            behind = true;
+            continue;
+        }
+        d->point += !behind && (d->count > 0 || *at != '0');
+        if (d->count > 0 || *at != '0') {
+            if (d->count == DIGITS_MAX) {
+                return false;
+            }
+            d->at[d->count++] = *at;
+        } else {
+            d->point -= behind;
+        }
+    }
+    if (at < end && !read_exponent(at + 1, end, &exponent)) {
         return false;
     }
-    for (size_t i = 0; i < v->len; i++) {
-        uint64_t digit = (uint64_t)(v->text[i] - '0');
+    d->point += exponent;
+    while (d->count > 0 && d->count > d->point && d->at[d->count - 1] == '0') {
+        d->count--;
+    }
+    return d->point <= DIGITS_MAX && d->point >= -DIGITS_MAX;
+}
 
-        if (v->text[i] < '0' || v->text[i] > '9' || n > (UINT64_MAX - digit) / 10) {
+size_t tr_json_decimal(const struct tr_json_value *v, char out[TR_JSON_DECIMAL_MAX])
+{
+    bool minus = v->len > 0 && v->text[0] == '-';
+    char *to = out;
+    struct digits d;
+
+    if (!read_digits(v->text + minus, v->text + v->len, &d)) {
+        return 0;
+    }
+    if (d.count == 0) {
+        *out = '0';
+        return 1;
+    }
+    if (minus) {
+        *to++ = '-';
+    }
+    if (d.point <= 0) {
+        *to++ = '0';
+        *to++ = '.';
+    }
+    for (int i = d.point; i < 0; i++) {
+        *to++ = '0';
+    }
+    for (int i = 0; i < d.count; i++) {
+        if (i > 0 && i == d.point) {
+            *to++ = '.';
+        }
+        *to++ = d.at[i];
+    }
+    for (int i = d.count; i < d.point; i++) {
+        *to++ = '0';
+    }
+    return (size_t)(to - out);
+}
+
+bool tr_json_u64(const struct tr_json_value *v, uint64_t *number)
+{
+    char plain[TR_JSON_DECIMAL_MAX];
+    size_t len = v->kind == TR_JSON_NUMBER_KIND ? tr_json_decimal(v, plain) : 0;
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < len; i++) {
+        uint64_t digit = (uint64_t)(plain[i] - '0');
+
+        if (plain[i] < '0' || plain[i] > '9' || n > (UINT64_MAX - digit) / 10) {
             return false;
         }
         n = n * 10 + digit;
     }
     *number = n;
-    return true;
+    return len > 0;
 }

@@ -48,7 +48,13 @@ size_t tr_json_unescape(const struct tr_json_value *v, char *out);
 /* True when the string says just this. */
 bool tr_json_says(const struct tr_json_value *v, const char *text);
 
-/* False: no whole number of 0 to UINT64_MAX, written with digits alone. */
+enum { TR_JSON_DECIMAL_MAX = 64 };
+
+/* A number without an exponent, with no zeros at the end behind a point, and without the minus of
+ * -0: 5.0 is 5, and 1.5e3 is 1500. Gives how many bytes; 0: it would be too long. */
+size_t tr_json_decimal(const struct tr_json_value *v, char out[TR_JSON_DECIMAL_MAX]);
+
+/* False: no whole number of 0 to UINT64_MAX, however it is written. */
 bool tr_json_u64(const struct tr_json_value *v, uint64_t *number);
 
 #endif

@@ -92,6 +92,11 @@ static void test_args_both_ways(void **state)
     assert_true(args.values[TR_ARG_AT].number == INT64_C(1798732800000000));
     assert_int_equal(json(TR_ARGS_JOB, "{}"), TARRY_OK);
     assert_true(args.given == 0);
+    assert_int_equal(json(TR_ARGS_JOB, "{\"at\":1.7987328e+12,\"ttr\":1e1,\"priority\":70E-1}"),
+                     TARRY_OK);
+    assert_true(args.values[TR_ARG_AT].number == INT64_C(1798732800000000));
+    assert_true(args.values[TR_ARG_TTR].number == 10000000);
+    assert_true(args.values[TR_ARG_PRIORITY].number == 7);
 }
 
 static void test_args_bodies(void **state)
@@ -177,10 +182,10 @@ static void test_args_refused_in_json(void **state)
     refused(json(TR_ARGS_JOB, "{\"delay\":1,\"d\\u0065lay\":1}"), "delay", "twice");
     refused(json(TR_ARGS_JOB, "{\"delay\":null,\"delay\":1}"), "delay", "twice");
     refused(json(TR_ARGS_JOB, "{\"delay\":true}"), "delay", "type");
-    refused(json(TR_ARGS_JOB, "{\"delay\":1e3}"), "delay", "duration");
+    refused(json(TR_ARGS_JOB, "{\"delay\":1e30}"), "delay", "duration");
     refused(json(TR_ARGS_JOB, "{\"delay\":-1}"), "delay", "negative");
     refused(json(TR_ARGS_JOB, "{\"priority\":\"5\"}"), "priority", "type");
-    refused(json(TR_ARGS_JOB, "{\"priority\":1e3}"), "priority", "whole");
+    refused(json(TR_ARGS_JOB, "{\"priority\":15e-1}"), "priority", "whole");
     refused(json(TR_ARGS_JOB, "{\"key\":5}"), "key", "type");
     refused(json(TR_ARGS_JOB, "{\"key\":{}}"), "key", "type");
     refused(json(TR_ARGS_JOB, "{\"key\":\"a\\u0000\"}"), "key", "control");

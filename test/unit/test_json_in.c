@@ -400,20 +400,60 @@ static void test_json_read_numbers(void **state)
     assert_true(u64("18446744073709551615", &n) && n == UINT64_MAX);
     assert_false(u64("18446744073709551616", &n));
     assert_false(u64("-1", &n));
-    assert_false(u64("1.0", &n));
-    assert_false(u64("1e3", &n));
+    assert_true(u64("1.0", &n) && n == 1);
+    assert_true(u64("1e3", &n) && n == 1000);
+    assert_true(u64("-0.0", &n) && n == 0);
+    assert_false(u64("1.5", &n));
+    assert_false(u64("-1e0", &n));
+    assert_false(u64("1e40", &n));
     assert_false(u64("\"1\"", &n));
     assert_false(u64("true", &n));
+}
+
+static void test_json_plain(void **state)
+{
+    static const char *const numbers[][2] = {
+        {"0", "0"},
+        {"-0", "0"},
+        {"-0.000e7", "0"},
+        {"5.0", "5"},
+        {"-5.50", "-5.5"},
+        {"100", "100"},
+        {"0.1e1", "1"},
+        {"1.9e12", "1900000000000"},
+        {"1.7951149066e+12", "1795114906600"},
+        {"123.456E1", "1234.56"},
+        {"1e-3", "0.001"},
+        {"12.5e-2", "0.125"},
+        {"0.00120e1", "0.012"},
+        {"1e-28", "0.0000000000000000000000000001"},
+        {"1234567890123456789012345678e0", "1234567890123456789012345678"},
+        {"12345678901234567890123456789", ""},
+        {"1e29", ""},
+        {"1e-29", ""},
+        {"1e999999999999", ""},
+    };
+    char out[TR_JSON_DECIMAL_MAX];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        struct tr_json_value v = tr_json_value_of(numbers[i][0], strlen(numbers[i][0]));
+        size_t len = tr_json_decimal(&v, out);
+
+        assert_int_equal(len, strlen(numbers[i][1]));
+        assert_memory_equal(out, numbers[i][1], len);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_json_in_good),      cmocka_unit_test(test_json_in_bad),
-        cmocka_unit_test(test_json_in_depth),     cmocka_unit_test(test_json_in_cuts),
-        cmocka_unit_test(test_json_in_cuts_not),  cmocka_unit_test(test_json_in_says_where),
-        cmocka_unit_test(test_json_read_members), cmocka_unit_test(test_json_read_elements),
-        cmocka_unit_test(test_json_read_strings), cmocka_unit_test(test_json_read_numbers),
+        cmocka_unit_test(test_json_plain),         cmocka_unit_test(test_json_in_good),
+        cmocka_unit_test(test_json_in_bad),        cmocka_unit_test(test_json_in_depth),
+        cmocka_unit_test(test_json_in_cuts),       cmocka_unit_test(test_json_in_cuts_not),
+        cmocka_unit_test(test_json_in_says_where), cmocka_unit_test(test_json_read_members),
+        cmocka_unit_test(test_json_read_elements), cmocka_unit_test(test_json_read_strings),
+        cmocka_unit_test(test_json_read_numbers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
