@@ -63,6 +63,7 @@ struct reply {
     bool empty; /* a reserve that found nothing */
     char id[32];
     char lease[48];
+    char words[64]; /* the first line of a refusal */
 };
 
 struct bench {
@@ -83,6 +84,7 @@ struct bench {
     uint64_t under_way;
     uint64_t done;
     uint64_t failed;
+    char refusal[64]; /* the first one */
     uint64_t *times;
     uint64_t time_count;
     uint64_t begun_us;
@@ -168,6 +170,14 @@ static void cut_out(const char *text, const char *mark, char *out, size_t room)
     }
 }
 
+/* The line has an end. */
+static void keep_words(struct reply *r, const char *line)
+{
+    if (!r->fine && !r->empty) {
+        tr_text(r->words, sizeof r->words, "%.*s", (int)strcspn(line, "\r\n"), line);
+    }
+}
+
 /* A whole HTTP reply at the beginning of what came: its length; 0: more is to come. */
 static size_t read_http(char *at, size_t len, enum kind kind, struct reply *r)
 {
@@ -190,6 +200,7 @@ static size_t read_http(char *at, size_t len, enum kind kind, struct reply *r)
     }
     r->fine = strncmp(at + 8, " 20", 3) == 0;
     r->empty = strncmp(at + 8, " 204", 4) == 0;
+    keep_words(r, at);
     if (kind == RESERVE && r->fine && !r->empty) {
         kept = at[head + body];
         at[head + body] = '\0';
@@ -219,6 +230,7 @@ static size_t read_line(const char *at, size_t len, enum kind kind, struct reply
         }
         body += 2;
     }
+    keep_words(r, at);
     return len < line + body ? 0 : line + body;
 }
 
@@ -237,7 +249,9 @@ static void go_on(struct bench *b, struct conn *c, struct sent was, const struct
 
     b->under_way--;
     if (!r->fine && !r->empty) {
-        b->failed++;
+        if (b->failed++ == 0) {
+            tr_text(b->refusal, sizeof b->refusal, "%s", r->words);
+        }
     }
     if (was.kind == RESERVE && r->fine && !r->empty) {
         request(b, c, (struct sent){ACK, was.at_us}, r);
@@ -486,7 +500,8 @@ static int run(struct bench *b)
         tr_table_end(&t);
     }
     if (b->failed > 0) {
-        fprintf(stderr, "tarry: %" PRIu64 " requests were refused.\n", b->failed);
+        fprintf(stderr, "tarry: %" PRIu64 " requests were refused, the first with \"%s\".\n",
+                b->failed, b->refusal);
     }
     return fine && b->failed == 0 ? TR_CLI_FINE : TR_CLI_FAILED;
 }

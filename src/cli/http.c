@@ -197,7 +197,15 @@ static int tell_failure(CURLcode code, const char *url)
 {
     char shown[TR_CLI_SHOWN];
 
-    if (code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL) {
+    if (code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_WEIRD_SERVER_REPLY) {
+        fprintf(stderr, "tarry: what answers at %s does not speak HTTP.\n", show_url(shown, url));
+        fprintf(stderr,
+                "--server is where tarry listens for HTTP, such as %s; port 11300 is for clients "
+                "of beanstalkd.\n",
+                LOCAL);
+        return TR_CLI_FAILED;
+    }
+    if (code == CURLE_URL_MALFORMAT) {
         fprintf(stderr, "tarry: --server takes an address such as %s: \"%s\" is none.\n", LOCAL,
                 show_url(shown, url));
         return TR_CLI_USAGE;

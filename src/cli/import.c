@@ -473,6 +473,7 @@ static int from_lines(struct tr_import *im, struct lines *l)
     int how = read_note(im, l);
     ssize_t len;
 
+    how = how == TR_CLI_FINE ? note(im, l->done) : how; /* what cannot be noted is not begun */
     tr_bar_begin(&im->bar, "importing");
     im->bar.on = im->bar.on && l->all_bytes > 0;
     while (how == TR_CLI_FINE && (len = getline(&l->line, &l->room, l->in)) >= 0) {

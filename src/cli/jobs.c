@@ -393,6 +393,9 @@ static int list(struct tr_cli *c)
     if (how == TR_CLI_FINE && c->count > 0 && tr_cli_given(c, "--topic")) {
         how = tr_cli_usage("list", "the topic is given twice.");
     }
+    if (how == TR_CLI_FINE && tr_cli_given(c, "--all") && tr_cli_given(c, "--limit")) {
+        how = tr_cli_usage("list", "--all or --limit: not both.");
+    }
     if (how != TR_CLI_FINE) {
         return how;
     }

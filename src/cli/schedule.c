@@ -174,43 +174,45 @@ static int send(struct tr_cli *c, const char *what, const struct tr_cli_request 
     return how;
 }
 
-static int one(struct tr_cli *c, const char *what, const char *name)
+/* What is done to one schedule. */
+static const struct way {
+    const char *what;
+    const char *method;
+    const char *verb;
+} ways[] = {{"show", "GET", ""},     {"set", "PUT", ""},          {"delete", "DELETE", ""},
+            {"run", "POST", "/run"}, {"pause", "POST", "/pause"}, {"resume", "POST", "/resume"},
+            {"next", "GET", "/next"}};
+
+static const struct way *way_of(const char *what)
 {
-    static const struct {
-        const char *what;
-        const char *method;
-        const char *verb;
-    } ways[] = {{"show", "GET", ""},     {"set", "PUT", ""},          {"delete", "DELETE", ""},
-                {"run", "POST", "/run"}, {"pause", "POST", "/pause"}, {"resume", "POST", "/resume"},
-                {"next", "GET", "/next"}};
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        if (strcmp(ways[i].what, what) == 0) {
+            return &ways[i];
+        }
+    }
+    return NULL;
+}
+
+static int one(struct tr_cli *c, const struct way *way, const char *name)
+{
     struct tr_cli_target t = {0};
-    struct tr_cli_request r = {.method = NULL, .type = "application/json"};
+    struct tr_cli_request r = {.method = way->method, .type = "application/json"};
     char *object = NULL;
     int how;
 
     tr_cli_target_add(&t, "/v1/schedules");
     tr_cli_target_part(&t, name);
-    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-        if (strcmp(ways[i].what, what) == 0) {
-            r.method = ways[i].method;
-            tr_cli_target_add(&t, ways[i].verb);
-        }
-    }
-    if (strcmp(what, "next") == 0 && tr_cli_given(c, "-n")) {
+    tr_cli_target_add(&t, way->verb);
+    if (strcmp(way->what, "next") == 0 && tr_cli_given(c, "-n")) {
         tr_cli_target_arg(&t, "n", tr_cli_value(c, "-n"));
     }
-    if (strcmp(what, "set") == 0) {
+    if (strcmp(way->what, "set") == 0) {
         object = tr_cli_object(c, NULL);
         r.body = object;
         r.len = strlen(object);
     }
     r.target = t.text;
-    how = r.method != NULL
-              ? send(c, what, &r)
-              : tr_cli_usage("schedule",
-                             "schedule takes list, show, set, delete, run, pause, resume or next, "
-                             "not \"%s\".",
-                             what);
+    how = send(c, way->what, &r);
     free(object);
     tr_cli_target_fini(&t);
     return how;
@@ -232,10 +234,16 @@ static int schedule(struct tr_cli *c)
     if (strcmp(what, "list") == 0) {
         return c->count < 2 ? list(c) : tr_cli_usage("schedule", "list takes no name.");
     }
+    if (way_of(what) == NULL) {
+        return tr_cli_usage(
+            "schedule",
+            "schedule takes list, show, set, delete, run, pause, resume or next, not \"%s\".",
+            what);
+    }
     if (c->count < 2 || c->args[1][0] == '\0') {
         return tr_cli_usage("schedule", "%s needs the name of a schedule.", what);
     }
-    return one(c, what, c->args[1]);
+    return one(c, way_of(what), c->args[1]);
 }
 
 const struct tr_cli_command tr_cli_command_schedule = {

@@ -102,6 +102,7 @@ struct work {
     uint64_t buried;
     uint64_t died;   /* given back after their last attempt */
     uint64_t missed; /* leases that were lost */
+    uint64_t others; /* jobs that were over already: their command, or others, have seen to it */
 };
 
 static uint64_t now_ms(void)
@@ -112,18 +113,18 @@ static uint64_t now_ms(void)
 /* ---- what is told ---- */
 
 /* "N dead, ", if there are any. */
-static const char *tell_died(const struct work *w, char out[32])
+static const char *tell_some(uint64_t count, const char *what, char out[64])
 {
     out[0] = '\0';
-    if (w->died > 0) {
-        tr_text(out, 32, "%" PRIu64 " dead, ", w->died);
+    if (count > 0) {
+        tr_text(out, 64, "%" PRIu64 " %s, ", count, what);
     }
     return out;
 }
 
 static void show_line(struct work *w, uint64_t now)
 {
-    char died[32];
+    char died[64];
     uint64_t ms = now - w->began_ms;
     uint64_t ended = w->acked + w->released + w->buried + w->died;
 
@@ -134,8 +135,9 @@ static void show_line(struct work *w, uint64_t now)
     fprintf(stderr,
             "\r%s%" PRIu64 " running, %" PRIu64 " done, %" PRIu64 " to be retried, %s%" PRIu64
             " buried, %.1f a second\033[K",
-            w->stopping ? "stopping: " : "", w->busy, w->acked, w->released, tell_died(w, died),
-            w->buried, ms > 0 ? (double)ended * 1000 / (double)ms : 0.0);
+            w->stopping ? "stopping: " : "", w->busy, w->acked, w->released,
+            tell_some(w->died, "dead", died), w->buried,
+            ms > 0 ? (double)ended * 1000 / (double)ms : 0.0);
     (void)fflush(stderr);
 }
 
@@ -186,6 +188,15 @@ static void leave(struct slot *s)
     w->busy--;
 }
 
+/* It was acked, cancelled or buried in the meantime, perhaps by its own command. */
+static void find_over(struct slot *s, const char *how)
+{
+    s->work->others++;
+    tr_text(s->how, sizeof s->how, "%s", how);
+    log_end(s->work, s, "over already", false);
+    leave(s);
+}
+
 static void lose(struct slot *s, const char *why)
 {
     s->work->missed++;
@@ -211,9 +222,6 @@ static bool is_forbidden(const struct tr_cli_answer *a)
 /* Why the server does not take what is told of a job. */
 static const char *refusal(const struct tr_cli_answer *a, char out[48])
 {
-    if (a->status == 404) {
-        return "the job is gone";
-    }
     if (a->status == 409) {
         return "its lease was lost";
     }
@@ -246,16 +254,36 @@ static void settle(struct slot *s, const struct tr_cli_answer *a)
     leave(s);
 }
 
+/* Nobody will do it again. */
+static bool is_over(const struct tr_cli_answer *a, const char **how)
+{
+    struct tr_json_value v;
+    char state[16] = "";
+
+    if (a->status == 404) {
+        *how = "acked or cancelled";
+        return true;
+    }
+    if (a->status == 409 && a->len > 0 && tr_cli_read(a, &v) && tr_cli_member(&v, "error", &v)) {
+        *how = "dead";
+        return strcmp(tr_cli_string(&v, "state", state, sizeof state), "dead") == 0;
+    }
+    return false;
+}
+
 static void told(void *ctx, const struct tr_cli_answer *a, const char *why)
 {
     struct slot *s = ctx;
     struct work *w = s->work;
     uint64_t now = now_ms();
+    const char *how;
     char text[48];
 
     s->call = NULL;
     if (a != NULL && a->status >= 200 && a->status < 300) {
         settle(s, a);
+    } else if (a != NULL && is_over(a, &how)) {
+        find_over(s, how);
     } else if (a != NULL && a->status < 500 && a->status != 429) {
         lose(s, refusal(a, text));
     } else if (now >= s->until_ms) {
@@ -452,7 +480,7 @@ static void came(void *ctx, const struct tr_cli_answer *a, const char *why)
         }
         return;
     }
-    if (a != NULL && a->status < 500 && a->status != 429) {
+    if (a != NULL && ((a->status < 500 && a->status != 429) || a->status == 501 || !w->spoke)) {
         clear_line(w);
         w->how = tr_cli_judge(a);
         w->stopping = true;
@@ -618,7 +646,8 @@ static bool goes_on(const struct work *w)
 
 static int run(struct work *w)
 {
-    char died[32];
+    char died[64];
+    char others[64];
     sigset_t set;
 
     (void)sigemptyset(&set);
@@ -639,9 +668,10 @@ static int run(struct work *w)
     clear_line(w);
     if (w->spoke) {
         fprintf(stderr,
-                "%" PRIu64 " done, %" PRIu64 " to be retried, %s%" PRIu64 " buried, %" PRIu64
+                "%" PRIu64 " done, %" PRIu64 " to be retried, %s%" PRIu64 " buried, %s%" PRIu64
                 " lost.\n",
-                w->acked, w->released, tell_died(w, died), w->buried, w->missed);
+                w->acked, w->released, tell_some(w->died, "dead", died), w->buried,
+                tell_some(w->others, "over already", others), w->missed);
     }
     tr_cli_calls_close(w->calls);
     (void)close(w->signals);

@@ -196,10 +196,11 @@ static int read_bare(struct args *a, enum tr_command command)
         c->command = TR_COMMAND_HELP;
         return TARRY_OK;
     }
-    if (next != NULL && command == TR_COMMAND_HELP) {
+    if (next != NULL && command == TR_COMMAND_HELP && a->next + 1 == a->count) {
         return tr_reading_refuse(a->r, "there is no command \"%s\".", next);
     }
     if (next != NULL) {
+        next = command == TR_COMMAND_HELP ? a->at[a->next + 1] : next;
         return tr_reading_refuse(a->r, "%s does not know what to do with \"%s\".", word, next);
     }
     return TARRY_OK;

@@ -4,7 +4,9 @@
 
 #include "base/err.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 struct trouble {
     int err;
@@ -62,10 +64,10 @@ static const struct trouble listen_troubles[] = {
      "another program listens there already, or a file is in the way",
      "Stop that one first, or name another address: --http, --beanstalk (port 0: a free one)."},
     {TARRY_EPERM, TR_EXIT_FAILED, "no permission to listen there",
-     "Ports below 1024 are for root; name another one with --beanstalk HOST:PORT."},
+     "Ports below 1024 are for root; name another one: --http HOST:PORT, --beanstalk HOST:PORT."},
     {TARRY_ENOTFOUND, TR_EXIT_FAILED, "this machine has no such address",
-     "Name another one with --beanstalk, such as 127.0.0.1:11300 or unix:PATH (in a directory that "
-     "is there)."},
+     "Name another one with --http or --beanstalk, such as 127.0.0.1:11300 or unix:PATH (in a "
+     "directory that is there)."},
     {TARRY_EFULL, TR_EXIT_FAILED, "the system gives no more files or memory",
      "Raise the limits of the user that runs tarry (ulimit -n)."},
 };
@@ -88,8 +90,21 @@ static enum tr_exit tell(const struct trouble *troubles, size_t count, const cha
     return TR_EXIT_FAILED;
 }
 
+/* It is a file, or something in front of its last / is one. */
+static bool is_in_the_way(const char *path)
+{
+    struct stat is;
+
+    return stat(path, &is) == 0 ? !S_ISDIR(is.st_mode) : errno == ENOTDIR;
+}
+
 enum tr_exit tr_trouble_store(const char *path, int err)
 {
+    if (err == TARRY_ENOTFOUND && is_in_the_way(path)) {
+        fprintf(stderr, "tarry: %s: this is no directory, but a file, or leads through one\n%s\n",
+                path, "Name a directory with --data.");
+        return TR_EXIT_FAILED;
+    }
     return tell(store_troubles, sizeof store_troubles / sizeof store_troubles[0], path, err);
 }
 

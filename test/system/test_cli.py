@@ -157,6 +157,7 @@ def test_list_goes_through_pages(cli):
     assert cli.json("list", "many", "--state", "dead") == {"jobs": [], "cursor": None}
     assert cli.ok("list", "many", "--state", "dead").startswith("ID ")
     assert cli.run("list", "many", "--topic", "other").returncode == 2
+    assert cli.run("list", "many", "--all", "--limit", "5").returncode == 2
 
 
 def test_reschedule(cli):
@@ -342,6 +343,8 @@ def test_schedule(still):
     assert "paused" not in still.ok("schedule", "resume", "report")
     assert still.ok("schedule", "delete", "report").startswith("deleted")
     assert still.json("schedule")["schedules"] == []
+    paint = still.run("schedule", "paint")
+    assert paint.returncode == 2 and "not \"paint\"" in paint.stderr
     for args in (["paint", "x"], ["show"], ["list", "x"], ["show", "x", "--cron", "@daily"], ["show", "x", "-n", "2"],
                  ["set", "x", "--topic", "t", "--cron", "0 25 * * *"]):
         assert still.run("schedule", *args).returncode == 2, args
@@ -411,6 +414,12 @@ def test_server_addresses_that_are_none():
                    "http://me:a/SECRET@127.0.0.1:1", "http://me:SECRET?a@127.0.0.1:1"):
         done = tarry("stats", "--server", server, env=bare)
         assert done.returncode in (1, 2) and "SECRET" not in done.stderr and "***@127.0.0.1" in done.stderr, done.stderr
+
+
+def test_a_server_that_does_not_speak_http(tmp_path):
+    with web_server(tmp_path / "store") as server:
+        done = tarry("topics", "--server", f"127.0.0.1:{server.port()}")
+        assert done.returncode == 1 and "does not speak HTTP" in done.stderr and "11300" in done.stderr, done
 
 
 def test_a_password_in_the_address_is_not_shown(cli):

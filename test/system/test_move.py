@@ -109,6 +109,14 @@ def test_import_goes_on_where_it_was_cut_short(two, tmp_path):
     assert new.run("import", tmp_path / "whole", "--state", tmp_path / "state").returncode == 2
 
 
+def test_import_that_cannot_note_how_far_it_has_come_pushes_nothing(two, tmp_path):
+    _, new = two
+    (tmp_path / "file").write_text('{"topic":"unnoted","body":"x"}\n')
+    done = new.run("import", tmp_path / "file", "--state", tmp_path / "none" / "state")
+    assert done.returncode == 1 and "cannot be written" in done.stderr and "0 jobs" in done.stdout + done.stderr
+    assert new.json("list", "unnoted")["jobs"] == []
+
+
 def test_import_tells_what_was_refused(two):
     _, new = two
     lines = '{"topic":"-","body":"x"}\n\n{"topic":"t","body":"y"}\n'

@@ -78,6 +78,7 @@ def test_help_of_serve_names_the_flags(args):
     (["serve", "--data", "a", "--data", "b"], "--data was given twice"),
     (["version", "please"], '"please"'),
     (["help", "swerve"], '"swerve"'),
+    (["help", "push", "now"], 'with "now"'),
 ])
 def test_wrong_usage_is_explained(args, says, tmp_path):
     done = tarry(*args, cwd=tmp_path)
@@ -279,8 +280,8 @@ def test_lock_goes_with_a_killed_server(tmp_path):
 def test_directory_that_cannot_be_made(tmp_path):
     assert "mkdir -p" in refused(tmp_path / "no" / "store", 1)
     (tmp_path / "file").write_text("")
-    refused(tmp_path / "file", 1)
-    refused(tmp_path / "file" / "store", 1)
+    assert "this is no directory" in refused(tmp_path / "file", 1)
+    assert "this is no directory" in refused(tmp_path / "file" / "store", 1)
 
 
 def as_nobody(command):

@@ -89,6 +89,27 @@ def test_exit_codes(cli):
     assert re.search(rf"codes {jobs[75]}: to be retried, exit 75 after ", done.stderr)
 
 
+def test_commands_that_finish_the_job_themselves(cli):
+    for verb, how in (("ack", "acked or cancelled"), ("bury", "dead")):
+        job = cli.web.push("selves", b"x")
+        done = cli.run("work", "selves", "--max", "1", "--", TARRY, verb)
+        assert done.returncode == 0 and f"selves {job['id']}: over already, {how} after " in done.stderr, done
+        assert "0 done, 0 to be retried, 0 buried, 1 over already, 0 lost." in done.stderr
+    cli.web.push("given", b"x")
+    done = cli.run("work", "given", "--max", "1", "--", TARRY, "release", "--delay", "1h")
+    assert "lost, another may do it again, its lease was lost" in done.stderr and " 1 lost." in done.stderr
+
+
+def test_a_server_that_gives_no_jobs_says_why():
+    no = {"error": {"code": "read_only", "message": "it only shows its store"}}
+    for status in (501, 503, 429):
+        with Silent((status, no)) as server:
+            with start(server, "t", "--", "true") as worker:
+                assert worker.wait(timeout=PATIENCE_S) == 1
+                said = worker.stderr.read()
+                assert f"{status}: it only shows its store" in said and "Is the server running" not in said, said
+
+
 def test_several_at_a_time(cli, tmp_path):
     for _ in range(6):
         cli.web.push("par-a", b"x")
