@@ -379,15 +379,21 @@ static uint64_t say_alive(struct tr_server *s)
     return s->alive_us;
 }
 
-/* The same while the store is opened. */
+/* The same while the store is opened. Who opens it may see the signal to stop before the loop does.
+ */
 static uint64_t load_turn(struct tr_server *s)
 {
     struct tr_hs_port *http = &s->conns.http;
-    uint64_t until = s->stop_us != 0 ? s->stop_us + STOP_DISK_US : s->start_us + HOLD_US;
+    bool over = tr_meanwhile_over(&s->meanwhile);
+    uint64_t until;
     uint64_t late;
     struct tr_now now;
     bool said;
 
+    if (over && s->engine.ops->stage(s->engine.ctx) == TR_ENGINE_GIVEN_UP) {
+        stop(s);
+    }
+    until = s->stop_us != 0 ? s->stop_us + STOP_DISK_US : s->start_us + HOLD_US;
     tr_conns_work(&s->conns, WORK_US);
     now = tr_clock_linux_now();
     late = tr_conns_time(&s->conns, now);
@@ -397,7 +403,7 @@ static uint64_t load_turn(struct tr_server *s)
     }
     tr_conns_flush(&s->conns, SEND_US);
     said = tr_list_empty(&s->conns.work) && tr_list_empty(&s->conns.unsent);
-    if (tr_meanwhile_over(&s->meanwhile) && (said || s->stop_us == 0 || now.boot_us >= until)) {
+    if (over && (said || s->stop_us == 0 || now.boot_us >= until)) {
         tr_loop_linux_stop(s->loop); /* of a stop all hear before */
     } else if (s->stop_us != 0 && now.boot_us >= until) {
         puts("stopped before it was ready");
