@@ -288,6 +288,13 @@ def test_bench(tmp_path):
         cli.web.close()
         assert server.stop() == 0
     assert tarry("bench", "http://127.0.0.1:1").returncode == 1
+    with web_server(tmp_path / "drained") as server:
+        urls = f"http://127.0.0.1:{web_port(server)}", f"beanstalk://127.0.0.1:{server.port()}"
+        server.process.send_signal(signal.SIGUSR1)
+        server.wait_for("draining")
+        for url, words in zip(urls, ("HTTP/1.1 503 Service Unavailable", "DRAINING")):
+            done = tarry("bench", url, "--seconds", "1")
+            assert done.returncode == 1 and f'refused, the first with "{words}"' in done.stderr, done
     wrong = tarry("bench", "beanstalk://127.0.0.1:1", env={**os.environ, "TARRY_TOKEN": "x"})
     assert wrong.returncode == 1
 
