@@ -112,7 +112,7 @@ static uint64_t now_ms(void)
 
 /* ---- what is told ---- */
 
-/* "N dead, ", if there are any. */
+/* "N dead, ", or what else they are, if there are any. */
 static const char *tell_some(uint64_t count, const char *what, char out[64])
 {
     out[0] = '\0';

@@ -197,8 +197,7 @@ static void page_came(struct tr_cluster *c, struct tr_desk_call *call)
         l->from_us = row->next_us;
         l->from_id = row->id;
         if (l->knows_gen && row->gen < l->gen) {
-            continue; /* it was purged; a newer one was pushed after a purge that is not known yet
-                       */
+            continue; /* it was purged; one with more was pushed after a purge since */
         }
         if (!tr_image_put(c, l->item.topic, TR_INDEX_MEND, row)) {
             give_up(c, l);

@@ -379,8 +379,7 @@ static uint64_t say_alive(struct tr_server *s)
     return s->alive_us;
 }
 
-/* The same while the store is opened. Who opens it may see the signal to stop before the loop does.
- */
+/* The same while the store is opened. Who opens it may see a signal to stop before the loop. */
 static uint64_t load_turn(struct tr_server *s)
 {
     struct tr_hs_port *http = &s->conns.http;
